@@ -1,0 +1,295 @@
+//! The address space of one software device.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::free_list::FreeList;
+use super::map::{MemoryMap, Range, RangeKind};
+use super::reservation::Reservation;
+use super::{POISON, POISON_LIMIT};
+
+/// What device allocations are aligned to at least.
+const ALIGN: u64 = 256;
+/// Bytes after each allocation that belong to nobody.
+const RED_ZONE: u64 = 256;
+/// Device addresses start at a multiple of this, as those of hardware do.
+const BASE_ALIGN: u64 = 2 << 20;
+/// How many freed allocations are remembered for messages.
+const FREED_KEPT: usize = 256;
+/// Freed allocations above this size give their pages back.
+const DISCARD_ABOVE: u64 = 1 << 20;
+
+/// The address is not the start of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeError {
+    /// The address that was given.
+    pub addr: u64,
+    /// Whether an allocation that started there was freed before.
+    pub freed_before: bool,
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = if self.freed_before {
+            "was freed before"
+        } else {
+            "is not the start of an allocation"
+        };
+        write!(f, "{:#x} {why}", self.addr)
+    }
+}
+
+impl std::error::Error for FreeError {}
+
+/// A host range cannot be registered, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterError {
+    /// The range overlaps one that is registered.
+    Overlap,
+    /// No registered range starts there.
+    NotRegistered,
+    /// The range is empty or runs past the end of the address space.
+    BadRange,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overlap => "the range overlaps one that is registered",
+            Self::NotRegistered => "no registered range starts there",
+            Self::BadRange => "the range is empty or wraps around",
+        })
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// Device memory: allocation, and the map of what is live.
+#[derive(Debug)]
+pub struct Arena {
+    /// Nobody can access this; its addresses are the device addresses.
+    addresses: Reservation,
+    storage: Arc<Reservation>,
+    base: u64,
+    capacity: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: FreeList,
+    /// Offset of each allocation to (length asked for, length taken).
+    live: BTreeMap<u64, (u64, u64)>,
+    host: BTreeMap<u64, Range>,
+    freed: VecDeque<(u64, u64)>,
+    used: u64,
+    map: Option<Arc<MemoryMap>>,
+}
+
+impl Arena {
+    /// Reserves an address space of `capacity` bytes; storage costs memory only once it is touched.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it cannot reserve that many addresses.
+    pub fn new(capacity: u64) -> io::Result<Self> {
+        let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "arena too large");
+        let capacity = capacity
+            .checked_next_multiple_of(BASE_ALIGN)
+            .ok_or_else(too_large)?;
+        let reserve = capacity.checked_add(BASE_ALIGN).ok_or_else(too_large)?;
+        let reserve = usize::try_from(reserve).map_err(|_| too_large())?;
+        let addresses = Reservation::inaccessible(reserve)?;
+        let storage = Arc::new(Reservation::storage(capacity as usize)?);
+        let base = (addresses.base().addr() as u64).next_multiple_of(BASE_ALIGN);
+        Ok(Self {
+            addresses,
+            storage,
+            base,
+            capacity,
+            state: Mutex::new(State {
+                free: FreeList::new(capacity),
+                live: BTreeMap::new(),
+                host: BTreeMap::new(),
+                freed: VecDeque::new(),
+                used: 0,
+                map: None,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes in all.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes taken by allocations, with what alignment and the gaps between them cost.
+    pub fn used(&self) -> u64 {
+        self.state().used
+    }
+
+    /// Whether `addr` is in the device's own address space, allocated or not.
+    pub fn contains(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.base) < self.capacity && !self.addresses.base().is_null()
+    }
+
+    /// Allocates `size` bytes at a multiple of `align`, which is raised to 256; `None` when there is no room.
+    ///
+    /// The bytes hold [`POISON`].
+    pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
+        let align = align.max(ALIGN).checked_next_power_of_two()?;
+        let taken = size
+            .max(1)
+            .checked_next_multiple_of(ALIGN)?
+            .checked_add(RED_ZONE)?;
+        let offset = {
+            let mut state = self.state();
+            let offset = state.free.take(taken, align.min(BASE_ALIGN))?;
+            if self
+                .storage
+                .commit(offset as usize, taken as usize)
+                .is_err()
+            {
+                state.free.give(offset, taken);
+                return None;
+            }
+            state.used += taken;
+            offset
+        };
+        // The range is no longer free and not yet live: nobody else touches it.
+        self.poison(offset, size);
+        let mut state = self.state();
+        state.live.insert(offset, (size, taken));
+        state.map = None;
+        Some(self.base + offset)
+    }
+
+    fn poison(&self, offset: u64, size: u64) {
+        let fill = |start: u64, len: u64| {
+            let first = self.storage.base().wrapping_add(start as usize);
+            // SAFETY: the caller took `offset .. offset + size` from the free list, so it lies within the storage
+            // and is nobody else's; `start .. start + len` is a part of it.
+            unsafe { std::ptr::write_bytes(first, POISON, len as usize) };
+        };
+        if size <= POISON_LIMIT {
+            fill(offset, size);
+        } else {
+            let half = POISON_LIMIT / 2;
+            fill(offset, half);
+            fill(offset + size - half, half);
+        }
+    }
+
+    /// Frees the allocation that starts at `addr` and returns its size.
+    ///
+    /// # Errors
+    ///
+    /// [`FreeError`] if none starts there.
+    pub fn free(&self, addr: u64) -> Result<u64, FreeError> {
+        let mut state = self.state();
+        let offset = addr.wrapping_sub(self.base);
+        let Some((size, taken)) = state.live.remove(&offset) else {
+            let freed_before = state.freed.iter().any(|&(start, _)| start == addr);
+            return Err(FreeError { addr, freed_before });
+        };
+        if taken > DISCARD_ABOVE {
+            self.storage.discard(offset as usize, taken as usize);
+        }
+        state.free.give(offset, taken);
+        state.used -= taken;
+        if state.freed.len() == FREED_KEPT {
+            state.freed.pop_front();
+        }
+        state.freed.push_back((addr, size));
+        state.map = None;
+        Ok(size)
+    }
+
+    /// The allocation that holds `addr`, as start and size.
+    pub fn allocation(&self, addr: u64) -> Option<(u64, u64)> {
+        let offset = addr.checked_sub(self.base)?;
+        let state = self.state();
+        let (&start, &(size, _)) = state.live.range(..=offset).next_back()?;
+        (offset - start < size.max(1)).then_some((self.base + start, size))
+    }
+
+    /// Lets the device use `len` bytes of host memory at `host`, under the same address.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError`] if the range is empty or overlaps a registered one.
+    ///
+    /// # Safety
+    ///
+    /// The memory must stay valid for reads and writes until it is unregistered and every [`MemoryMap`] taken
+    /// before that is gone, and the host must expect the device to change it.
+    pub unsafe fn register_host(
+        &self,
+        host: *mut u8,
+        len: u64,
+        kind: RangeKind,
+    ) -> Result<(), RegisterError> {
+        let start = host.expose_provenance() as u64;
+        let end = start.checked_add(len).ok_or(RegisterError::BadRange)?;
+        if len == 0 || host.is_null() {
+            return Err(RegisterError::BadRange);
+        }
+        let mut state = self.state();
+        if let Some((_, below)) = state.host.range(..end).next_back()
+            && below.start + below.len > start
+        {
+            return Err(RegisterError::Overlap);
+        }
+        let range = Range {
+            start,
+            len,
+            host,
+            kind,
+        };
+        state.host.insert(start, range);
+        state.map = None;
+        Ok(())
+    }
+
+    /// Takes back what [`register_host`](Self::register_host) gave; returns its length.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::NotRegistered`] if no registered range starts at `host`.
+    pub fn unregister_host(&self, host: *const u8) -> Result<u64, RegisterError> {
+        let mut state = self.state();
+        let start = host.addr() as u64;
+        let range = state
+            .host
+            .remove(&start)
+            .ok_or(RegisterError::NotRegistered)?;
+        state.map = None;
+        Ok(range.len)
+    }
+
+    /// What is live now; built again only after a change.
+    pub fn map(&self) -> Arc<MemoryMap> {
+        let mut state = self.state();
+        if let Some(map) = &state.map {
+            return Arc::clone(map);
+        }
+        let device = state.live.iter().map(|(&offset, &(size, _))| Range {
+            start: self.base + offset,
+            len: size,
+            host: self.storage.base().wrapping_add(offset as usize),
+            kind: RangeKind::Device,
+        });
+        let ranges = device.chain(state.host.values().copied()).collect();
+        // A place that is live again is no longer a freed one.
+        let freed = state.freed.iter().copied().collect();
+        let map = Arc::new(MemoryMap::new(ranges, freed, Arc::clone(&self.storage)));
+        state.map = Some(Arc::clone(&map));
+        map
+    }
+}

@@ -1,0 +1,224 @@
+//! What the device can reach, as a snapshot, and checked copies through it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::reservation::Reservation;
+
+/// Whose memory a [`Range`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeKind {
+    /// Storage of an [`Arena`](super::Arena).
+    Device,
+    /// Pinned host memory; host and device address are equal.
+    Pinned,
+    /// Managed memory; host and device address are equal.
+    Managed,
+}
+
+/// A live range of device addresses and where its bytes are.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The first device address.
+    pub start: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// The address in this process of the byte at `start`.
+    pub host: *mut u8,
+    /// Whose memory this is.
+    pub kind: RangeKind,
+}
+
+// SAFETY: `host` is only an address here; whoever dereferences it answers for validity and for races.
+unsafe impl Send for Range {}
+// SAFETY: as for `Send`; shared access to a `Range` only copies its fields.
+unsafe impl Sync for Range {}
+
+impl Range {
+    /// Whether `len` bytes at `addr` lie inside.
+    #[inline]
+    pub fn holds(&self, addr: u64, len: u64) -> bool {
+        let offset = addr.wrapping_sub(self.start);
+        offset <= self.len && len <= self.len - offset
+    }
+}
+
+/// An access outside every live range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessError {
+    /// The first address of the access.
+    pub addr: u64,
+    /// The length of the access.
+    pub len: u64,
+    /// Where the address is, relative to what is allocated.
+    pub place: String,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x}: {}", self.len, self.addr, self.place)
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+/// The live ranges at one moment, sorted by address.
+///
+/// Keeps the storage of its arenas alive, so a stale map reads old bytes at worst. Registered host ranges are kept
+/// valid by whoever registered them.
+#[derive(Debug, Default)]
+pub struct MemoryMap {
+    ranges: Vec<Range>,
+    freed: Vec<(u64, u64)>,
+    storage: Vec<Arc<Reservation>>,
+}
+
+impl MemoryMap {
+    pub(super) fn new(
+        mut ranges: Vec<Range>,
+        freed: Vec<(u64, u64)>,
+        storage: Arc<Reservation>,
+    ) -> Self {
+        ranges.sort_unstable_by_key(|range| range.start);
+        Self {
+            ranges,
+            freed,
+            storage: vec![storage],
+        }
+    }
+
+    /// The ranges of all `maps` together: what a device reaches that has peers.
+    pub fn union(maps: &[Arc<Self>]) -> Self {
+        let mut all = Self::default();
+        for map in maps {
+            all.ranges.extend_from_slice(&map.ranges);
+            all.freed.extend_from_slice(&map.freed);
+            all.storage.extend(map.storage.iter().cloned());
+        }
+        all.ranges.sort_unstable_by_key(|range| range.start);
+        all.ranges.dedup_by_key(|range| range.start);
+        all
+    }
+
+    /// The live ranges, by rising address.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// The range that holds `len` bytes at `addr`.
+    #[inline]
+    pub fn find(&self, addr: u64, len: u64) -> Option<&Range> {
+        let after = self.ranges.partition_point(|range| range.start <= addr);
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        range.holds(addr, len).then_some(range)
+    }
+
+    /// The address in this process of `len` bytes at the device address `addr`.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if no live range holds them all.
+    pub fn host(&self, addr: u64, len: u64) -> Result<*mut u8, AccessError> {
+        match self.find(addr, len) {
+            Some(range) => Ok(range.host.wrapping_add((addr - range.start) as usize)),
+            None => Err(self.error(addr, len)),
+        }
+    }
+
+    /// The error for an access that no range holds, with words about what is near.
+    pub fn error(&self, addr: u64, len: u64) -> AccessError {
+        AccessError {
+            addr,
+            len,
+            place: self.describe(addr),
+        }
+    }
+
+    fn describe(&self, addr: u64) -> String {
+        let freed = self.freed.iter().rev();
+        for &(start, len) in freed {
+            if addr.wrapping_sub(start) < len {
+                return format!(
+                    "{} bytes into an allocation of {len} bytes at {start:#x} that was freed",
+                    addr - start
+                );
+            }
+        }
+        let after = self.ranges.partition_point(|range| range.start <= addr);
+        match after.checked_sub(1).and_then(|i| self.ranges.get(i)) {
+            Some(range) if addr - range.start < range.len => format!(
+                "crosses the end of the allocation of {} bytes at {:#x}",
+                range.len, range.start
+            ),
+            Some(range) if addr - range.start - range.len < 1 << 20 => format!(
+                "{} bytes past the end of the allocation of {} bytes at {:#x}",
+                addr - range.start - range.len,
+                range.len,
+                range.start
+            ),
+            _ => String::from("not in any allocation"),
+        }
+    }
+
+    /// Copies device bytes at `addr` to `to`.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
+    pub fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        let from = self.host(addr, to.len() as u64)?;
+        // SAFETY: `host` found `to.len()` live bytes at `from`; `to` is exclusive and so does not overlap them. A
+        // kernel that writes them meanwhile makes the copy a race of the program under test, as on hardware.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` to the device bytes at `addr`.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
+    pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        let to = self.host(addr, from.len() as u64)?;
+        // SAFETY: `host` found `from.len()` live bytes at `to`. `from` may be the same pinned memory: `copy` allows
+        // overlap.
+        unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Sets `count` elements at `addr` to `pattern`, which is one element of 1, 2 or 4 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is written then.
+    pub fn fill(&self, addr: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
+        let Some(len) = count.checked_mul(pattern.len() as u64) else {
+            return Err(self.error(addr, u64::MAX));
+        };
+        let to = self.host(addr, len)?;
+        if let [byte] = *pattern {
+            // SAFETY: `host` found `len` live bytes at `to`.
+            unsafe { std::ptr::write_bytes(to, byte, len as usize) };
+            return Ok(());
+        }
+        for i in 0..count as usize {
+            let element = to.wrapping_add(i * pattern.len());
+            // SAFETY: element `i` lies within the `len` live bytes at `to`.
+            unsafe { std::ptr::copy(pattern.as_ptr(), element, pattern.len()) };
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from device address `src` to device address `dst`; they may overlap.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if a byte of either is outside the live ranges; nothing is copied then.
+    pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
+        let from = self.host(src, len)?;
+        let to = self.host(dst, len)?;
+        // SAFETY: `host` found `len` live bytes at both places; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, len as usize) };
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Ranges of virtual addresses from the operating system.
+
+use std::io;
+
+/// A range of this process's address space, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a `Reservation` is an address range; nothing in it is tied to the thread that made it.
+unsafe impl Send for Reservation {}
+// SAFETY: all methods take `&self` and only read the two fields or call thread-safe system functions.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// The first address.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+#[cfg(unix)]
+impl Reservation {
+    /// Reserves `len` bytes that nobody can access.
+    pub(super) fn inaccessible(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::PROT_NONE)
+    }
+
+    /// Reserves `len` bytes of zeros; pages cost memory once touched.
+    pub(super) fn storage(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
+        // SAFETY: a null hint without MAP_FIXED asks for fresh pages only; no existing mapping is touched.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            base: base.cast(),
+            len,
+        })
+    }
+
+    /// Makes `len` bytes at `offset` usable; nothing to do where pages come on demand.
+    pub(super) fn commit(&self, _offset: usize, _len: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Lets the system have the pages that lie wholly inside the range; they stay accessible.
+    pub(super) fn discard(&self, offset: usize, len: usize) {
+        const PAGE: usize = 64 << 10;
+        let start = offset.next_multiple_of(PAGE);
+        let end = (offset + len) / PAGE * PAGE;
+        if start < end && end <= self.len {
+            let first = self.base.wrapping_add(start);
+            // SAFETY: `first .. first + (end - start)` lies in this mapping, which is private and anonymous.
+            unsafe { libc::madvise(first.cast(), end - start, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are what `mmap` gave to `map`, and `self` is the only owner.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+#[cfg(windows)]
+impl Reservation {
+    /// Reserves `len` bytes that nobody can access.
+    pub(super) fn inaccessible(len: usize) -> io::Result<Self> {
+        use windows_sys::Win32::System::Memory::{MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc};
+        // SAFETY: a null address asks for a fresh range; no existing memory is touched.
+        let base = unsafe { VirtualAlloc(std::ptr::null(), len, MEM_RESERVE, PAGE_NOACCESS) };
+        Self::checked(base.cast(), len)
+    }
+
+    /// Reserves `len` bytes of zeros; `commit` makes parts of it usable.
+    pub(super) fn storage(len: usize) -> io::Result<Self> {
+        use windows_sys::Win32::System::Memory::{MEM_RESERVE, PAGE_READWRITE, VirtualAlloc};
+        // SAFETY: a null address asks for a fresh range; no existing memory is touched.
+        let base = unsafe { VirtualAlloc(std::ptr::null(), len, MEM_RESERVE, PAGE_READWRITE) };
+        Self::checked(base.cast(), len)
+    }
+
+    fn checked(base: *mut u8, len: usize) -> io::Result<Self> {
+        if base.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base, len })
+    }
+
+    /// Makes `len` bytes at `offset` usable.
+    pub(super) fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        use windows_sys::Win32::System::Memory::{MEM_COMMIT, PAGE_READWRITE, VirtualAlloc};
+        if len == 0 || offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Ok(());
+        }
+        let first = self.base.wrapping_add(offset);
+        // SAFETY: `first .. first + len` lies in this reservation, which is committed again without harm.
+        let got = unsafe { VirtualAlloc(first.cast(), len, MEM_COMMIT, PAGE_READWRITE) };
+        if got.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Keeps the pages: a kernel in flight may still touch them.
+    pub(super) fn discard(&self, _offset: usize, _len: usize) {}
+}
+
+#[cfg(windows)]
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        use windows_sys::Win32::System::Memory::{MEM_RELEASE, VirtualFree};
+        // SAFETY: `base` is what `VirtualAlloc` gave, and `self` is the only owner.
+        unsafe { VirtualFree(self.base.cast(), 0, MEM_RELEASE) };
+    }
+}

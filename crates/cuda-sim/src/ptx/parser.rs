@@ -1,0 +1,562 @@
+//! Directives: module scope, variables, function headers.
+
+use super::ast::{Function, Init, Linkage, Literal, Module, Space, Target, Variable};
+use super::error::Error;
+use super::lexer::{Kind, Lexer, Token};
+
+/// How deep braces, brackets and parentheses may nest.
+const MAX_DEPTH: u32 = 16;
+/// Elements that one initial value may spell out.
+const MAX_INIT: usize = 1 << 24;
+
+pub(super) struct Parser<'a> {
+    lexer: Lexer<'a>,
+    ahead: Option<Token<'a>>,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            lexer: Lexer::new(text),
+            ahead: None,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Token<'a>, Error> {
+        match self.ahead.take() {
+            Some(token) => Ok(token),
+            None => self.lexer.next(),
+        }
+    }
+
+    pub(super) fn peek(&mut self) -> Result<Token<'a>, Error> {
+        let token = self.next()?;
+        self.ahead = Some(token);
+        Ok(token)
+    }
+
+    pub(super) fn error(token: Token<'a>, message: String) -> Error {
+        Error {
+            line: token.line,
+            column: token.column,
+            message,
+        }
+    }
+
+    pub(super) fn unexpected<T>(token: Token<'a>) -> Result<T, Error> {
+        let message = match token.kind {
+            Kind::End => String::from("Parsing error near end of input: syntax error"),
+            Kind::Dot => format!("Parsing error near '.{}': syntax error", token.text),
+            _ => format!("Parsing error near '{}': syntax error", token.text),
+        };
+        Err(Self::error(token, message))
+    }
+
+    pub(super) fn check_depth(token: Token<'a>, depth: u32) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Self::error(token, String::from("Nesting is too deep")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn accept(&mut self, punct: u8) -> Result<bool, Error> {
+        if self.peek()?.kind == Kind::Punct(punct) {
+            self.ahead = None;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub(super) fn expect(&mut self, punct: u8) -> Result<(), Error> {
+        let token = self.next()?;
+        if token.kind == Kind::Punct(punct) {
+            return Ok(());
+        }
+        Self::unexpected(token)
+    }
+
+    pub(super) fn name(&mut self) -> Result<Token<'a>, Error> {
+        let token = self.next()?;
+        if token.kind == Kind::Name {
+            return Ok(token);
+        }
+        Self::unexpected(token)
+    }
+
+    pub(super) fn int(&mut self) -> Result<u64, Error> {
+        let token = self.next()?;
+        match token.kind {
+            Kind::Number(Literal::Int(value)) => Ok(value),
+            _ => Self::unexpected(token),
+        }
+    }
+
+    pub(super) fn signed_int(&mut self) -> Result<i64, Error> {
+        if self.accept(b'-')? {
+            return Ok((self.int()? as i64).wrapping_neg());
+        }
+        Ok(self.int()? as i64)
+    }
+
+    fn ints(&mut self) -> Result<Vec<u64>, Error> {
+        let mut values = Vec::new();
+        while matches!(self.peek()?.kind, Kind::Number(_)) {
+            values.push(self.int()?);
+            if !self.accept(b',')? {
+                break;
+            }
+        }
+        Ok(values)
+    }
+
+    pub(super) fn module(mut self) -> Result<Module<'a>, Error> {
+        let mut module = Module {
+            address_size: 64,
+            ..Module::default()
+        };
+        let mut linkage = Linkage::Internal;
+        loop {
+            let token = self.next()?;
+            match token.kind {
+                Kind::End => break,
+                Kind::Punct(b';') => continue,
+                Kind::Dot => {}
+                _ => return Self::unexpected(token),
+            }
+            if module.version == (0, 0) && token.text != "version" {
+                let message = String::from("Missing .version directive at start of file");
+                return Err(Self::error(token, message));
+            }
+            match token.text {
+                "version" => module.version = self.version(token)?,
+                "target" => module.target = self.target()?,
+                "address_size" => module.address_size = self.int()? as u32,
+                "file" => {
+                    let number = self.int()? as u32;
+                    let file = self.next()?;
+                    if file.kind != Kind::Str {
+                        return Self::unexpected(file);
+                    }
+                    module.files.push((number, file.text));
+                    while self.accept(b',')? {
+                        self.int()?;
+                    }
+                }
+                "section" => self.skip_section()?,
+                "loc" => {
+                    self.loc()?;
+                }
+                "pragma" => self.skip_to_semicolon()?,
+                "visible" => linkage = Linkage::Visible,
+                "weak" => linkage = Linkage::Weak,
+                "extern" => linkage = Linkage::Extern,
+                "common" => linkage = Linkage::Common,
+                "entry" | "func" => {
+                    let entry = token.text == "entry";
+                    let function = self.function(entry, linkage)?;
+                    module.functions.push(function);
+                    linkage = Linkage::Internal;
+                }
+                "alias" => {
+                    let message = String::from("Directive '.alias' is not supported");
+                    return Err(Self::error(token, message));
+                }
+                "global" | "const" | "shared" | "local" | "tex" => {
+                    let space = match token.text {
+                        "global" | "tex" => Space::Global,
+                        "const" => Space::Const,
+                        "shared" => Space::Shared,
+                        _ => Space::Local,
+                    };
+                    loop {
+                        let variable = self.variable(space, linkage)?;
+                        module.variables.push(variable);
+                        if !self.accept(b',')? {
+                            break;
+                        }
+                    }
+                    self.expect(b';')?;
+                    linkage = Linkage::Internal;
+                }
+                _ => return Self::unexpected(token),
+            }
+        }
+        if module.version == (0, 0) {
+            return Err(Error {
+                line: 1,
+                column: 1,
+                message: String::from("Missing .version directive at start of file"),
+            });
+        }
+        Ok(module)
+    }
+
+    fn version(&mut self, directive: Token<'a>) -> Result<(u32, u32), Error> {
+        let token = self.next()?;
+        let mut parts = token.text.split('.').map(str::parse::<u32>);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(Ok(major)), Some(Ok(minor)), None) if major > 0 => Ok((major, minor)),
+            _ => Err(Self::error(
+                directive,
+                String::from("Bad .version directive"),
+            )),
+        }
+    }
+
+    fn target(&mut self) -> Result<Target<'a>, Error> {
+        let mut target = Target::default();
+        loop {
+            let token = self.name()?;
+            if let Some(rest) = token.text.strip_prefix("sm_") {
+                let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                let (number, suffix) = rest.split_at(digits);
+                let Ok(sm) = number.parse() else {
+                    return Self::unexpected(token);
+                };
+                target.sm = sm;
+                target.suffix = suffix;
+            } else {
+                target.options.push(token.text);
+            }
+            if !self.accept(b',')? {
+                return Ok(target);
+            }
+        }
+    }
+
+    fn skip_section(&mut self) -> Result<(), Error> {
+        while self.peek()?.kind != Kind::Punct(b'{') {
+            let token = self.next()?;
+            if token.kind == Kind::End {
+                return Self::unexpected(token);
+            }
+        }
+        self.ahead = None;
+        let mut depth = 1;
+        while depth > 0 {
+            let token = self.next()?;
+            match token.kind {
+                Kind::Punct(b'{') => depth += 1,
+                Kind::Punct(b'}') => depth -= 1,
+                Kind::End => return Self::unexpected(token),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn skip_to_semicolon(&mut self) -> Result<(), Error> {
+        loop {
+            let token = self.next()?;
+            match token.kind {
+                Kind::Punct(b';') => return Ok(()),
+                Kind::End => return Self::unexpected(token),
+                _ => {}
+            }
+        }
+    }
+
+    /// `.loc file line column[, function_name label[+n]][, inlined_at file line column]`
+    pub(super) fn loc(&mut self) -> Result<(u32, u32), Error> {
+        let file = self.int()? as u32;
+        let line = self.int()? as u32;
+        self.int()?;
+        while self.accept(b',')? {
+            let word = self.name()?;
+            if word.text == "inlined_at" {
+                self.int()?;
+                self.int()?;
+                self.int()?;
+            } else {
+                self.name()?;
+                if self.accept(b'+')? {
+                    self.int()?;
+                }
+            }
+        }
+        Ok((file, line))
+    }
+
+    fn function(&mut self, entry: bool, linkage: Linkage) -> Result<Function<'a>, Error> {
+        let mut returns = Vec::new();
+        if !entry && self.accept(b'(')? {
+            returns = self.parameters(linkage)?;
+        }
+        let name = self.name()?;
+        let mut params = Vec::new();
+        if self.accept(b'(')? {
+            params = self.parameters(linkage)?;
+        }
+        let mut directives = Vec::new();
+        let body = loop {
+            let token = self.next()?;
+            match token.kind {
+                Kind::Punct(b'{') => break Some(self.body()?),
+                Kind::Punct(b';') => break None,
+                Kind::Dot if token.text == "pragma" => self.skip_to_semicolon()?,
+                Kind::Dot if token.text == "loc" => {
+                    self.loc()?;
+                }
+                Kind::Dot => {
+                    let known = matches!(
+                        token.text,
+                        "maxntid"
+                            | "reqntid"
+                            | "minnctapersm"
+                            | "maxnctapersm"
+                            | "maxnreg"
+                            | "noreturn"
+                            | "reqnctapercluster"
+                            | "explicitcluster"
+                            | "maxclusterrank"
+                            | "blocksareclusters"
+                            | "unified"
+                            | "abi_preserve"
+                            | "abi_preserve_control"
+                    );
+                    if !known {
+                        return Self::unexpected(token);
+                    }
+                    directives.push((token.text, self.ints()?));
+                }
+                _ => return Self::unexpected(token),
+            }
+        };
+        Ok(Function {
+            name: name.text,
+            entry,
+            linkage,
+            returns,
+            params,
+            directives,
+            body,
+            line: name.line,
+        })
+    }
+
+    /// What is between parentheses; the opening one is gone.
+    pub(super) fn parameters(&mut self, linkage: Linkage) -> Result<Vec<Variable<'a>>, Error> {
+        let mut list = Vec::new();
+        if self.accept(b')')? {
+            return Ok(list);
+        }
+        loop {
+            let token = self.next()?;
+            let space = match (token.kind, token.text) {
+                (Kind::Dot, "param") => Space::Param,
+                (Kind::Dot, "reg") => Space::Reg,
+                _ => return Self::unexpected(token),
+            };
+            list.push(self.variable(space, linkage)?);
+            if !self.accept(b',')? {
+                self.expect(b')')?;
+                return Ok(list);
+            }
+        }
+    }
+
+    /// From after the space to the end of the initial value.
+    pub(super) fn variable(
+        &mut self,
+        space: Space,
+        linkage: Linkage,
+    ) -> Result<Variable<'a>, Error> {
+        let mut variable = Variable {
+            name: "",
+            space,
+            linkage,
+            ty: "",
+            vector: 1,
+            count: Some(1),
+            align: None,
+            array: false,
+            init: Vec::new(),
+            line: 0,
+        };
+        let name = loop {
+            let token = self.next()?;
+            match (token.kind, token.text) {
+                (Kind::Name, _) => break token,
+                (Kind::Dot, "align") => {
+                    let align = self.int()?;
+                    // `.ptr .align 4` speaks of what the pointer points at.
+                    if variable.align.is_none() && variable.ty.is_empty() {
+                        if !align.is_power_of_two() || align > 1 << 20 {
+                            let message = format!("Bad alignment {align}");
+                            return Err(Self::error(token, message));
+                        }
+                        variable.align = Some(align);
+                    }
+                }
+                (Kind::Dot, "ptr") => {}
+                (Kind::Dot, "global" | "const" | "shared" | "local" | "param" | "generic")
+                    if !variable.ty.is_empty() => {}
+                (Kind::Dot, "attribute") => {
+                    self.expect(b'(')?;
+                    while !self.accept(b')')? {
+                        let token = self.next()?;
+                        if token.kind == Kind::End {
+                            return Self::unexpected(token);
+                        }
+                    }
+                }
+                (Kind::Dot, "v2") => variable.vector = 2,
+                (Kind::Dot, "v4") => variable.vector = 4,
+                (Kind::Dot, "v8") => variable.vector = 8,
+                (Kind::Dot, ty) if variable.ty.is_empty() => variable.ty = ty,
+                // A prototype may leave its parameters without a name.
+                (Kind::Punct(b',' | b')'), _) if !variable.ty.is_empty() => {
+                    self.ahead = Some(token);
+                    break Token { text: "_", ..token };
+                }
+                _ => return Self::unexpected(token),
+            }
+        };
+        variable.name = name.text;
+        variable.line = name.line;
+        let mut dims = Vec::new();
+        while self.accept(b'[')? {
+            variable.array = true;
+            if self.accept(b']')? {
+                variable.count = None;
+                continue;
+            }
+            let dim = self.int()?;
+            self.expect(b']')?;
+            dims.push(dim);
+            let total = variable.count.and_then(|count| count.checked_mul(dim));
+            if variable.count.is_some() {
+                let Some(total) = total.filter(|&total| total < 1 << 40) else {
+                    return Err(Self::error(name, String::from("Array is too large")));
+                };
+                variable.count = Some(total);
+            }
+        }
+        if self.accept(b'=')? {
+            self.initializer(&mut variable, &dims, 0)?;
+            if variable.count.is_none() {
+                variable.count = Some(variable.init.len() as u64);
+            }
+        }
+        Ok(variable)
+    }
+
+    fn initializer(
+        &mut self,
+        variable: &mut Variable<'a>,
+        dims: &[u64],
+        depth: u32,
+    ) -> Result<(), Error> {
+        let token = self.peek()?;
+        Self::check_depth(token, depth)?;
+        if variable.init.len() > MAX_INIT {
+            return Err(Self::error(
+                token,
+                String::from("Initial value is too long"),
+            ));
+        }
+        if !self.accept(b'{')? {
+            let value = self.init_value(depth)?;
+            variable.init.push(value);
+            return Ok(());
+        }
+        let start = variable.init.len();
+        if self.accept(b'}')? {
+            return Ok(());
+        }
+        loop {
+            self.initializer(variable, dims.get(1..).unwrap_or(&[]), depth + 1)?;
+            if !self.accept(b',')? {
+                break;
+            }
+        }
+        self.expect(b'}')?;
+        // A short inner row is filled up with zeros.
+        if depth > 0 && !dims.is_empty() {
+            let row = dims.iter().product::<u64>().min(MAX_INIT as u64) as usize;
+            let filled = variable.init.len() - start;
+            if filled < row {
+                let zero = Init::Literal(Literal::Int(0));
+                variable.init.resize(start + row, zero);
+            }
+        }
+        Ok(())
+    }
+
+    fn init_value(&mut self, depth: u32) -> Result<Init<'a>, Error> {
+        let token = self.next()?;
+        Self::check_depth(token, depth)?;
+        match (token.kind, token.text) {
+            (Kind::Number(Literal::Int(mask)), _) if self.accept(b'(')? => {
+                // `0xFF00(symbol)`: one byte of an address.
+                let inner = self.init_value(depth + 1)?;
+                self.expect(b')')?;
+                let Init::Symbol {
+                    name,
+                    offset,
+                    generic,
+                    ..
+                } = inner
+                else {
+                    return Self::unexpected(token);
+                };
+                let byte = mask.trailing_zeros() / 8;
+                if byte > 7 || mask != 0xff << (byte * 8) {
+                    return Err(Self::error(token, String::from("Bad mask of an address")));
+                }
+                Ok(Init::Symbol {
+                    name,
+                    offset,
+                    generic,
+                    byte: Some(byte),
+                })
+            }
+            (Kind::Number(literal), _) => Ok(Init::Literal(literal)),
+            (Kind::Punct(b'-'), _) => match self.init_value(depth + 1)? {
+                Init::Literal(Literal::Int(value)) => {
+                    Ok(Init::Literal(Literal::Int(value.wrapping_neg())))
+                }
+                Init::Literal(Literal::F32(bits)) => {
+                    Ok(Init::Literal(Literal::F32(bits ^ 1 << 31)))
+                }
+                Init::Literal(Literal::F64(bits)) => {
+                    Ok(Init::Literal(Literal::F64(bits ^ 1 << 63)))
+                }
+                Init::Symbol { .. } => Self::unexpected(token),
+            },
+            (Kind::Name, "generic") if self.accept(b'(')? => {
+                let name = self.name()?.text;
+                let inner = self.offset()?;
+                self.expect(b')')?;
+                let offset = inner.wrapping_add(self.offset()?);
+                Ok(Init::Symbol {
+                    name,
+                    offset,
+                    generic: true,
+                    byte: None,
+                })
+            }
+            (Kind::Name, name) => {
+                let offset = self.offset()?;
+                Ok(Init::Symbol {
+                    name,
+                    offset,
+                    generic: false,
+                    byte: None,
+                })
+            }
+            _ => Self::unexpected(token),
+        }
+    }
+
+    /// `+8`, `-8`, `+-8` or nothing.
+    pub(super) fn offset(&mut self) -> Result<i64, Error> {
+        if self.accept(b'+')? {
+            return self.signed_int();
+        }
+        if self.accept(b'-')? {
+            return Ok((self.int()? as i64).wrapping_neg());
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,269 @@
+//! Function bodies: statements, instructions, operands.
+
+use super::ast::{
+    Base, Instruction, Linkage, Literal, Operand, Predicate, Prototype, Register, Space, Statement,
+};
+use super::error::Error;
+use super::lexer::{Kind, Token};
+use super::parser::Parser;
+
+/// How many registers one function may declare.
+const MAX_REGISTERS: u64 = 1 << 20;
+
+impl<'a> Parser<'a> {
+    /// From after the opening brace to the closing one.
+    pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
+        let mut body = Vec::new();
+        let mut depth = 1;
+        loop {
+            let token = self.next()?;
+            match token.kind {
+                Kind::Punct(b'}') => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(body);
+                    }
+                    body.push(Statement::Close);
+                }
+                Kind::Punct(b'{') => {
+                    depth += 1;
+                    body.push(Statement::Open);
+                }
+                Kind::Punct(b';') => {}
+                Kind::Dot => self.directive(token, &mut body)?,
+                Kind::Punct(b'@') => {
+                    let negated = self.accept(b'!')?;
+                    let name = self.name()?.text;
+                    let opcode = self.name()?;
+                    let predicate = Some(Predicate { name, negated });
+                    body.push(Statement::Instruction(self.instruction(opcode, predicate)?));
+                }
+                Kind::Name => {
+                    if self.accept(b':')? {
+                        self.label(token, &mut body)?;
+                    } else {
+                        body.push(Statement::Instruction(self.instruction(token, None)?));
+                    }
+                }
+                _ => return Self::unexpected(token),
+            }
+        }
+    }
+
+    fn directive(&mut self, token: Token<'a>, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
+        let space = match token.text {
+            "reg" => return self.registers(body),
+            "loc" => {
+                let (file, line) = self.loc()?;
+                body.push(Statement::Loc { file, line });
+                return Ok(());
+            }
+            "pragma" => return self.skip_to_semicolon(),
+            "local" => Space::Local,
+            "shared" => Space::Shared,
+            "param" => Space::Param,
+            "const" => Space::Const,
+            "global" => Space::Global,
+            _ => return Self::unexpected(token),
+        };
+        loop {
+            let variable = self.variable(space, Linkage::Internal)?;
+            body.push(Statement::Variable(variable));
+            if !self.accept(b',')? {
+                return self.expect(b';');
+            }
+        }
+    }
+
+    fn registers(&mut self, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
+        let mut ty = "";
+        let mut vector = 1;
+        loop {
+            let token = self.next()?;
+            match (token.kind, token.text) {
+                (Kind::Dot, "v2") => vector = 2,
+                (Kind::Dot, "v4") => vector = 4,
+                (Kind::Dot, name) => ty = name,
+                (Kind::Name, name) => {
+                    let mut count = None;
+                    if self.accept(b'<')? {
+                        let number = self.int()?;
+                        if number > MAX_REGISTERS {
+                            let message = String::from("Too many registers");
+                            return Err(Self::error(token, message));
+                        }
+                        count = Some(number as u32);
+                        self.expect(b'>')?;
+                    }
+                    body.push(Statement::Register(Register {
+                        name,
+                        ty,
+                        vector,
+                        count,
+                    }));
+                    if !self.accept(b',')? {
+                        return self.expect(b';');
+                    }
+                }
+                _ => return Self::unexpected(token),
+            }
+        }
+    }
+
+    fn label(&mut self, name: Token<'a>, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
+        let token = self.peek()?;
+        let statement = match (token.kind, token.text) {
+            (Kind::Dot, "branchtargets" | "calltargets") => {
+                self.next()?;
+                let mut names = vec![self.name()?.text];
+                while self.accept(b',')? {
+                    names.push(self.name()?.text);
+                }
+                self.expect(b';')?;
+                if token.text == "branchtargets" {
+                    Statement::BranchTargets(name.text, names)
+                } else {
+                    Statement::CallTargets(name.text, names)
+                }
+            }
+            (Kind::Dot, "callprototype") => {
+                self.next()?;
+                let mut prototype = Prototype {
+                    returns: Vec::new(),
+                    params: Vec::new(),
+                };
+                if self.accept(b'(')? {
+                    prototype.returns = self.parameters(Linkage::Internal)?;
+                }
+                self.name()?;
+                if self.accept(b'(')? {
+                    prototype.params = self.parameters(Linkage::Internal)?;
+                }
+                self.skip_to_semicolon()?;
+                Statement::Prototype(name.text, prototype)
+            }
+            _ => Statement::Label(name.text, name.line),
+        };
+        body.push(statement);
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        opcode: Token<'a>,
+        predicate: Option<Predicate<'a>>,
+    ) -> Result<Instruction<'a>, Error> {
+        let mut instruction = Instruction {
+            predicate,
+            opcode: opcode.text,
+            modifiers: Vec::new(),
+            operands: Vec::new(),
+            line: opcode.line,
+        };
+        while self.peek()?.kind == Kind::Dot {
+            let modifier = self.next()?.text;
+            instruction.modifiers.push(modifier);
+        }
+        if self.accept(b';')? {
+            return Ok(instruction);
+        }
+        loop {
+            let operand = self.operand(0)?;
+            instruction.operands.push(operand);
+            if !self.accept(b',')? {
+                self.expect(b';')?;
+                return Ok(instruction);
+            }
+        }
+    }
+
+    fn operand(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
+        let operand = self.plain_operand(depth)?;
+        if self.accept(b'|')? {
+            let second = self.plain_operand(depth + 1)?;
+            return Ok(Operand::Pair(Box::new((operand, second))));
+        }
+        Ok(operand)
+    }
+
+    fn list(&mut self, end: u8, depth: u32) -> Result<Vec<Operand<'a>>, Error> {
+        let mut list = Vec::new();
+        if self.accept(end)? {
+            return Ok(list);
+        }
+        loop {
+            list.push(self.operand(depth + 1)?);
+            if !self.accept(b',')? {
+                self.expect(end)?;
+                return Ok(list);
+            }
+        }
+    }
+
+    fn plain_operand(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
+        let token = self.next()?;
+        Self::check_depth(token, depth)?;
+        match (token.kind, token.text) {
+            (Kind::Name, "_") => Ok(Operand::Sink),
+            (Kind::Name, name) => {
+                let after = self.peek()?;
+                if after.kind == Kind::Dot && after.adjacent {
+                    self.next()?;
+                    return Ok(Operand::Member(name, after.text));
+                }
+                if self.accept(b'[')? {
+                    let offset = self.signed_int()?;
+                    self.expect(b']')?;
+                    return Ok(Operand::Offset(name, offset));
+                }
+                match self.offset()? {
+                    0 => Ok(Operand::Name(name)),
+                    offset => Ok(Operand::Offset(name, offset)),
+                }
+            }
+            (Kind::Number(literal), _) => Ok(Operand::Literal(literal)),
+            (Kind::Punct(b'-'), _) => {
+                let number = self.next()?;
+                match number.kind {
+                    Kind::Number(Literal::Int(value)) => {
+                        Ok(Operand::Literal(Literal::Int(value.wrapping_neg())))
+                    }
+                    Kind::Number(Literal::F32(bits)) => {
+                        Ok(Operand::Literal(Literal::F32(bits ^ 1 << 31)))
+                    }
+                    Kind::Number(Literal::F64(bits)) => {
+                        Ok(Operand::Literal(Literal::F64(bits ^ 1 << 63)))
+                    }
+                    _ => Self::unexpected(number),
+                }
+            }
+            (Kind::Punct(b'!'), _) => Ok(Operand::Not(self.name()?.text)),
+            (Kind::Punct(b'~'), _) => Ok(Operand::Literal(Literal::Int(!self.int()?))),
+            (Kind::Punct(b'{'), _) => Ok(Operand::Vector(self.list(b'}', depth)?)),
+            (Kind::Punct(b'('), _) => Ok(Operand::List(self.list(b')', depth)?)),
+            (Kind::Punct(b'['), _) => self.bracket(depth),
+            _ => Self::unexpected(token),
+        }
+    }
+
+    /// From after `[` to after `]`.
+    fn bracket(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
+        let first = self.plain_operand(depth + 1)?;
+        if self.accept(b']')? {
+            return Ok(match first {
+                Operand::Name(name) => Operand::Address(Base::Name(name), 0),
+                Operand::Offset(name, offset) => Operand::Address(Base::Name(name), offset),
+                Operand::Literal(Literal::Int(value)) => {
+                    Operand::Address(Base::Absolute, value as i64)
+                }
+                other => Operand::Bracket(vec![other]),
+            });
+        }
+        let mut list = vec![first];
+        while self.accept(b',')? {
+            list.push(self.operand(depth + 1)?);
+        }
+        self.expect(b']')?;
+        Ok(Operand::Bracket(list))
+    }
+}

@@ -1,0 +1,35 @@
+//! A warp-lockstep interpreter for PTX.
+//!
+//! ```text
+//! ptx::parse(text) -> Module          syntax
+//! Program::load(&[module], &target)   decoded once: flat code, symbols, layouts
+//! Program::instantiate(&arena)        variables placed in device memory -> Image (one per cuModuleLoad)
+//! launch(&image, kernel, &params)     runs to the end or to the first Fault, on the calling thread and a pool
+//! ```
+//!
+//! The driver side owns an [`Arena`](crate::memory::Arena) per device, hands its
+//! [`map`](crate::memory::Arena::map) to each launch, and calls [`Image::release`] when the module is unloaded.
+//! A `launch` blocks; streams are the driver's business.
+//!
+//! # How it runs
+//!
+//! A warp keeps each register as 32 lanes and executes an instruction for all lanes of a mask. Where lanes part, the
+//! warp splits into fragments: mask, program counter, call frames. The fragment with the deepest frames, then the
+//! lowest program counter, runs next, and fragments that meet become one. Every [`SLICE`] instructions another
+//! fragment gets a turn, so a lane that spins on a lock does not starve the lane that holds it. A block is a state
+//! machine that can stop anywhere: barriers and spinning never block a thread of the host.
+//!
+//! The type of a PTX register decides its width and nothing else. 8- and 16-bit values are kept zero-extended.
+
+mod fault;
+mod image;
+mod launch;
+mod program;
+
+pub use fault::{Fault, FaultKind, LoadError};
+pub use image::Image;
+pub use launch::{LaunchParams, LaunchStats, launch};
+pub use program::{Global, GlobalSpace, Kernel, Param, Program, TargetInfo};
+
+/// How many instructions a fragment runs before another one of its warp gets a turn.
+const SLICE: u32 = 4096;
