@@ -1,0 +1,115 @@
+//! Where the CUDA headers of this machine are, and which version they have.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// The environment variable that names the include folder to generate from.
+pub const HEADERS_VAR: &str = "CUDA_SYS_HEADERS";
+
+/// The folder below the build directory that `cargo xtask setup` fills.
+pub const SETUP_DIR: &str = "cuda-setup";
+
+/// A folder with `cuda.h`, and its version.
+#[derive(Clone, Debug)]
+pub struct Headers {
+    dir: PathBuf,
+    version: u32,
+}
+
+impl Headers {
+    /// Reads the version of the `cuda.h` in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `cuda.h`, or it states no `CUDA_VERSION`.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let text = read(&dir.join("cuda.h"))?;
+        let version = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("#define CUDA_VERSION"))
+            .and_then(|value| value.trim().parse().ok())
+            .ok_or_else(|| {
+                Error::Header(format!("{}: no CUDA_VERSION in cuda.h", dir.display()))
+            })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            version,
+        })
+    }
+
+    /// The include folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The version as CUDA writes it: 13050 is 13.5.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Whether `nvrtc.h` lies beside `cuda.h`.
+    #[must_use]
+    pub fn has_nvrtc(&self) -> bool {
+        self.dir.join("nvrtc.h").is_file()
+    }
+
+    /// The headers that the bindings depend on, of those that are here.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        [
+            "cuda.h",
+            "cudaTypedefs.h",
+            "cudaProfiler.h",
+            "cudaProfilerTypedefs.h",
+            "nvrtc.h",
+        ]
+        .iter()
+        .map(|name| self.dir.join(name))
+        .filter(|path| path.is_file())
+        .collect()
+    }
+
+    /// The text of one header.
+    pub(crate) fn text(&self, name: &str) -> Result<String, Error> {
+        read(&self.dir.join(name))
+    }
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|source| Error::Io {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+/// The include folders to look in, in order: [`HEADERS_VAR`] alone when it is set, else `CUDA_PATH`,
+/// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills below an ancestor of `near`.
+#[must_use]
+pub fn candidates(near: &Path) -> Vec<PathBuf> {
+    if let Some(dir) = env::var_os(HEADERS_VAR) {
+        return vec![PathBuf::from(dir)];
+    }
+    let mut dirs: Vec<PathBuf> = ["CUDA_PATH", "CUDA_HOME"]
+        .iter()
+        .filter_map(env::var_os)
+        .map(|root| Path::new(&root).join("include"))
+        .collect();
+    dirs.extend(["/usr/local/cuda/include", "/opt/cuda/include"].map(PathBuf::from));
+    dirs.extend(setup_dir(near).map(|setup| setup.join("include")));
+    dirs
+}
+
+/// The folder that `cargo xtask setup` has filled below an ancestor of `near`, if it has.
+#[must_use]
+pub fn setup_dir(near: &Path) -> Option<PathBuf> {
+    near.ancestors()
+        .map(|dir| dir.join(SETUP_DIR))
+        .find(|dir| dir.is_dir())
+}

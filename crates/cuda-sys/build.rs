@@ -1,0 +1,132 @@
+//! Generates the bindings from the CUDA header of this machine, or chooses the committed snapshot.
+//!
+//! Writes only to `OUT_DIR`, and asks nothing of the network.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the bindings are made from, as the public constant `BINDINGS` says it.
+enum Choice {
+    Header { version: u32 },
+    Snapshot { reason: String },
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/generated");
+    println!("cargo::rustc-check-cfg=cfg(cuda_header, cuda_header_nvrtc)");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let choice = choose(&out);
+    let snapshot = snapshot_version()?;
+    let (version, text) = match choice {
+        Choice::Header { version } => {
+            println!("cargo::rustc-cfg=cuda_header");
+            (
+                version.max(snapshot),
+                format!("Source::Header {{ version: Version::new({version}) }}"),
+            )
+        }
+        Choice::Snapshot { reason } => (
+            snapshot,
+            format!("Source::Snapshot {{ reason: {reason:?} }}"),
+        ),
+    };
+    println!("cargo::metadata=VERSION={version}");
+    let text = format!("Bindings {{ version: Version::new({version}), source: {text} }}");
+    fs::write(out.join("source.rs"), text)?;
+    Ok(())
+}
+
+/// `CUDA_VERSION` of the header that the snapshot was made from.
+fn snapshot_version() -> Result<u32, Box<dyn std::error::Error>> {
+    let text = fs::read_to_string("src/generated/driver.rs")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("pub const CUDA_VERSION: u32 = "))
+        .ok_or("the snapshot has no CUDA_VERSION")?;
+    Ok(line.trim_end_matches(';').parse()?)
+}
+
+#[cfg(not(feature = "bindgen"))]
+fn choose(_out: &Path) -> Choice {
+    Choice::Snapshot {
+        reason: "the feature `bindgen` is off".to_owned(),
+    }
+}
+
+#[cfg(feature = "bindgen")]
+fn choose(out: &Path) -> Choice {
+    match generate(out) {
+        Ok(version) => Choice::Header { version },
+        Err(reason) => Choice::Snapshot { reason },
+    }
+}
+
+/// The oldest header that has what the safe layer uses.
+#[cfg(feature = "bindgen")]
+const OLDEST: u32 = 13000;
+
+/// Generates into `out` and answers the header's version, or says why the snapshot has to do.
+#[cfg(feature = "bindgen")]
+fn generate(out: &Path) -> Result<u32, String> {
+    use cuda_bindgen::headers::{HEADERS_VAR, candidates, setup_dir};
+    use cuda_bindgen::{Headers, joined, libclang_is_available};
+
+    for variable in [
+        HEADERS_VAR,
+        "CUDA_PATH",
+        "CUDA_HOME",
+        "LIBCLANG_PATH",
+        "DOCS_RS",
+    ] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    if env::var_os("DOCS_RS").is_some() {
+        return Err("docs.rs builds from the snapshot".to_owned());
+    }
+    if env::var_os("TARGET") != env::var_os("HOST") {
+        return Err("a cross build uses the snapshot".to_owned());
+    }
+    let dirs = candidates(out);
+    let Some(headers) = dirs.iter().find_map(|dir| Headers::open(dir).ok()) else {
+        let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        return Err(format!("no cuda.h in {}", looked.join(", ")));
+    };
+    // From here on a header is there, so its owner is told why it is not used.
+    let told = |reason: String| {
+        println!("cargo::warning=cuda-sys uses its snapshot of the bindings: {reason}");
+        reason
+    };
+    let (version, dir) = (headers.version(), headers.dir().display());
+    if version < OLDEST {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err(told(format!(
+            "the header in {dir} is of CUDA {major}.{minor}, older than 13.0"
+        )));
+    }
+    if env::var_os("LIBCLANG_PATH").is_none()
+        && let Some(lib) = setup_dir(out).map(|setup| setup.join("lib"))
+        && lib.is_dir()
+    {
+        // SAFETY: `set_var` needs that no other thread reads the environment ← this build script has started none.
+        unsafe { env::set_var("LIBCLANG_PATH", lib) };
+    }
+    if !libclang_is_available() {
+        return Err(told(format!(
+            "libclang, which reads the header in {dir}, was not found"
+        )));
+    }
+    let files = joined(&headers, Path::new("src/generated")).map_err(|e| told(e.to_string()))?;
+    for (name, text) in files {
+        fs::write(out.join(name), text).map_err(|e| told(format!("{name}: {e}")))?;
+    }
+    for file in headers.files() {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+    if headers.has_nvrtc() {
+        println!("cargo::rustc-cfg=cuda_header_nvrtc");
+    }
+    println!("cargo::rustc-env=CUDA_SYS_INCLUDE={dir}");
+    Ok(version)
+}

@@ -1,0 +1,138 @@
+//! What a compiler makes and the driver loads, each kind its own type.
+//!
+//! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes them,
+//! and neither depends on the other.
+
+use std::ffi::{CStr, CString, NulError};
+use std::fmt;
+
+/// PTX: the text of a virtual instruction set, which the driver compiles for its device.
+///
+/// Safe to load whatever it holds: the driver parses it as text up to the NUL that this type guarantees.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Ptx(CString);
+
+impl Ptx {
+    /// Takes the text.
+    ///
+    /// # Errors
+    ///
+    /// [`NulError`], which says where, if there is a NUL byte in it.
+    pub fn new(text: impl Into<Vec<u8>>) -> Result<Self, NulError> {
+        CString::new(text).map(Self)
+    }
+
+    /// The text with its NUL.
+    #[must_use]
+    pub fn as_c_str(&self) -> &CStr {
+        &self.0
+    }
+
+    /// The text, with what is not UTF-8 replaced.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+
+    /// The `.version` that the text states, as (major, minor).
+    #[must_use]
+    pub fn version(&self) -> Option<(u32, u32)> {
+        let text = self.0.to_string_lossy();
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(".version"))?;
+        let (major, minor) = line.split_whitespace().next()?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
+impl fmt::Debug for Ptx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ptx({} bytes)", self.0.count_bytes())
+    }
+}
+
+/// A cubin: machine code for one architecture.
+///
+/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from bytes is
+/// `unsafe`, and loading one is safe.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Cubin(Vec<u8>);
+
+impl Cubin {
+    /// Takes the bytes.
+    ///
+    /// # Safety
+    ///
+    /// They are a whole cubin, unaltered since a compiler or linker of NVIDIA's made it.
+    #[must_use]
+    pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes: an ELF file.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Cubin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cubin({} bytes)", self.0.len())
+    }
+}
+
+/// The newest PTX version that each CUDA release can write and its driver can read, from the table of release
+/// notes in the PTX manual.
+const PTX_OF_CUDA: [(u32, (u32, u32)); 15] = [
+    (12000, (8, 0)),
+    (12010, (8, 1)),
+    (12020, (8, 2)),
+    (12030, (8, 3)),
+    (12040, (8, 4)),
+    (12050, (8, 5)),
+    (12070, (8, 6)),
+    (12080, (8, 7)),
+    (12090, (8, 8)),
+    (13000, (9, 0)),
+    (13010, (9, 1)),
+    (13020, (9, 2)),
+    (13030, (9, 3)),
+    (13040, (9, 4)),
+    (13050, (9, 5)),
+];
+
+/// The newest PTX version that a driver of `version` reads, as (major, minor).
+///
+/// For a driver newer than this crate it is the newest version known here; `None` below CUDA 12.0.
+#[must_use]
+pub fn newest_ptx(version: crate::Version) -> Option<(u32, u32)> {
+    let known = PTX_OF_CUDA
+        .iter()
+        .rev()
+        .find(|(cuda, _)| *cuda <= version.number());
+    known.map(|(_, ptx)| *ptx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ptx, newest_ptx};
+    use crate::Version;
+
+    #[test]
+    fn ptx_states_its_version() {
+        let ptx = Ptx::new("// a comment\n.version 8.4 \n.target sm_90").unwrap();
+        assert_eq!(ptx.version(), Some((8, 4)));
+        assert_eq!(Ptx::new("garbage").unwrap().version(), None);
+        assert_eq!(Ptx::new(b"a\0b".to_vec()).unwrap_err().nul_position(), 1);
+    }
+
+    #[test]
+    fn a_driver_reads_ptx_up_to_its_release() {
+        assert_eq!(newest_ptx(Version::new(12060)), Some((8, 5)));
+        assert_eq!(newest_ptx(Version::new(13050)), Some((9, 5)));
+        assert_eq!(newest_ptx(Version::new(14000)), Some((9, 5)));
+        assert_eq!(newest_ptx(Version::new(11080)), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! NVRTC: where it may be, and its table.
+
+use std::env;
+use std::ffi::c_void;
+use std::fmt;
+use std::fs;
+use std::mem;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::Arc;
+
+use libloading::Library;
+use once_cell::sync::OnceCell;
+
+use super::reason;
+use crate::nvrtc::{FUNCTIONS, NvrtcTable, calls, nvrtcResult};
+use crate::{Attempt, LoadError, Version};
+
+/// The environment variable that names the NVRTC library to load.
+const NVRTC_VAR: &str = "CUDA_NVRTC_LIBRARY";
+
+/// The folder that `cargo xtask setup` fills, below a build directory.
+const SETUP_DIR: &str = "cuda-setup/lib";
+
+const NAME: &str = "NVRTC";
+
+/// NVRTC: its table of functions, its version, and where it came from.
+pub struct NvrtcLibrary {
+    table: NvrtcTable,
+    version: Version,
+    origin: String,
+}
+
+impl NvrtcLibrary {
+    /// Loads the NVRTC of this system, once for the process: the first of [`library_candidates`] that loads.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::NotFound`] with every place that was tried, [`LoadError::UnsupportedPlatform`] where NVIDIA
+    /// makes no NVRTC. A failure is not remembered: the next call tries again.
+    pub fn system() -> Result<Arc<Self>, LoadError> {
+        static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
+        SYSTEM.get_or_try_init(Self::load_system).cloned()
+    }
+
+    fn load_system() -> Result<Arc<Self>, LoadError> {
+        if cfg!(not(any(target_os = "linux", target_os = "windows")))
+            && env::var_os(NVRTC_VAR).is_none()
+        {
+            return Err(LoadError::UnsupportedPlatform { library: NAME });
+        }
+        let mut tried = Vec::new();
+        for path in library_candidates() {
+            let library = path.display().to_string();
+            // SAFETY: the initialisers of the library must be sound to run ← it lies where NVIDIA's packages put
+            // it, or whoever runs this process named it.
+            match unsafe { Library::new(&path) } {
+                Ok(loaded) => return Self::from_library(loaded, library).map(Arc::new),
+                Err(error) => tried.push(Attempt {
+                    library,
+                    reason: reason(&error),
+                }),
+            }
+        }
+        Err(LoadError::NotFound {
+            library: NAME,
+            tried,
+            hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of NVRTC, run `cargo xtask setup` in \
+                   this workspace, or set CUDA_NVRTC_LIBRARY to the file.",
+        })
+    }
+
+    /// Loads the NVRTC in the file `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is something else.
+    ///
+    /// # Safety
+    ///
+    /// The file is NVRTC: its initialisers are sound to run, and its functions are what their names say.
+    pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let library = path.as_ref().display().to_string();
+        // SAFETY: the initialisers must be sound to run ← the caller says so.
+        match unsafe { Library::new(path.as_ref()) } {
+            Ok(loaded) => Self::from_library(loaded, library),
+            Err(error) => Err(LoadError::NotFound {
+                library: NAME,
+                tried: vec![Attempt {
+                    library,
+                    reason: reason(&error),
+                }],
+                hint: "",
+            }),
+        }
+    }
+
+    fn from_library(library: Library, origin: String) -> Result<Self, LoadError> {
+        type Slot = Option<unsafe extern "C" fn()>;
+        const { assert!(mem::size_of::<NvrtcTable>() == FUNCTIONS.len() * mem::size_of::<Slot>()) };
+        let mut table = NvrtcTable::default();
+        let slots = ptr::from_mut(&mut table).cast::<Slot>();
+        for (index, function) in FUNCTIONS.iter().enumerate() {
+            // SAFETY: the symbol's type must be right ← a pointer here, a function below.
+            let found = unsafe { library.get::<*mut c_void>(function.name.as_bytes()) };
+            let Ok(found) = found.map(|symbol| *symbol) else {
+                continue;
+            };
+            // SAFETY: the pointer must be null or a function ← it is the address of an exported function.
+            let slot = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
+            // SAFETY: `index` must be within the table, and the slot of this function ← the table is `repr(C)`, has
+            // one pointer for each row of FUNCTIONS (asserted above), in that order (generated together). NVRTC
+            // has one revision of each function.
+            unsafe { slots.add(index).write(slot) };
+        }
+        let Some(get_version) = table.nvrtcVersion else {
+            return Err(LoadError::NotTheLibrary {
+                library: origin,
+                missing: calls::nvrtcVersion.name,
+                expected: NAME,
+            });
+        };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the pointers must be writable ← they are to locals.
+        let status = unsafe { get_version(&raw mut major, &raw mut minor) };
+        let (Ok(major), Ok(minor), nvrtcResult::NVRTC_SUCCESS) =
+            (u32::try_from(major), u32::try_from(minor), status)
+        else {
+            return Err(LoadError::VersionUnknown {
+                library: origin,
+                function: calls::nvrtcVersion,
+                code: status.0,
+            });
+        };
+        // Never closed: NVRTC keeps threads and state of its own.
+        mem::forget(library);
+        Ok(Self {
+            table,
+            version: Version::new(1000 * major + 10 * minor),
+            origin,
+        })
+    }
+
+    /// The functions.
+    #[must_use]
+    pub fn table(&self) -> &NvrtcTable {
+        &self.table
+    }
+
+    /// The version of CUDA that this NVRTC belongs to.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The file that was loaded.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl Deref for NvrtcLibrary {
+    type Target = NvrtcTable;
+
+    fn deref(&self) -> &NvrtcTable {
+        &self.table
+    }
+}
+
+impl fmt::Debug for NvrtcLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NvrtcLibrary")
+            .field("origin", &self.origin)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The files to try, in order: `CUDA_NVRTC_LIBRARY` alone when it is set; else the system loader's path, the
+/// toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, the site-packages of Python and conda
+/// environments, and the folder that `cargo xtask setup` fills.
+#[must_use]
+pub fn library_candidates() -> Vec<PathBuf> {
+    if let Some(path) = env::var_os(NVRTC_VAR) {
+        return vec![PathBuf::from(path)];
+    }
+    let mut paths: Vec<PathBuf> = file_names().map(PathBuf::from).collect();
+    for dir in toolkit_dirs()
+        .into_iter()
+        .chain(python_dirs())
+        .chain(setup_dirs())
+    {
+        paths.extend(
+            file_names()
+                .map(|name| dir.join(name))
+                .filter(|path| path.is_file()),
+        );
+    }
+    paths
+}
+
+fn file_names() -> impl Iterator<Item = &'static str> {
+    let names: &[&str] = if cfg!(target_os = "windows") {
+        &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
+    } else {
+        &["libnvrtc.so.13", "libnvrtc.so.12"]
+    };
+    names.iter().copied()
+}
+
+fn toolkit_dirs() -> Vec<PathBuf> {
+    let named = ["CUDA_PATH", "CUDA_HOME"]
+        .iter()
+        .filter_map(env::var_os)
+        .map(PathBuf::from);
+    let usual = ["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from);
+    named
+        .chain(usual)
+        .flat_map(|root| ["lib64", "lib", "bin/x64", "bin"].map(|dir| root.join(dir)))
+        .collect()
+}
+
+fn python_dirs() -> Vec<PathBuf> {
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .iter()
+        .filter_map(env::var_os)
+        .map(PathBuf::from);
+    let user = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));
+    let mut dirs = Vec::new();
+    for root in environments
+        .chain(user)
+        .chain(["/usr/local", "/usr"].map(PathBuf::from))
+    {
+        dirs.push(root.join("lib"));
+        let mut packages = vec![
+            root.join("Lib/site-packages"),
+            root.join("lib/python3/dist-packages"),
+        ];
+        if let Ok(entries) = fs::read_dir(root.join("lib")) {
+            let mut pythons: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            pythons.retain(|path| {
+                path.file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
+            });
+            // The newest first; the order of a folder's entries is no order.
+            pythons.sort();
+            pythons.reverse();
+            packages.extend(pythons.iter().flat_map(|python| {
+                ["site-packages", "dist-packages"].map(|name| python.join(name))
+            }));
+        }
+        for site in packages {
+            dirs.extend(
+                [
+                    "nvidia/cu13/lib",
+                    "nvidia/cu13/bin/x86_64",
+                    "nvidia/cuda_nvrtc/lib",
+                    "nvidia/cuda_nvrtc/bin",
+                ]
+                .map(|dir| site.join(dir)),
+            );
+        }
+    }
+    dirs
+}
+
+/// `target/cuda-setup/lib` of the workspace that this program was built in, or is run in.
+fn setup_dirs() -> Vec<PathBuf> {
+    let mut dirs = Vec::new();
+    if let Ok(program) = env::current_exe() {
+        dirs.extend(program.ancestors().map(|dir| dir.join(SETUP_DIR)));
+    }
+    if let Ok(current) = env::current_dir() {
+        dirs.extend(
+            current
+                .ancestors()
+                .map(|dir| dir.join("target").join(SETUP_DIR)),
+        );
+    }
+    dirs
+}
