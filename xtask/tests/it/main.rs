@@ -1,0 +1,3 @@
+//! What the tasks do when they are run as commands.
+
+mod setup;
