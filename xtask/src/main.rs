@@ -1,10 +1,18 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod bundle;
+mod ci;
+mod coverage;
+mod demo;
+mod regen_bindings;
 mod setup;
+mod test;
+mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use workspace::Workspace;
@@ -21,18 +29,43 @@ struct Cli {
 enum Task {
     /// Fetch CUDA headers, NVRTC and libclang for a machine without a CUDA toolkit
     Setup(setup::Options),
+    /// Compile CUDA C++ at run time, launch it, verify the results and time it
+    Demo(demo::Options),
+    /// Run every test, and list what this machine had to skip
+    Test(test::Options),
+    /// Run everything that must hold before a change lands
+    Ci(ci::Options),
+    /// Regenerate the committed bindings from pinned headers
+    RegenBindings(regen_bindings::Options),
+    /// Check what the style asks of every file
+    Tidy,
+    /// Write docs/coverage.md: which test shows which feature
+    Coverage(coverage::Options),
+    /// Build tests and examples for a GPU machine that has no Rust
+    Bundle(bundle::Options),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = Workspace::locate().and_then(|workspace| match cli.task {
-        Task::Setup(options) => setup::run(&workspace, &options),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    let task = Cli::parse().task;
+    match Workspace::locate().and_then(|workspace| run(&workspace, &task)) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
+    match task {
+        Task::Setup(options) => setup::run(workspace, options)?,
+        Task::Demo(options) => demo::run(workspace, options)?,
+        Task::Test(options) => test::run(workspace, options)?,
+        Task::Ci(options) => return ci::run(workspace, options),
+        Task::RegenBindings(options) => regen_bindings::run(workspace, options)?,
+        Task::Tidy => tidy::run(workspace)?,
+        Task::Coverage(options) => coverage::run(workspace, options)?,
+        Task::Bundle(options) => bundle::run(workspace, options)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

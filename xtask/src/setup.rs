@@ -142,3 +142,14 @@ fn rebuild_bindings(workspace: &Workspace) {
         }
     }
 }
+
+/// The default set for a task that can do without it: what keeps it away is said, and not an error.
+pub(crate) fn try_default(workspace: &Workspace) {
+    match default_set(workspace, false) {
+        Ok(Outcome::Toolkit(toolkit)) => println!("CUDA toolkit: {}", toolkit.root.display()),
+        Ok(Outcome::Ready(_)) => {}
+        Err(error) => println!(
+            "{error:#}\n\nGoing on without: whatever needs NVRTC or a CUDA header says so and is skipped.\n"
+        ),
+    }
+}

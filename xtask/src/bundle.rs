@@ -1,0 +1,274 @@
+//! `bundle`: built tests, examples and benchmarks for a machine that has a GPU and CUDA but no Rust.
+//!
+//! `bundle/<package>/{tests,examples,benches}/` hold the programs, stripped, and `bundle/run.sh` runs
+//! them. Each runs in `bundle/<package>`, with `CARGO_MANIFEST_DIR` naming that folder and the files of
+//! the package's `tests/fixtures` below it. A path compiled in with `env!("CARGO_MANIFEST_DIR")` does
+//! not exist on the other machine: tests must read the variable at run time, or embed what they need.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::workspace::{Workspace, describe};
+
+const RUNNER: &str = include_str!("bundle/run.sh");
+
+/// Options of `bundle`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Bundle only these packages
+    #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
+    only: Vec<String>,
+    /// Leave the benchmarks out
+    #[arg(long)]
+    no_benches: bool,
+    /// Fail if the bundle is larger than this
+    #[arg(long, default_value_t = 60, value_name = "MIB")]
+    max_mib: u64,
+}
+
+/// One built program.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Program {
+    package: String,
+    /// `tests`, `examples` or `benches`.
+    folder: &'static str,
+    name: String,
+    built: PathBuf,
+}
+
+/// `cargo xtask bundle`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let packages = packages(workspace, &options.only)?;
+    let mut programs = BTreeSet::new();
+    for package in &packages {
+        programs.extend(build(workspace, package, &["test", "--no-run"])?);
+        if !options.no_benches
+            && workspace
+                .package_dir(package)
+                .is_some_and(|dir| dir.join("benches").is_dir())
+        {
+            let built = build(workspace, package, &["bench", "--no-run", "--benches"])?;
+            programs.extend(
+                built
+                    .into_iter()
+                    .filter(|program| program.folder == "benches"),
+            );
+        }
+    }
+    if programs.is_empty() {
+        bail!(
+            "{} build no tests, examples or benchmarks",
+            packages.join(", ")
+        );
+    }
+
+    let bundle = workspace.root.join("bundle");
+    if bundle.exists() {
+        fs::remove_dir_all(&bundle)
+            .with_context(|| format!("cannot clear {}", bundle.display()))?;
+    }
+    let mut sizes = Vec::new();
+    for program in &programs {
+        let to = bundle
+            .join(&program.package)
+            .join(program.folder)
+            .join(&program.name);
+        fs::create_dir_all(to.parent().unwrap_or(&bundle))?;
+        fs::copy(&program.built, &to)
+            .with_context(|| format!("cannot copy {}", program.built.display()))?;
+        strip(&to);
+        sizes.push((fs::metadata(&to)?.len(), workspace.relative(&to)));
+    }
+    for package in &packages {
+        if let Some(dir) = workspace.package_dir(package) {
+            copy_below(
+                &dir.join("tests/fixtures"),
+                &bundle.join(package).join("tests/fixtures"),
+            )?;
+        }
+    }
+    let runner = bundle.join("run.sh");
+    fs::write(&runner, RUNNER)?;
+    make_executable(&runner)?;
+
+    sizes.sort_by(|a, b| b.cmp(a));
+    let total: u64 = sizes.iter().map(|(size, _)| size).sum();
+    for (size, name) in &sizes {
+        println!("{:>8.2} MiB  {name}", mib(*size));
+    }
+    println!("{:>8.2} MiB  in {} programs", mib(total), sizes.len());
+    if mib(total) > options.max_mib as f64 {
+        bail!(
+            "the bundle is larger than {} MiB; choose packages with --only",
+            options.max_mib
+        );
+    }
+    println!(
+        "copy bundle/ to the machine and start bundle/run.sh there (--help lists its options)"
+    );
+    Ok(())
+}
+
+/// The packages to bundle: all that link CUDA, or those asked for.
+fn packages(workspace: &Workspace, only: &[String]) -> Result<Vec<String>> {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| workspace.package_dir(name).is_none())
+    {
+        bail!("there is no package {unknown}");
+    }
+    if !only.is_empty() {
+        return Ok(only.to_vec());
+    }
+    let all = [
+        "cuda-sys",
+        "cuda-driver",
+        "cuda-nvrtc",
+        "cuda-sim",
+        "examples",
+        "benches",
+    ];
+    Ok(all
+        .map(str::to_owned)
+        .into_iter()
+        .filter(|name| workspace.package_dir(name).is_some())
+        .collect())
+}
+
+/// Builds one package in release mode and returns the programs that cargo reports.
+fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<Program>> {
+    let (verb, flags) = command.split_first().context("no cargo command")?;
+    let mut cargo = workspace.cargo([verb]);
+    if *verb == "test" {
+        cargo.arg("--release");
+    }
+    cargo
+        .args(flags)
+        .args(["--message-format", "json-render-diagnostics", "-p", package]);
+    println!("{}", describe(&cargo));
+    let output = cargo
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo could not be started")?;
+    if !output.status.success() {
+        bail!("`{}` failed", describe(&cargo));
+    }
+    let text = String::from_utf8(output.stdout).context("cargo's messages")?;
+    programs(package, &text)
+}
+
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// The programs in cargo's JSON messages.
+fn programs(package: &str, messages: &str) -> Result<Vec<Program>> {
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
+        let (Some(built), Some(target)) = (message.executable, message.target) else {
+            continue;
+        };
+        if message.reason != "compiler-artifact" {
+            continue;
+        }
+        let kind = target.kind.first().map_or("", String::as_str);
+        let (folder, name) = match kind {
+            "example" => ("examples", target.name),
+            "bench" => ("benches", target.name),
+            "test" => ("tests", target.name),
+            // Unit tests: several targets of a package may share their name.
+            other => ("tests", format!("unit-{other}")),
+        };
+        found.push(Program {
+            package: package.to_owned(),
+            folder,
+            name,
+            built,
+        });
+    }
+    Ok(found)
+}
+
+/// Strips a program where the machine has `strip`; a program with symbols is only larger.
+fn strip(program: &Path) {
+    match Command::new("strip").arg(program).output() {
+        Ok(output) if output.status.success() => {}
+        _ => println!("note: {} is not stripped", program.display()),
+    }
+}
+
+fn copy_below(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in from.read_dir()? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_below(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(
+        path,
+        fs::Permissions::from_mode(0o755),
+    )?)
+}
+
+#[cfg(not(unix))]
+fn make_executable(_path: &Path) -> Result<()> {
+    Ok(())
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_read_from_cargos_messages() {
+        let messages = r#"
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dep"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"cuda_sys"},"executable":"/t/cuda_sys-1"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"it"},"executable":"/t/it-2"}
+{"reason":"compiler-artifact","target":{"kind":["example"],"name":"saxpy"},"executable":"/t/saxpy"}
+{"reason":"build-finished","success":true}
+"#;
+        let found = programs("cuda-sys", messages).unwrap();
+        let found: Vec<(&str, &str)> = found.iter().map(|p| (p.folder, p.name.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("tests", "unit-lib"),
+                ("tests", "it"),
+                ("examples", "saxpy")
+            ]
+        );
+    }
+}

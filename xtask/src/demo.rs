@@ -1,0 +1,30 @@
+//! `demo`: the main job, from CUDA C++ source to verified results, on a GPU or the software device.
+
+use anyhow::Result;
+
+use crate::setup;
+use crate::workspace::{self, Workspace};
+
+/// Options of `demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Arguments for the demo itself
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// `cargo xtask demo`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    setup::try_default(workspace);
+    let demo = [
+        "run",
+        "--release",
+        "--quiet",
+        "-p",
+        "examples",
+        "--example",
+        "demo",
+        "--",
+    ];
+    workspace::run(workspace.cargo(demo).args(&options.args))
+}

@@ -1,0 +1,59 @@
+//! `test`: every test of the workspace, and a list of what this machine could not run.
+
+use std::fs;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::setup;
+use crate::workspace::{self, Workspace};
+
+/// The variable that names the file to which a test appends one line when it skips something.
+const SKIPPED: &str = "CUDA_TEST_SKIPPED";
+
+/// Options of `test`.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Arguments for `cargo test`, such as `-p cuda-sys` or a test's name
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// `cargo xtask test`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    setup::try_default(workspace);
+    fs::create_dir_all(&workspace.target)?;
+    let skipped = workspace.target.join("skipped-tests.txt");
+    fs::write(&skipped, "")?;
+
+    let start = Instant::now();
+    let names_packages = options
+        .args
+        .iter()
+        .any(|arg| arg == "-p" || arg == "--package");
+    let scope: &[&str] = if names_packages {
+        &[]
+    } else {
+        &["--workspace"]
+    };
+    let mut test = workspace.cargo(["test"]);
+    test.args(scope).args(&options.args).env(SKIPPED, &skipped);
+    let result = workspace::run(&mut test);
+
+    let text = fs::read_to_string(&skipped)?;
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    if !lines.is_empty() {
+        println!("skipped on this machine:");
+        for line in lines {
+            println!("  {line}");
+        }
+    }
+    result?;
+    println!(
+        "every test passed, in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
