@@ -1,0 +1,307 @@
+//! What can go wrong, told by values that need no driver to be printed.
+
+use std::fmt;
+
+use cuda_sys::image::newest_ptx;
+use cuda_sys::{CUresult, Function, LoadError, Version};
+
+/// The result of most calls of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A C call that answered something else than success.
+///
+/// Small and `Copy`: made without asking the driver anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct DriverError {
+    status: CUresult,
+    call: &'static Function,
+    driver: Version,
+}
+
+impl DriverError {
+    pub(crate) fn new(status: CUresult, call: &'static Function, driver: Version) -> Self {
+        Self {
+            status,
+            call,
+            driver,
+        }
+    }
+
+    /// The status code.
+    #[must_use]
+    pub fn status(&self) -> CUresult {
+        self.status
+    }
+
+    /// The C function that answered it.
+    #[must_use]
+    pub fn call(&self) -> &'static Function {
+        self.call
+    }
+
+    /// The version of the driver that was called.
+    #[must_use]
+    pub fn driver_version(&self) -> Version {
+        self.driver
+    }
+
+    /// Whether the device is lost to this process: every later call on it answers the same code, and only a
+    /// new process gets it back.
+    #[must_use]
+    pub fn is_sticky(&self) -> bool {
+        matches!(
+            self.status,
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+                | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+                | CUresult::CUDA_ERROR_ASSERT
+                | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+                | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+                | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | CUresult::CUDA_ERROR_INVALID_PC
+                | CUresult::CUDA_ERROR_LAUNCH_FAILED
+                | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+                | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+                | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+        )
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            status,
+            call,
+            driver,
+        } = self;
+        if *status == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER && call.since() > *driver {
+            return write!(
+                f,
+                "{call} needs a driver of CUDA {}, this one is of CUDA {driver}",
+                call.since()
+            );
+        }
+        write!(f, "{call}: {status}")?;
+        if self.is_sticky() {
+            f.write_str("; the device is lost to this process")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+/// What can go wrong in this crate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The driver's library could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A C call failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Memory ran out.
+    #[error("{source}, {bytes} bytes were asked for")]
+    OutOfMemory {
+        /// How much was asked for.
+        bytes: usize,
+        /// The call that failed.
+        source: DriverError,
+    },
+    /// An image could not be loaded.
+    #[error(transparent)]
+    Jit(Box<JitError>),
+    /// The arguments of a launch are not what the kernel takes.
+    #[error(transparent)]
+    Argument(Box<ArgumentError>),
+    /// Grid, block or shared memory of a launch are beyond a limit.
+    #[error(transparent)]
+    LaunchConfig(Box<LaunchConfigError>),
+    /// The driver has no device of this ordinal.
+    #[error("there is no device {ordinal}: the driver {driver} has {count}")]
+    NoSuchDevice {
+        /// What was asked for.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+        /// Which driver.
+        driver: String,
+    },
+    /// The module has no kernel of this name.
+    #[error("the module has no kernel {name:?}")]
+    NoSuchFunction {
+        /// What was asked for.
+        name: String,
+    },
+    /// A name with a NUL byte, which C cannot take.
+    #[error("{what} has a NUL byte at position {position}")]
+    NulByte {
+        /// What has it.
+        what: &'static str,
+        /// Where.
+        position: usize,
+    },
+    /// A length whose bytes do not fit in an address.
+    #[error("{len} elements of {size} bytes are more than an address can hold")]
+    SizeOverflow {
+        /// The number of elements.
+        len: usize,
+        /// The size of one.
+        size: usize,
+    },
+    /// The two sides of a copy have different lengths.
+    #[error("the source has {source_len} elements and the destination {destination_len}")]
+    LengthMismatch {
+        /// Elements of the source.
+        source_len: usize,
+        /// Elements of the destination.
+        destination_len: usize,
+    },
+    /// Two objects of different contexts were used together.
+    #[error("{what} belongs to another context than the stream it is used on")]
+    OtherContext {
+        /// Which object.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// The driver's status code, where there is one.
+    #[must_use]
+    pub fn status(&self) -> Option<CUresult> {
+        match self {
+            Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(error.status()),
+            Self::Jit(error) => Some(error.source.status()),
+            _ => None,
+        }
+    }
+
+    /// Names the bytes asked for where memory ran out.
+    pub(crate) fn of_allocation(error: DriverError, bytes: usize) -> Self {
+        match error.status() {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
+                bytes,
+                source: error,
+            },
+            _ => Self::Driver(error),
+        }
+    }
+}
+
+/// An image that the driver would not load, with what its compiler said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JitError {
+    pub(crate) source: DriverError,
+    pub(crate) log: String,
+    pub(crate) ptx_version: Option<(u32, u32)>,
+}
+
+impl JitError {
+    /// The call that failed.
+    #[must_use]
+    pub fn driver_error(&self) -> DriverError {
+        self.source
+    }
+
+    /// What the driver's compiler wrote.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// The version that the PTX states.
+    #[must_use]
+    pub fn ptx_version(&self) -> Option<(u32, u32)> {
+        self.ptx_version
+    }
+}
+
+impl fmt::Display for JitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)?;
+        let driver = self.source.driver_version();
+        if self.source.status() == CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            && let (Some((major, minor)), Some((top, sub))) = (self.ptx_version, newest_ptx(driver))
+        {
+            write!(
+                f,
+                ": it is of PTX {major}.{minor}, and this driver, of CUDA {driver}, reads up to PTX {top}.{sub}; \
+                 compile to a cubin for the device, or with an NVRTC no newer than the driver"
+            )?;
+        }
+        for line in self.log.lines() {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for JitError {}
+
+/// The arguments of a launch against the kernel's parameters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgumentError {
+    /// Too many or too few.
+    #[error("kernel {kernel} takes {expected} arguments, {given} were given")]
+    Count {
+        /// The kernel.
+        kernel: String,
+        /// The number of its parameters.
+        expected: usize,
+        /// The number of arguments.
+        given: usize,
+    },
+    /// One of another size.
+    #[error("argument {index} of kernel {kernel} is of {expected} bytes, {given} were given")]
+    Size {
+        /// The kernel.
+        kernel: String,
+        /// Which argument, from 0.
+        index: usize,
+        /// The bytes of the parameter.
+        expected: usize,
+        /// The bytes of the argument.
+        given: usize,
+    },
+}
+
+/// A launch configuration against the limits of device and kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel {kernel}: {what} is {given}, allowed is {least} to {most}")]
+pub struct LaunchConfigError {
+    pub(crate) kernel: String,
+    pub(crate) what: &'static str,
+    pub(crate) given: u64,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+}
+
+impl LaunchConfigError {
+    /// Which quantity: `grid.x`, `threads per block`, …
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+}
+
+const _: () = assert!(size_of::<Error>() <= 64 && size_of::<DriverError>() <= 24);

@@ -1,0 +1,159 @@
+//! What a launch takes as arguments.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cuda_sys::CUdeviceptr;
+
+use crate::error::Result;
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::order::{Access, Scope};
+
+/// The uses of buffers that one launch makes.
+#[doc(hidden)]
+#[allow(missing_debug_implementations, reason = "it never leaves this crate")]
+pub struct Uses<'a>(pub(super) Scope<'a>);
+
+/// One argument of a kernel.
+///
+/// # Safety
+///
+/// `Value` is what the kernel takes: its bytes are copied into the parameter block. While `after` has not been
+/// called, or a free waits for it, whatever `Value` points to stays allocated.
+pub unsafe trait KernelArg {
+    /// What the kernel sees.
+    type Value: Copy;
+
+    /// What the kernel sees.
+    fn value(&self) -> Self::Value;
+
+    /// Makes the launch's stream wait for the uses that matter to this one.
+    #[doc(hidden)]
+    #[inline]
+    fn before(&self, _uses: &Uses<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Notes the use, after the launch was queued.
+    #[doc(hidden)]
+    #[inline]
+    fn after(&self, _uses: &mut Uses<'_>) {}
+}
+
+// SAFETY: the kernel takes the value itself, which points to nothing.
+unsafe impl<T: DeviceRepr> KernelArg for T {
+    type Value = T;
+
+    #[inline]
+    fn value(&self) -> T {
+        *self
+    }
+}
+
+macro_rules! buffer_arg {
+    ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
+        $(
+            // SAFETY: the kernel takes the address; the memory is freed behind every use that was noted.
+            unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
+                type Value = CUdeviceptr;
+
+                #[inline]
+                fn value(&self) -> CUdeviceptr {
+                    self.as_raw()
+                }
+
+                #[inline]
+                fn before(&self, uses: &Uses<'_>) -> Result<()> {
+                    let memory = &self.memory;
+                    uses.0.stream().expect_context(memory.context(), "a buffer")?;
+                    Ok(memory.tracker.before(&memory.home, &uses.0, $access(self))?)
+                }
+
+                #[inline]
+                fn after(&self, uses: &mut Uses<'_>) {
+                    let memory = &self.memory;
+                    memory.tracker.after(&memory.home, &mut uses.0, $access(self));
+                }
+            }
+        )*
+    };
+}
+
+buffer_arg! {
+    <> &DeviceBuffer<T>, |_| Access::READ;
+    <> &mut DeviceBuffer<T>, |_| Access::WRITE;
+    <'a> DeviceSlice<'a, T>, |view: &DeviceSlice<'a, T>| view.access;
+    <'a> &DeviceSlice<'a, T>, |view: &&DeviceSlice<'a, T>| view.access;
+    <'a> DeviceSliceMut<'a, T>, |view: &DeviceSliceMut<'a, T>| view.access;
+    <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
+}
+
+/// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s.
+///
+/// # Safety
+///
+/// `SIZES` and the pointers of `with_pointers` are of the same arguments, in order.
+pub unsafe trait KernelArgs {
+    /// The bytes of each.
+    const SIZES: &'static [usize];
+
+    /// Calls `f` with a pointer to the value of each.
+    #[doc(hidden)]
+    fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
+
+    #[doc(hidden)]
+    fn before(&self, uses: &Uses<'_>) -> Result<()>;
+
+    #[doc(hidden)]
+    fn after(&mut self, uses: &mut Uses<'_>);
+}
+
+macro_rules! kernel_args {
+    ($($arg:ident)*) => {
+        // SAFETY: both are made from the same list.
+        unsafe impl<$($arg: KernelArg),*> KernelArgs for ($($arg,)*) {
+            const SIZES: &'static [usize] = &[$(size_of::<$arg::Value>()),*];
+
+            #[inline]
+            #[allow(non_snake_case, reason = "a value has the name of its type")]
+            fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+                let ($($arg,)*) = self;
+                $(let mut $arg = $arg.value();)*
+                f(&mut [$(ptr::from_mut(&mut $arg).cast()),*])
+            }
+
+            #[inline]
+            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            fn before(&self, uses: &Uses<'_>) -> Result<()> {
+                let ($($arg,)*) = self;
+                $($arg.before(uses)?;)*
+                Ok(())
+            }
+
+            #[inline]
+            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            fn after(&mut self, uses: &mut Uses<'_>) {
+                let ($($arg,)*) = self;
+                $($arg.after(uses);)*
+            }
+        }
+    };
+}
+
+kernel_args!();
+kernel_args!(A);
+kernel_args!(A B);
+kernel_args!(A B C);
+kernel_args!(A B C D);
+kernel_args!(A B C D E);
+kernel_args!(A B C D E F);
+kernel_args!(A B C D E F G);
+kernel_args!(A B C D E F G H);
+kernel_args!(A B C D E F G H I);
+kernel_args!(A B C D E F G H I J);
+kernel_args!(A B C D E F G H I J K);
+kernel_args!(A B C D E F G H I J K L);
+kernel_args!(A B C D E F G H I J K L M);
+kernel_args!(A B C D E F G H I J K L M N);
+kernel_args!(A B C D E F G H I J K L M N O);
+kernel_args!(A B C D E F G H I J K L M N O P);

@@ -1,0 +1,94 @@
+//! How many threads a launch has.
+
+/// Three dimensions; 1 where not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dim3 {
+    /// The dimension that neighbours differ in.
+    pub x: u32,
+    /// The second dimension.
+    pub y: u32,
+    /// The third dimension.
+    pub z: u32,
+}
+
+impl Dim3 {
+    /// The product of the three.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        (self.x as u64)
+            .saturating_mul(self.y as u64)
+            .saturating_mul(self.z as u64)
+    }
+}
+
+impl From<u32> for Dim3 {
+    fn from(x: u32) -> Self {
+        Self { x, y: 1, z: 1 }
+    }
+}
+
+impl From<(u32, u32)> for Dim3 {
+    fn from((x, y): (u32, u32)) -> Self {
+        Self { x, y, z: 1 }
+    }
+}
+
+impl From<(u32, u32, u32)> for Dim3 {
+    fn from((x, y, z): (u32, u32, u32)) -> Self {
+        Self { x, y, z }
+    }
+}
+
+/// Grid, block and dynamic shared memory of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaunchConfig {
+    /// Blocks.
+    pub grid: Dim3,
+    /// Threads in a block.
+    pub block: Dim3,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// Threads in a block of [`for_num_elems`](Self::for_num_elems).
+    pub const DEFAULT_BLOCK: u32 = 256;
+
+    /// `grid` blocks of `block` threads, without dynamic shared memory.
+    #[must_use]
+    pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
+        Self {
+            grid: grid.into(),
+            block: block.into(),
+            shared_bytes: 0,
+        }
+    }
+
+    /// One thread for each of `n` elements, at least one block: the kernel compares its index with `n`.
+    #[must_use]
+    pub fn for_num_elems(n: u32) -> Self {
+        Self::new(n.div_ceil(Self::DEFAULT_BLOCK).max(1), Self::DEFAULT_BLOCK)
+    }
+
+    /// The same with `bytes` of dynamic shared memory.
+    #[must_use]
+    pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
+        self.shared_bytes = bytes;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dim3, LaunchConfig};
+
+    #[test]
+    fn there_is_a_thread_for_each_element() {
+        for n in [0, 1, 255, 256, 257, 100_000, u32::MAX] {
+            let config = LaunchConfig::for_num_elems(n);
+            assert!(config.grid.count() * config.block.count() >= u64::from(n));
+            assert!(config.grid.x >= 1);
+        }
+        assert_eq!(Dim3::from((2, 3)).count(), 6);
+    }
+}

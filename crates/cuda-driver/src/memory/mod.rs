@@ -1,0 +1,32 @@
+//! Memory on the device: owners and views.
+
+mod buffer;
+mod repr;
+mod slice;
+
+pub use buffer::DeviceBuffer;
+pub use repr::DeviceRepr;
+pub use slice::{DeviceSlice, DeviceSliceMut};
+
+use crate::error::{Error, Result};
+
+/// The bytes of `len` elements of `T`.
+pub(crate) fn bytes_of<T>(len: usize) -> Result<usize> {
+    let size = size_of::<T>();
+    // The driver takes signed offsets in places, as Rust does.
+    len.checked_mul(size)
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .ok_or(Error::SizeOverflow { len, size })
+}
+
+/// An error unless a copy has as many elements on both sides.
+pub(crate) fn expect_len(source_len: usize, destination_len: usize) -> Result<()> {
+    if source_len == destination_len {
+        Ok(())
+    } else {
+        Err(Error::LengthMismatch {
+            source_len,
+            destination_len,
+        })
+    }
+}

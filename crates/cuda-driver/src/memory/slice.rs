@@ -1,0 +1,300 @@
+//! Views of device memory, with the borrow rules of slices.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::ptr;
+
+use cuda_sys::CUdeviceptr;
+
+use super::buffer::{Memory, resolve};
+use super::{DeviceRepr, expect_len};
+use crate::driver::call;
+use crate::error::Result;
+use crate::order::{Access, Scope};
+
+/// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to read: what `&[T]` is to `Vec<T>`.
+#[derive(Clone, Copy)]
+pub struct DeviceSlice<'a, T: DeviceRepr> {
+    pub(crate) memory: &'a Memory,
+    address: CUdeviceptr,
+    len: usize,
+    /// How its uses are noted.
+    pub(crate) access: Access,
+    elements: PhantomData<&'a [T]>,
+}
+
+/// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to write: what `&mut [T]` is to `Vec<T>`.
+pub struct DeviceSliceMut<'a, T: DeviceRepr> {
+    pub(crate) memory: &'a Memory,
+    address: CUdeviceptr,
+    len: usize,
+    /// How its uses are noted.
+    pub(crate) access: Access,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
+    pub(crate) fn new(memory: &'a Memory, address: CUdeviceptr, len: usize) -> Self {
+        Self {
+            memory,
+            address,
+            len,
+            access: Access::READ,
+            elements: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address on the device.
+    #[must_use]
+    pub fn as_raw(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// The elements of `range`; `None` if it is out of bounds.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<Self> {
+        let (start, len) = resolve(range, self.len)?;
+        Some(Self {
+            address: offset::<T>(self.address, start),
+            len,
+            ..*self
+        })
+    }
+
+    /// The elements before and from `middle`; `None` if that is out of bounds.
+    #[must_use]
+    pub fn split_at(&self, middle: usize) -> Option<(Self, Self)> {
+        Some((self.slice(..middle)?, self.slice(middle..)?))
+    }
+
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when `destination` is filled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length, or what the calls
+    /// answer.
+    pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
+        expect_len(self.len, destination.len())?;
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let home = &self.memory.home;
+        let bytes = size_of_val(destination);
+        let to = ptr::from_mut(destination).cast();
+        self.memory.use_at_home(self.access, || {
+            // SAFETY: both sides must hold `bytes` ← the lengths are equal, the view is within its allocation; the
+            // destination is borrowed until the stream is synchronised below, and any bits are a `T`.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyDtoHAsync_v2(to, self.address, bytes, home.as_raw())
+                )
+            }
+        })?;
+        home.synchronize()
+    }
+
+    /// A copy of the elements on the host.
+    ///
+    /// # Errors
+    ///
+    /// What the calls answer.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let mut elements = vec![T::zeroed(); self.len];
+        self.copy_to_host(&mut elements)?;
+        Ok(elements)
+    }
+}
+
+impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
+    pub(crate) fn new(memory: &'a Memory, address: CUdeviceptr, len: usize) -> Self {
+        Self {
+            memory,
+            address,
+            len,
+            access: Access::WRITE,
+            elements: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address on the device.
+    #[must_use]
+    pub fn as_raw(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// The same elements, to read.
+    #[must_use]
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        let access = if self.access == Access::WRITE {
+            Access::READ
+        } else {
+            Access::READ.of_part()
+        };
+        DeviceSlice {
+            access,
+            ..DeviceSlice::new(self.memory, self.address, self.len)
+        }
+    }
+
+    /// The same elements for a shorter time, to write.
+    #[must_use]
+    pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut { ..*self }
+    }
+
+    /// The elements of `range`; `None` if it is out of bounds.
+    #[must_use]
+    pub fn into_slice(self, range: impl RangeBounds<usize>) -> Option<Self> {
+        let (start, len) = resolve(range, self.len)?;
+        Some(Self {
+            address: offset::<T>(self.address, start),
+            len,
+            ..self
+        })
+    }
+
+    /// The elements before and from `middle`, both to write; `None` if that is out of bounds.
+    #[must_use]
+    pub fn split_at_mut(self, middle: usize) -> Option<(Self, Self)> {
+        let (_, rest) = resolve(middle.., self.len)?;
+        let (address, access) = (offset::<T>(self.address, middle), self.access.of_part());
+        let lower = Self {
+            len: middle,
+            access,
+            ..self
+        };
+        Some((
+            lower,
+            Self {
+                address,
+                len: rest,
+                access,
+                ..self
+            },
+        ))
+    }
+
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the elements; returns when `source` is free again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length, or what the calls
+    /// answer.
+    pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
+        expect_len(source.len(), self.len)?;
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let home = &self.memory.home;
+        let from = ptr::from_ref(source).cast();
+        self.memory.use_at_home(self.access, || {
+            // SAFETY: both sides must hold the bytes ← the lengths are equal, the view is within its allocation; the
+            // source is borrowed until the stream is synchronised below.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyHtoDAsync_v2(self.address, from, size_of_val(source), home.as_raw())
+                )
+            }
+        })?;
+        home.synchronize()
+    }
+
+    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on this buffer's home stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or what the calls
+    /// answer.
+    #[doc(alias = "cuMemcpyDtoDAsync")]
+    pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+        expect_len(source.len, self.len)?;
+        let home = &self.memory.home;
+        home.expect_context(source.memory.context(), "the source of the copy")?;
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let mut scope = Scope::new(home);
+        source
+            .memory
+            .tracker
+            .before(&source.memory.home, &scope, source.access)?;
+        self.memory.use_at_home(self.access, || {
+            // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are within their
+            // allocations, whose frees wait for this use. They cannot overlap: one is borrowed mutably.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyDtoDAsync_v2(
+                        self.address,
+                        source.address,
+                        self.len * size_of::<T>(),
+                        home.as_raw()
+                    )
+                )
+            }
+        })?;
+        source
+            .memory
+            .tracker
+            .after(&source.memory.home, &mut scope, source.access);
+        Ok(())
+    }
+}
+
+/// The address of element `index` of a view that has at least as many.
+fn offset<T>(address: CUdeviceptr, index: usize) -> CUdeviceptr {
+    // No overflow: the view's bytes fit in an address (`bytes_of`), and `index` is at most its length.
+    address + (index * size_of::<T>()) as CUdeviceptr
+}
+
+impl<T: DeviceRepr> fmt::Debug for DeviceSlice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "DeviceSlice({:#x}, {} x {})",
+            self.address,
+            self.len,
+            size_of::<T>()
+        )
+    }
+}
+
+impl<T: DeviceRepr> fmt::Debug for DeviceSliceMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "DeviceSliceMut({:#x}, {} x {})",
+            self.address,
+            self.len,
+            size_of::<T>()
+        )
+    }
+}

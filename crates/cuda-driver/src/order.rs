@@ -1,0 +1,210 @@
+//! Order across streams: what makes a buffer safe to use on several streams.
+//!
+//! A buffer has a home stream. As long as it is used on no other, the order of that stream is all that is
+//! needed, and nothing is recorded: one comparison and one load for each use. The first use on another stream makes
+//! that stream wait for the tail of the home stream; from then on each use leaves an event, and a use waits for
+//! the uses that matter to it: a read for the writes, a write for everything.
+//!
+//! A use keeps the stream it ran on alive, so a stream may be dropped with work in it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{DriverError, Result};
+use crate::event::UseEvent;
+use crate::stream::{Stream, StreamState};
+
+/// What a use does to a buffer, and what other uses the borrow checker allows at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    write: bool,
+    /// Another part of the buffer may be written at the same time: it was split.
+    part: bool,
+}
+
+impl Access {
+    /// Through a shared borrow of the buffer: others may read it, nobody writes.
+    pub(crate) const READ: Self = Self {
+        write: false,
+        part: false,
+    };
+    /// Through an exclusive borrow of the buffer.
+    pub(crate) const WRITE: Self = Self {
+        write: true,
+        part: false,
+    };
+
+    /// The same, of a part of a buffer that was split.
+    pub(crate) const fn of_part(self) -> Self {
+        Self {
+            write: self.write,
+            part: true,
+        }
+    }
+}
+
+/// The uses of one buffer that later uses may have to wait for.
+#[derive(Default)]
+pub(crate) struct Tracker {
+    /// Whether the buffer was ever used on another stream than its home. Never goes back.
+    crossed: AtomicBool,
+    uses: Mutex<Vec<Use>>,
+}
+
+/// A use of the buffer on a stream.
+struct Use {
+    stream: Arc<StreamState>,
+    write: bool,
+    /// Behind the use. `None`: not recorded yet, so the tail of the stream stands for it.
+    event: Option<UseEvent>,
+    /// The streams that have waited for `event`.
+    waited: Vec<u64>,
+}
+
+/// The uses that one call makes: a launch, or a copy. They share one event.
+pub(crate) struct Scope<'a> {
+    stream: &'a Stream,
+    event: Option<UseEvent>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(stream: &'a Stream) -> Self {
+        Self {
+            stream,
+            event: None,
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &'a Stream {
+        self.stream
+    }
+
+    /// The event behind what the scope has queued; `None` if it cannot be recorded, which leaves the stream's tail.
+    fn event(&mut self) -> Option<UseEvent> {
+        if self.event.is_none() {
+            self.event = self.tail();
+        }
+        self.event.clone()
+    }
+
+    fn tail(&self) -> Option<UseEvent> {
+        UseEvent::record(self.stream.context(), self.stream.state()).ok()
+    }
+}
+
+impl Use {
+    /// For which the tail of `stream` stands.
+    fn late(stream: &Arc<StreamState>, write: bool) -> Self {
+        Self {
+            stream: Arc::clone(stream),
+            write,
+            event: None,
+            waited: Vec::new(),
+        }
+    }
+
+    /// Makes `stream` wait for this use, unless it is its own or has waited already.
+    fn order_before(&mut self, stream: &Stream) -> Result<(), DriverError> {
+        let id = stream.state().id();
+        if self.stream.id() == id || self.waited.contains(&id) {
+            return Ok(());
+        }
+        let event = match &self.event {
+            Some(event) => event,
+            None => self
+                .event
+                .insert(UseEvent::record(stream.context(), &self.stream)?),
+        };
+        stream.state().wait(event.raw())?;
+        self.waited.push(id);
+        Ok(())
+    }
+}
+
+impl Tracker {
+    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to `access`.
+    #[inline]
+    pub(crate) fn before(
+        &self,
+        home: &Stream,
+        scope: &Scope<'_>,
+        access: Access,
+    ) -> Result<(), DriverError> {
+        if home == scope.stream && !self.crossed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.order(home, scope.stream, access)
+    }
+
+    #[cold]
+    fn order(&self, home: &Stream, stream: &Stream, access: Access) -> Result<(), DriverError> {
+        let mut uses = self.lock();
+        if !self.crossed.load(Ordering::Acquire) {
+            // Uses at home left no trace: the tail of the home stream stands for all of them. (Not kept from an
+            // earlier attempt: its use may have failed, and the home stream went on.)
+            uses.clear();
+            uses.push(Use::late(home.state(), true));
+        }
+        for earlier in uses
+            .iter_mut()
+            .filter(|earlier| access.write || earlier.write)
+        {
+            earlier.order_before(stream)?;
+        }
+        Ok(())
+    }
+
+    /// After a use was queued on the stream of `scope`.
+    ///
+    /// Cannot fail: where no event can be recorded, the tail of the stream stands for the use.
+    #[inline]
+    pub(crate) fn after(&self, home: &Stream, scope: &mut Scope<'_>, access: Access) {
+        if home == scope.stream && !self.crossed.load(Ordering::Acquire) {
+            return;
+        }
+        self.note(home, scope, access);
+    }
+
+    #[cold]
+    fn note(&self, home: &Stream, scope: &mut Scope<'_>, access: Access) {
+        let mut uses = self.lock();
+        let mut this = Use::late(scope.stream.state(), access.write);
+        if self.crossed.swap(true, Ordering::AcqRel) {
+            this.event = scope.event();
+        } else if access != Access::WRITE {
+            // The use that crosses is recorded only if somebody waits for it. Other threads may have used the
+            // buffer at home since `order`, and left no trace: the tail of the home stream stands for them.
+            uses.push(Use::late(home.state(), access.part));
+        }
+        let id = this.stream.id();
+        uses.retain(|earlier| {
+            if earlier.stream.id() != id {
+                // A write stands for everything that its stream has waited for.
+                return !(access.write && earlier.waited.contains(&id));
+            }
+            if earlier.write && !access.write {
+                return true;
+            }
+            // One use stands for both, and the later event for it: another thread may have queued the earlier
+            // one after this one.
+            if let Some(ours) = &this.event {
+                match &earlier.event {
+                    Some(theirs) if theirs.is_after(ours) => this.event = Some(theirs.clone()),
+                    Some(_) => {}
+                    None => this.event = scope.tail(),
+                }
+            }
+            false
+        });
+        uses.push(this);
+    }
+
+    /// Before the memory is freed on its home stream: makes it wait for every use.
+    pub(crate) fn before_free(&self, home: &Stream) -> Result<(), DriverError> {
+        self.before(home, &Scope::new(home), Access::WRITE)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Use>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,6 @@
+//! What most programs need: `use cuda_driver::prelude::*;`.
+
+pub use crate::{
+    Context, Cubin, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver,
+    Event, EventFlags, Function, LaunchConfig, Module, Ptx, Stream, StreamFlags,
+};
