@@ -167,6 +167,12 @@ struct Message {
     reason: String,
     executable: Option<PathBuf>,
     target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +197,8 @@ fn programs(package: &str, messages: &str) -> Result<Vec<Program>> {
             "example" => ("examples", target.name),
             "bench" => ("benches", target.name),
             "test" => ("tests", target.name),
+            // The package's own program, built because its tests run it.
+            "bin" if !message.profile.is_some_and(|profile| profile.test) => continue,
             // Unit tests: several targets of a package may share their name.
             other => ("tests", format!("unit-{other}")),
         };
@@ -240,7 +248,7 @@ fn make_executable(path: &Path) -> Result<()> {
 
 #[cfg(not(unix))]
 fn make_executable(_path: &Path) -> Result<()> {
-    Ok(())
+    bail!("the bundle is run by a bash script: build it on Linux")
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -258,17 +266,18 @@ mod tests {
 {"reason":"compiler-artifact","target":{"kind":["lib"],"name":"cuda_sys"},"executable":"/t/cuda_sys-1"}
 {"reason":"compiler-artifact","target":{"kind":["test"],"name":"it"},"executable":"/t/it-2"}
 {"reason":"compiler-artifact","target":{"kind":["example"],"name":"saxpy"},"executable":"/t/saxpy"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"x"},"profile":{"test":false},"executable":"/t/x"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"x"},"profile":{"test":true},"executable":"/t/x-3"}
 {"reason":"build-finished","success":true}
 "#;
         let found = programs("cuda-sys", messages).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|p| (p.folder, p.name.as_str())).collect();
-        assert_eq!(
-            found,
-            [
-                ("tests", "unit-lib"),
-                ("tests", "it"),
-                ("examples", "saxpy")
-            ]
-        );
+        let expected = [
+            ("tests", "unit-lib"),
+            ("tests", "it"),
+            ("examples", "saxpy"),
+            ("tests", "unit-bin"),
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -70,7 +70,7 @@ step() {
         passed=$((passed + 1))
         touch "$key"
         printf 'passed %5d s  %s\n' "$seconds" "$name" | tee -a "$summary"
-        grep -E '^test result:|ERROR SUMMARY' "$out/step.txt" | sed 's/^/                /' | tee -a "$summary"
+        grep -E '^test result: |ERROR SUMMARY' "$out/step.txt" | sed 's/^/                /' | tee -a "$summary"
     else
         failed=$((failed + 1))
         [ $code -eq 124 ] && echo "stopped after $step_limit s" >>"$out/step.txt"
@@ -90,7 +90,11 @@ each() {
 
 named() { echo "${1#"$here"/}"; }
 
-nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>&1 | tee -a "$log" || true
+if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>&1 | tee -a "$log" "$summary"
+else
+    echo "there is no nvidia-smi here, so probably no GPU" | tee -a "$log" "$summary"
+fi
 for program in $(each tests); do
     step "$(named "$program")" "$program" "$program"
 done

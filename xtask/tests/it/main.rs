@@ -1,3 +1,4 @@
 //! What the tasks do when they are run as commands.
 
+mod bundle;
 mod setup;
