@@ -56,3 +56,9 @@ pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use module::{Image, Module};
 pub use stream::{Stream, StreamFlags};
+
+/// What the raw bindings were made from, and up to which CUDA version they go.
+#[must_use]
+pub fn bindings() -> cuda_sys::Bindings {
+    cuda_sys::BINDINGS
+}

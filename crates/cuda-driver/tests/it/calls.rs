@@ -1,0 +1,108 @@
+//! How many driver calls things cost. A number here grows only knowingly.
+
+use cuda_driver::prelude::*;
+use cuda_sim::{Builder, Simulator};
+
+use crate::support::{Bench, COPY, software};
+
+struct Counted {
+    bench: Bench,
+    home: Stream,
+    copy: Function,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let bench = software(Builder::new());
+        let (home, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        Self { bench, home, copy }
+    }
+
+    fn simulator(&self) -> &Simulator {
+        self.bench.simulator.as_ref().unwrap()
+    }
+
+    /// The calls that `f` makes, by name.
+    fn calls<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(String, u64)>) {
+        self.simulator().reset_calls();
+        let result = f();
+        let calls = self.simulator().calls();
+        (result, calls.into_iter().map(|(name, count)| (name.to_string(), count)).collect())
+    }
+
+    fn buffer(&self) -> DeviceBuffer<u32> {
+        DeviceBuffer::zeroed(&self.home, 8).unwrap()
+    }
+
+    fn launch(&self, stream: &Stream, input: &DeviceBuffer<u32>, output: &mut DeviceBuffer<u32>) {
+        // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
+        unsafe { stream.launch(&self.copy, LaunchConfig::for_num_elems(8), (input, output, 8_u32)) }.unwrap();
+    }
+}
+
+fn total(calls: &[(String, u64)]) -> u64 {
+    calls.iter().map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_launch_is_one_call_however_many_streams_there_are() {
+    let counted = Counted::new();
+    let (input, mut output) = (counted.buffer(), counted.buffer());
+    let (_, calls) = counted.calls(|| counted.launch(&counted.home, &input, &mut output));
+    assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
+    let _streams: Vec<Stream> = (0..4).map(|_| counted.bench.stream()).collect();
+    let (_, calls) = counted.calls(|| counted.launch(&counted.home, &input, &mut output));
+    assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
+}
+
+#[test]
+fn a_zeroed_buffer_is_two_calls_and_its_drop_one() {
+    let counted = Counted::new();
+    let (buffer, calls) = counted.calls(|| counted.buffer());
+    assert_eq!(total(&calls), 2, "{calls:?}");
+    let (_, calls) = counted.calls(|| drop(buffer));
+    assert_eq!(calls, [("cuMemFreeAsync".to_owned(), 1)]);
+}
+
+#[test]
+fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
+    let counted = Counted::new();
+    let other = counted.bench.stream();
+    let (input, mut output) = (counted.buffer(), counted.buffer());
+    // So that the pool has events: making them is not what is counted.
+    {
+        let (warm_input, mut warm_output) = (counted.buffer(), counted.buffer());
+        counted.launch(&other, &warm_input, &mut warm_output);
+    }
+    let (_, calls) = counted.calls(|| {
+        // SAFETY: the kernel writes 8 words of the one buffer that it is given twice the address of.
+        unsafe {
+            other.launch(&counted.copy, LaunchConfig::for_num_elems(8), (output.as_raw(), &mut output, 8_u32))
+        }
+        .unwrap();
+    });
+    assert_eq!(total(&calls), 3, "{calls:?}");
+    // The same stream again: ordered already; the use leaves an event behind.
+    let (_, calls) = counted.calls(|| {
+        // SAFETY: as above.
+        unsafe {
+            other.launch(&counted.copy, LaunchConfig::for_num_elems(8), (output.as_raw(), &mut output, 8_u32))
+        }
+        .unwrap();
+    });
+    assert_eq!(total(&calls), 2, "{calls:?}");
+    // It was recorded, so the free only has to wait for it.
+    let (_, calls) = counted.calls(|| drop(output));
+    assert_eq!(total(&calls), 2, "{calls:?}");
+    drop(input);
+}
+
+#[test]
+fn a_drop_after_one_use_elsewhere_is_two_calls_more() {
+    let counted = Counted::new();
+    let other = counted.bench.stream();
+    let (input, mut output) = (counted.buffer(), counted.buffer());
+    counted.launch(&other, &input, &mut output);
+    let (_, calls) = counted.calls(|| drop(output));
+    assert_eq!(total(&calls), 3, "{calls:?}");
+}

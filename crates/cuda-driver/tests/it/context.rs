@@ -1,0 +1,81 @@
+//! Contexts: sharing, and what is current on a thread.
+
+use std::ptr;
+use std::thread;
+
+use cuda_driver::Driver;
+use cuda_driver::prelude::*;
+use cuda_sim::Builder;
+
+use crate::support::{everywhere, software};
+
+#[test]
+fn handles_of_one_primary_context_share_it_and_its_default_stream() {
+    for bench in everywhere("handles_of_one_primary_context_share_it_and_its_default_stream") {
+        let other = bench.context.device().primary_context().unwrap();
+        assert_eq!(other, bench.context);
+        assert_eq!(other.as_raw(), bench.context.as_raw());
+        assert_eq!(other.default_stream().unwrap(), bench.context.default_stream().unwrap());
+    }
+}
+
+#[test]
+fn the_primary_context_is_released_once_with_its_last_handle() {
+    let simulator = Builder::new().build().unwrap();
+    let driver = Driver::new(simulator.library().unwrap()).unwrap();
+    let device = driver.device(0).unwrap();
+    let context = device.primary_context().unwrap();
+    let stream = context.default_stream().unwrap();
+    drop(context);
+    assert_eq!(simulator.calls().get("cuDevicePrimaryCtxRelease_v2").copied().unwrap_or(0), 0);
+    drop(stream);
+    assert_eq!(simulator.calls()["cuDevicePrimaryCtxRelease_v2"], 1);
+    assert_eq!(simulator.calls()["cuStreamDestroy_v2"], 1);
+    device.primary_context().unwrap().default_stream().unwrap().synchronize().unwrap();
+}
+
+/// What is current on this thread, asked past the safe layer.
+fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
+    let mut current = ptr::null_mut();
+    // SAFETY: the pointer is to a local.
+    let status = unsafe { driver.library().cuCtxGetCurrent(&raw mut current) };
+    assert!(status.is_success());
+    current
+}
+
+#[test]
+fn calls_put_back_what_was_current() {
+    for bench in everywhere("calls_put_back_what_was_current") {
+        let context = bench.context.clone();
+        // A thread on which nothing is current.
+        thread::spawn(move || {
+            let driver = context.driver().clone();
+            assert!(current(&driver).is_null());
+            let stream = Stream::new(&context, StreamFlags::empty(), 0).unwrap();
+            let event = Event::new(&context, EventFlags::empty()).unwrap();
+            event.record(&stream).unwrap();
+            context.synchronize().unwrap();
+            drop(event);
+            drop(stream);
+            drop(context);
+            assert!(current(&driver).is_null());
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn calls_use_their_own_context_whatever_other_code_has_made_current() {
+    let bench = software(Builder::new().devices(2));
+    let driver = bench.context.driver();
+    let other = driver.device(1).unwrap().primary_context().unwrap();
+    // SAFETY: the context is alive.
+    assert!(unsafe { driver.library().cuCtxSetCurrent(other.as_raw()) }.is_success());
+    let stream = bench.stream();
+    let mut of = ptr::null_mut();
+    // SAFETY: the pointer is to a local, and the stream is alive.
+    assert!(unsafe { driver.library().cuStreamGetCtx(stream.as_raw(), &raw mut of) }.is_success());
+    assert_eq!(of, bench.context.as_raw());
+    assert_eq!(current(driver), other.as_raw());
+}

@@ -1,0 +1,156 @@
+//! Launches: arguments and configurations that are wrong, and ones that are right.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ArgumentError, Error};
+use cuda_sim::Builder;
+
+use crate::support::{COPY, MIX, everywhere, software};
+
+/// `x[i] = 2 * x[i] + y[i]`, on the host.
+fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
+    x.iter().zip(y).map(|(x, y)| x.wrapping_mul(2).wrapping_add(*y)).collect()
+}
+
+#[test]
+fn a_launch_computes_what_the_host_computes() {
+    for bench in everywhere("a_launch_computes_what_the_host_computes") {
+        let stream = bench.stream();
+        let mix = bench.kernel(MIX, "mix");
+        for n in [1_u32, 31, 256, 257, 10_000] {
+            let x: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+            let y: Vec<u32> = (0..n).map(|i| i ^ 0xdead_beef).collect();
+            let mut x_device = DeviceBuffer::from_host(&stream, &x).unwrap();
+            let y_device = DeviceBuffer::from_host(&stream, &y).unwrap();
+            let config = LaunchConfig::for_num_elems(n);
+            // SAFETY: the kernel reads n words of `y` and reads and writes n words of `x`; each has n.
+            unsafe { stream.launch(&mix, config, (&mut x_device, &y_device, n)) }.unwrap();
+            assert_eq!(x_device.to_vec().unwrap(), mixed(&x, &y), "{}: n = {n}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn views_are_arguments_too() {
+    for bench in everywhere("views_are_arguments_too") {
+        let stream = bench.stream();
+        let mix = bench.kernel(MIX, "mix");
+        let x: Vec<u32> = (0..1000).collect();
+        let y: Vec<u32> = (0..1000).map(|i| 3 * i).collect();
+        let mut x_device = DeviceBuffer::from_host(&stream, &x).unwrap();
+        let y_device = DeviceBuffer::from_host(&stream, &y).unwrap();
+        let to = x_device.slice_mut(100..300).unwrap();
+        let from = y_device.slice(700..900).unwrap();
+        // SAFETY: the kernel touches 200 words of each view; each has 200.
+        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(200), (to, from, 200_u32)) }.unwrap();
+        let mut want = x.clone();
+        want[100..300].copy_from_slice(&mixed(&x[100..300], &y[700..900]));
+        assert_eq!(x_device.to_vec().unwrap(), want, "{}", bench.name);
+    }
+}
+
+#[test]
+fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_called() {
+    for bench in everywhere("too_few_too_many_and_wrongly_sized_arguments") {
+        if bench.context.driver().version().number() < 12040 {
+            println!("skipped on {}: its driver does not tell parameters", bench.name);
+            continue;
+        }
+        let stream = bench.stream();
+        let copy = bench.kernel(COPY, "copy");
+        let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
+        let mut output = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
+        let config = LaunchConfig::for_num_elems(4);
+        stream.synchronize().unwrap();
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        // SAFETY: none of these launches: their arguments do not match.
+        let few = unsafe { stream.launch(&copy, config, (&input, &mut output)) }.unwrap_err();
+        // SAFETY: as above.
+        let many = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32, 4_u32)) }.unwrap_err();
+        // SAFETY: as above.
+        let size = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u64)) }.unwrap_err();
+        // SAFETY: as above.
+        let none = unsafe { stream.launch(&copy, config, ()) }.unwrap_err();
+        let kernel = || "copy".to_owned();
+        let count = |given| ArgumentError::Count { kernel: kernel(), expected: 3, given };
+        assert_eq!(few, Error::Argument(Box::new(count(2))));
+        assert_eq!(many, Error::Argument(Box::new(count(4))));
+        assert_eq!(none, Error::Argument(Box::new(count(0))));
+        let wide = ArgumentError::Size { kernel: kernel(), index: 2, expected: 4, given: 8 };
+        assert_eq!(size, Error::Argument(Box::new(wide)));
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.calls().values().sum::<u64>(), 0, "{:?}", simulator.calls());
+        }
+        // SAFETY: the kernel reads 4 words of the one and writes 4 of the other.
+        unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32)) }.unwrap();
+        assert_eq!(output.to_vec().unwrap(), [0; 4]);
+    }
+}
+
+#[test]
+fn configurations_beyond_a_limit_are_errors_that_name_it() {
+    for bench in everywhere("configurations_beyond_a_limit_are_errors_that_name_it") {
+        let stream = bench.stream();
+        let copy = bench.kernel(COPY, "copy");
+        let input = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+        let mut output = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+        let most = copy.max_threads_per_block();
+        let cases = [
+            (LaunchConfig::new(0, 32), "grid.x", 0),
+            (LaunchConfig::new((1, 0), 32), "grid.y", 0),
+            (LaunchConfig::new(1, 0), "block.x", 0),
+            (LaunchConfig::new(1, 2048), "block.x", 2048),
+            (LaunchConfig::new(1, (64, 32)), "threads per block", 2048),
+            (LaunchConfig::new((1, 65536), 32), "grid.y", 65536),
+            (LaunchConfig::new(1, (1, 1, 65)), "block.z", 65),
+            (LaunchConfig::new(1, 1).with_shared_bytes(1 << 30), "dynamic shared memory in bytes", 1 << 30),
+        ];
+        for (config, what, given) in cases {
+            // SAFETY: the kernel touches one word of each; and none of these is launched.
+            let error = unsafe { stream.launch(&copy, config, (&input, &mut output, 1_u32)) }.unwrap_err();
+            let Error::LaunchConfig(error) = error else { panic!("{error}") };
+            assert_eq!((error.what(), error.given()), (what, given), "{}: {error}", bench.name);
+            assert!(error.to_string().contains("copy"), "{error}");
+        }
+        // SAFETY: the kernel touches one word of each.
+        unsafe { stream.launch(&copy, LaunchConfig::new(1, most), (&input, &mut output, 1_u32)) }.unwrap();
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn objects_of_another_context_are_errors() {
+    let bench = software(Builder::new().devices(2));
+    let other = bench.context.driver().device(1).unwrap().primary_context().unwrap();
+    let theirs = other.default_stream().unwrap();
+    let ours = bench.stream();
+    let copy = bench.kernel(COPY, "copy");
+    let config = LaunchConfig::for_num_elems(1);
+    let input = DeviceBuffer::<u32>::zeroed(&ours, 1).unwrap();
+    let mut output = DeviceBuffer::<u32>::zeroed(&theirs, 1).unwrap();
+    let is_other = |result: cuda_driver::Result<()>, what: &str| match result.unwrap_err() {
+        Error::OtherContext { what: found } => assert_eq!(found, what),
+        error => panic!("{error}"),
+    };
+    // SAFETY: the kernel touches one word of each; and none of these is launched.
+    is_other(unsafe { ours.launch(&copy, config, (&input, &mut output, 1_u32)) }, "a buffer");
+    // SAFETY: as above.
+    is_other(unsafe { theirs.launch(&copy, config, (&input, &mut output, 1_u32)) }, "the kernel");
+    is_other(output.as_mut_slice().copy_from(&input.as_slice()), "the source of the copy");
+    let event = Event::new(&other, EventFlags::empty()).unwrap();
+    is_other(event.record(&ours), "the event");
+}
+
+#[test]
+fn a_driver_that_does_not_tell_parameters_launches_all_the_same() {
+    let bench = software(Builder::new().version(12020));
+    let stream = bench.stream();
+    let mix = bench.kernel(MIX, "mix");
+    assert_eq!(mix.parameters(), None);
+    let mut x = DeviceBuffer::from_host(&stream, &[5_u32, 6]).unwrap();
+    let y = DeviceBuffer::from_host(&stream, &[100_u32, 200]).unwrap();
+    // SAFETY: the kernel touches two words of each; each has two.
+    unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }.unwrap();
+    assert_eq!(x.to_vec().unwrap(), [110, 212]);
+}

@@ -1,0 +1,13 @@
+//! What the safe layer promises, on the software device and, where there is one, on a GPU.
+
+mod calls;
+mod context;
+mod device;
+mod error;
+mod launch;
+mod memory;
+mod module;
+mod order;
+mod support;
+mod traits;
+mod ui;

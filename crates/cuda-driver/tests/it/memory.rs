@@ -1,0 +1,118 @@
+//! Buffers and views.
+
+use cuda_driver::Error;
+use cuda_driver::prelude::*;
+
+use crate::support::everywhere;
+
+#[test]
+fn bytes_come_back_as_they_went() {
+    for bench in everywhere("bytes_come_back_as_they_went") {
+        let stream = bench.stream();
+        for len in [1_usize, 7, 4096, 1_000_003] {
+            let source: Vec<u16> = (0..len).map(|i| (i as u16).wrapping_mul(31)).collect();
+            let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
+            assert_eq!(buffer.len(), len);
+            assert_eq!(buffer.to_vec().unwrap(), source, "{}", bench.name);
+            buffer.close().unwrap();
+        }
+        let zeros = DeviceBuffer::<[f32; 3]>::zeroed(&stream, 100).unwrap();
+        assert_eq!(zeros.to_vec().unwrap(), vec![[0.0; 3]; 100]);
+    }
+}
+
+#[test]
+fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
+    for bench in everywhere("a_buffer_of_no_elements_is_fine_and_calls_nothing") {
+        let stream = bench.stream();
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        let mut empty = DeviceBuffer::<u64>::from_host(&stream, &[]).unwrap();
+        empty.copy_from_host(&[]).unwrap();
+        assert!(empty.is_empty());
+        assert_eq!(empty.to_vec().unwrap(), []);
+        assert_eq!(DeviceBuffer::<u64>::zeroed(&stream, 0).unwrap().as_raw(), 0);
+        assert_eq!(empty.slice(..).unwrap().len(), 0);
+        empty.close().unwrap();
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.calls().values().sum::<u64>(), 0, "{:?}", simulator.calls());
+        }
+    }
+}
+
+#[test]
+fn lengths_that_overflow_are_errors() {
+    for bench in everywhere("lengths_that_overflow_are_errors") {
+        let stream = bench.stream();
+        for len in [usize::MAX, usize::MAX / 8 + 1, (1 << 61) + 1, 1 << 60] {
+            let error = DeviceBuffer::<u64>::zeroed(&stream, len).unwrap_err();
+            assert!(matches!(error, Error::SizeOverflow { size: 8, .. }), "{len}: {error}");
+        }
+    }
+}
+
+#[test]
+fn copies_need_equal_lengths() {
+    for bench in everywhere("copies_need_equal_lengths") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u8, 2, 3]).unwrap();
+        let is_mismatch = |result: cuda_driver::Result<()>| {
+            assert!(matches!(result, Err(Error::LengthMismatch { .. })), "{result:?}");
+        };
+        is_mismatch(buffer.copy_from_host(&[0; 4]));
+        is_mismatch(buffer.copy_from_host(&[0; 2]));
+        is_mismatch(buffer.copy_to_host(&mut [0; 4]));
+        let other = DeviceBuffer::<u8>::zeroed(&stream, 2).unwrap();
+        is_mismatch(buffer.as_mut_slice().copy_from(&other.as_slice()));
+        assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
+    }
+}
+
+#[test]
+fn ranges_out_of_bounds_are_none() {
+    for bench in everywhere("ranges_out_of_bounds_are_none") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5]).unwrap();
+        assert!(buffer.slice(3..6).is_none());
+        assert!(buffer.slice(6..).is_none());
+        assert!(buffer.slice(..=usize::MAX).is_none());
+        #[allow(clippy::reversed_empty_ranges, reason = "a range that is the wrong way round is the case")]
+        let reversed = buffer.slice(4..3);
+        assert!(reversed.is_none());
+        assert!(buffer.as_slice().split_at(6).is_none());
+        assert!(buffer.as_mut_slice().split_at_mut(6).is_none());
+        assert_eq!(buffer.slice(5..).unwrap().len(), 0);
+        assert_eq!(buffer.slice(1..=3).unwrap().slice(1..).unwrap().to_vec().unwrap(), [3, 4]);
+        let (lower, upper) = buffer.as_slice().split_at(2).unwrap();
+        assert_eq!((lower.to_vec().unwrap(), upper.to_vec().unwrap()), (vec![1, 2], vec![3, 4, 5]));
+    }
+}
+
+#[test]
+fn halves_can_be_copied_between() {
+    for bench in everywhere("halves_can_be_copied_between") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+        let (mut lower, upper) = buffer.as_mut_slice().split_at_mut(2).unwrap();
+        lower.copy_from(&upper.as_slice()).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [3, 4, 3, 4], "{}", bench.name);
+    }
+}
+
+#[test]
+fn nothing_is_left_when_all_is_dropped_in_any_order() {
+    for bench in everywhere("nothing_is_left_when_all_is_dropped_in_any_order") {
+        let Some(simulator) = bench.simulator else { continue };
+        let stream = Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap();
+        let buffer = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
+        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
+        drop(bench.context);
+        drop(stream);
+        drop(event);
+        assert_eq!(buffer.to_vec().unwrap(), [1; 100]);
+        drop(buffer);
+        let live = simulator.live();
+        assert!(live.is_empty(), "{live:?}");
+    }
+}

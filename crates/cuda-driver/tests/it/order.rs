@@ -1,0 +1,122 @@
+//! Buffers used on several streams, on a device that runs as late and as oddly as it may.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+
+use crate::support::{Bench, COPY, MIX, gpu, late, software};
+
+/// Enough words that a kernel on a GPU takes longer than queueing the next.
+const N: u32 = 1 << 16;
+
+fn benches(test: &str) -> Vec<Bench> {
+    let mut benches: Vec<Bench> = (0..32).map(|seed| software(late(seed))).collect();
+    benches.extend(gpu(test));
+    benches
+}
+
+fn copy(kernel: &Function, stream: &Stream, input: &DeviceBuffer<u32>, output: &mut DeviceBuffer<u32>) {
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
+}
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+#[test]
+fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
+    for bench in benches("two_readers_on_two_streams_are_done_before_a_third_stream_writes") {
+        let kernel = bench.kernel(COPY, "copy");
+        let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
+        let mut source = filled(&streams[0], 1);
+        let other = filled(&streams[3], 2);
+        let (mut first, mut second) = (filled(&streams[1], 0), filled(&streams[2], 0));
+        copy(&kernel, &streams[1], &source, &mut first);
+        copy(&kernel, &streams[2], &source, &mut second);
+        copy(&kernel, &streams[3], &other, &mut source);
+        assert!(second.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
+        assert!(first.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
+        assert!(source.to_vec().unwrap().iter().all(|&word| word == 2), "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
+    for bench in benches("a_buffer_dropped_under_its_readers_is_not_handed_out") {
+        let kernel = bench.kernel(COPY, "copy");
+        let (home, reader) = (bench.stream(), bench.stream());
+        let mut result = filled(&reader, 0);
+        let source = filled(&home, 1);
+        copy(&kernel, &reader, &source, &mut result);
+        drop(source);
+        // Likely the same memory, written at once.
+        let next = filled(&home, 9);
+        assert!(result.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
+        assert!(next.to_vec().unwrap().iter().all(|&word| word == 9), "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_stream_may_be_dropped_with_work_in_it() {
+    for bench in benches("a_stream_may_be_dropped_with_work_in_it") {
+        let kernel = bench.kernel(COPY, "copy");
+        let home = bench.stream();
+        let (source, mut result) = (filled(&home, 5), filled(&home, 0));
+        let passing = bench.stream();
+        copy(&kernel, &passing, &source, &mut result);
+        drop(passing);
+        assert!(result.to_vec().unwrap().iter().all(|&word| word == 5), "{}", bench.name);
+    }
+}
+
+#[test]
+fn halves_written_on_two_streams_are_both_done_before_the_whole_is_read() {
+    for bench in benches("halves_written_on_two_streams_are_both_done_before_the_whole_is_read") {
+        let kernel = bench.kernel(COPY, "copy");
+        let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
+        let (ones, twos) = (filled(&home, 1), filled(&home, 2));
+        let mut whole = filled(&home, 0);
+        let (lower, upper) = whole.as_mut_slice().split_at_mut(N as usize / 2).unwrap();
+        let config = LaunchConfig::for_num_elems(N / 2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the kernel reads and writes N / 2 words.
+                unsafe { a.launch(&kernel, config, (&ones, lower, N / 2)) }.unwrap();
+            });
+            // SAFETY: as above.
+            unsafe { b.launch(&kernel, config, (&twos, upper, N / 2)) }.unwrap();
+        });
+        let words = whole.to_vec().unwrap();
+        let (lower, upper) = words.split_at(N as usize / 2);
+        assert!(lower.iter().all(|&word| word == 1), "{}", bench.name);
+        assert!(upper.iter().all(|&word| word == 2), "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_chain_over_many_streams_is_as_on_one() {
+    for bench in benches("a_chain_over_many_streams_is_as_on_one") {
+        let mix = bench.kernel(MIX, "mix");
+        let streams: Vec<Stream> = (0..5).map(|_| bench.stream()).collect();
+        let mut x = filled(&streams[0], 1);
+        let mut y = filled(&streams[1], 3);
+        let (mut x_host, mut y_host) = (1_u32, 3_u32);
+        for step in 0..40_usize {
+            // The streams come in an order that repeats late.
+            let stream = &streams[step * step % 5];
+            let config = LaunchConfig::for_num_elems(N);
+            if step % 3 == 0 {
+                // SAFETY: the kernel touches N words of each; each has N.
+                unsafe { stream.launch(&mix, config, (&mut y, &x, N)) }.unwrap();
+                y_host = y_host.wrapping_mul(2).wrapping_add(x_host);
+            } else {
+                // SAFETY: as above.
+                unsafe { stream.launch(&mix, config, (&mut x, &y, N)) }.unwrap();
+                x_host = x_host.wrapping_mul(2).wrapping_add(y_host);
+            }
+        }
+        assert!(x.to_vec().unwrap().iter().all(|&word| word == x_host), "{}", bench.name);
+        assert!(y.to_vec().unwrap().iter().all(|&word| word == y_host), "{}", bench.name);
+    }
+}

@@ -1,0 +1,23 @@
+//! Which types may go to another thread: all of them, proven when this compiles.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{DriverError, Error, Image};
+
+const fn is_send_and_sync<T: Send + Sync>() {}
+const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
+
+const _: () = {
+    is_send_and_sync::<Driver>();
+    is_send_and_sync::<Device>();
+    is_send_and_sync::<Context>();
+    is_send_and_sync::<Stream>();
+    is_send_and_sync::<Event>();
+    is_send_and_sync::<DeviceBuffer<f32>>();
+    is_send_and_sync::<DeviceSlice<'static, f32>>();
+    is_send_and_sync::<DeviceSliceMut<'static, f32>>();
+    is_send_and_sync::<Module>();
+    is_send_and_sync::<Function>();
+    is_send_and_sync::<Image<'static>>();
+    is_error::<Error>();
+    is_error::<DriverError>();
+};

@@ -1,0 +1,9 @@
+//! A kernel can touch any memory.
+
+use cuda_driver::prelude::*;
+
+fn launch(stream: &Stream, kernel: &Function) {
+    let _ = stream.launch(kernel, LaunchConfig::new(1, 1), (0xdead_beef_u64,));
+}
+
+fn main() {}

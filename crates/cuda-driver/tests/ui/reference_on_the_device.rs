@@ -1,0 +1,9 @@
+//! Zero bits are no reference.
+
+use cuda_driver::prelude::*;
+
+fn zeros(stream: &Stream) {
+    let _ = DeviceBuffer::<&'static u8>::zeroed(stream, 1);
+}
+
+fn main() {}

@@ -1,0 +1,22 @@
+//! Teaches: what a driver has, and what its devices are capable of.
+//!
+//! `cargo run -p examples --example device_query`
+
+use cuda_driver::prelude::*;
+use examples::{Result, Session};
+
+fn main() -> Result<()> {
+    let session = Session::open()?;
+    let driver: &Driver = session.device.driver();
+    println!("Driver: {}, CUDA {}", driver.origin(), driver.version());
+    println!("Bindings: {}", cuda_driver::bindings());
+    for device in driver.devices()? {
+        println!("\n{}", device.properties()?);
+    }
+    let (free, total) = session.context.memory_info()?;
+    println!("\nDevice 0 has {} of {} MiB free", free >> 20, total >> 20);
+    if free > total {
+        return Err("more memory is free than there is".into());
+    }
+    Ok(())
+}

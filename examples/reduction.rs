@@ -1,0 +1,50 @@
+//! Teaches: threads of a block that work together, through shared memory and barriers; several launches that
+//! follow each other on one stream without the host waiting between them.
+//!
+//! `cargo run -p examples --example reduction`
+
+use cuda_driver::prelude::*;
+use examples::{Result, Session, verify};
+
+/// Each block adds up 2 * BLOCK elements and leaves one.
+const SOURCE: &str = r#"
+extern "C" __global__ void reduce(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    unsigned t = threadIdx.x;
+    unsigned i = blockIdx.x * (2 * blockDim.x) + t;
+    float sum = i < n ? in[i] : 0.0f;
+    if (i + blockDim.x < n) sum += in[i + blockDim.x];
+    part[t] = sum;
+    __syncthreads();
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+        if (t < half) part[t] += part[t + half];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = part[0];
+}
+"#;
+const BLOCK: u32 = 256;
+
+fn main() -> Result<()> {
+    let session = Session::open()?;
+    let reduce = session.load("reduction.cu", SOURCE)?.function("reduce")?;
+
+    // Small whole numbers, so that every order of additions gives the same sum.
+    let n: u32 = 1_000_003;
+    let numbers: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
+    let want: u64 = (0..u64::from(n)).map(|i| i % 7).sum();
+
+    let stream = &session.stream;
+    let mut input = DeviceBuffer::from_host(stream, &numbers)?;
+    let mut left = n;
+    while left > 1 {
+        let blocks = left.div_ceil(2 * BLOCK);
+        let mut output = DeviceBuffer::<f32>::zeroed(stream, blocks as usize)?;
+        // SAFETY: the kernel reads `left` floats of the input, which has as many, and writes one for each block.
+        unsafe { stream.launch(&reduce, LaunchConfig::new(blocks, BLOCK), (&input, &mut output, left))? };
+        // The old input is freed behind the launch that reads it: nothing waits here.
+        input = output;
+        left = blocks;
+    }
+    verify("reduction", &input.to_vec()?, &[want as f32], 0.0)
+}
