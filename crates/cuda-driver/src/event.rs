@@ -141,6 +141,16 @@ impl Event {
         }?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
     }
+
+    /// `cuEventDestroy()`—Destroys the event, and answers what the driver says. Streams that wait for it still do.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuEventDestroy")]
+    pub fn close(self) -> Result<()> {
+        Ok(self.handle.close()?)
+    }
 }
 
 impl fmt::Debug for Event {

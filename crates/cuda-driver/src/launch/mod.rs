@@ -3,7 +3,8 @@
 mod args;
 mod config;
 
-pub use args::{KernelArg, KernelArgs, Uses};
+use args::Uses;
+pub use args::{KernelArg, KernelArgs};
 pub use config::{Dim3, LaunchConfig};
 
 use std::ptr;

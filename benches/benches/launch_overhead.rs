@@ -1,0 +1,133 @@
+//! What a launch costs: the raw function pointer, the table's method, and the safe layer with a tuple.
+//!
+//! On the null driver, where only the wrapper's own cost is left, and on a GPU if there is one. The stream is drained
+//! outside the measured time: a full queue makes a launch block.
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use benches::null_driver;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use cuda_driver::prelude::*;
+
+/// Kernels of 0, 4 and 12 parameters of 8 bytes that do nothing.
+const PTX: &str = "
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry k0() { ret; }
+.visible .entry k4(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) { ret; }
+.visible .entry k12(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u64 f,
+    .param .u64 g, .param .u64 h, .param .u64 i, .param .u64 j, .param .u64 k, .param .u64 l) { ret; }
+";
+
+/// So many launches fit in a stream's queue without making one wait.
+const BATCH: u64 = 512;
+
+/// Runs `launch` as often as Criterion asks, draining the stream between batches, outside the measured time.
+fn drained(stream: &Stream, iterations: u64, mut launch: impl FnMut()) -> Duration {
+    let mut left = iterations;
+    let mut elapsed = Duration::ZERO;
+    while left > 0 {
+        let batch = left.min(BATCH);
+        let start = Instant::now();
+        for _ in 0..batch {
+            launch();
+        }
+        elapsed += start.elapsed();
+        stream.synchronize().expect("the kernels do nothing");
+        left -= batch;
+    }
+    elapsed
+}
+
+fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driver::Result<()> {
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+    let ptx = Ptx::new(PTX).expect("no NUL in it");
+    let module = Module::load(&context, &ptx)?;
+    let [k0, k4, k12] = ["k0", "k4", "k12"].map(|name| module.function(name).expect("it is in the PTX"));
+    let mut buffers = Vec::new();
+    for _ in 0..8 {
+        buffers.push(DeviceBuffer::<u64>::zeroed(&stream, 1)?);
+    }
+    let config = LaunchConfig::new(1, 32);
+
+    for (function, count) in [(&k0, 0), (&k4, 4), (&k12, 12)] {
+        let mut values: Vec<u64> = (0..12).map(|i| buffers.get(i).map_or(7, DeviceBuffer::as_raw)).collect();
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+        let entry_point = driver.library().cuLaunchKernel.expect("every driver has it");
+        let (raw, on) = (function.as_raw(), stream.as_raw());
+        group.bench_function(format!("raw pointer/{count} arguments"), |b| {
+            b.iter_custom(|n| {
+                drained(&stream, n, || {
+                    let arguments = black_box(pointers.as_mut_ptr());
+                    // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look at.
+                    let status = unsafe {
+                        entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
+                    };
+                    assert!(status.is_success());
+                })
+            });
+        });
+        group.bench_function(format!("table/{count} arguments"), |b| {
+            b.iter_custom(|n| {
+                drained(&stream, n, || {
+                    let arguments = black_box(pointers.as_mut_ptr());
+                    // SAFETY: as above.
+                    let status = unsafe {
+                        driver.library().cuLaunchKernel(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
+                    };
+                    assert!(status.is_success());
+                })
+            });
+        });
+    }
+
+    let launched = "the arguments are right";
+    group.bench_function("tuple/0 arguments", |b| {
+        // SAFETY: the kernel does nothing, here and below.
+        b.iter_custom(|n| drained(&stream, n, || unsafe { stream.launch(&k0, config, ()) }.expect(launched)));
+    });
+    group.bench_function("tuple/4 arguments", |b| {
+        let [a, b2] = [black_box(1_u64), black_box(2)];
+        let [x, y, ..] = buffers.as_mut_slice() else { return };
+        b.iter_custom(|n| {
+            // SAFETY: as above.
+            drained(&stream, n, || unsafe { stream.launch(&k4, config, (&*x, &mut *y, a, b2)) }.expect(launched))
+        });
+    });
+    group.bench_function("tuple/12 arguments", |b| {
+        let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
+        let [a, b2, c, d, e, f, g, h] = buffers.as_mut_slice() else { return };
+        b.iter_custom(|n| {
+            drained(&stream, n, || {
+                let arguments = (&*a, &*b2, &*c, &*d, &*e, &*f, &mut *g, &mut *h, s, t, u, v);
+                // SAFETY: as above.
+                unsafe { stream.launch(&k12, config, arguments) }.expect(launched);
+            })
+        });
+    });
+    Ok(())
+}
+
+fn launch_overhead(criterion: &mut Criterion) {
+    let null = null_driver().expect("the null driver has what a driver must have");
+    let mut drivers = vec![("null driver", Driver::new(null))];
+    drivers.push(("GPU", Driver::load()));
+    for (name, driver) in drivers {
+        match driver {
+            Ok(driver) => {
+                let mut group = criterion.benchmark_group(name);
+                bench(&mut group, &driver).expect("the calls of the bench are right");
+                group.finish();
+            }
+            Err(error) => println!("skipped: {name}: {error}"),
+        }
+    }
+}
+
+criterion_group!(benches, launch_overhead);
+criterion_main!(benches);

@@ -1,0 +1,142 @@
+//! A driver whose calls succeed at once and do nothing.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use cuda_sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUdriverProcAddressQueryResult, CUfunction,
+    CUfunction_attribute, CUresult, DriverLibrary, GetProcAddress, LoadError, cuuint64_t,
+};
+
+/// How many parameters every kernel of the null driver has, by its name: `k12` has 12.
+fn parameters_of(function: CUfunction) -> usize {
+    function.addr() - 1
+}
+
+/// A driver with one device, whose kernels are named by the number of their parameters (`k0`, `k12`), each of 8 bytes.
+///
+/// # Errors
+///
+/// None in practice: it has what a driver must have.
+pub fn null_driver() -> Result<DriverLibrary, LoadError> {
+    let root: GetProcAddress = get_proc_address;
+    // SAFETY: `root` must answer each name with a function of its signature ← those with results are listed there with
+    // the signatures of cuda.h; the rest only take arguments, which the C calling conventions of the supported
+    // systems let a function ignore.
+    unsafe { DriverLibrary::from_proc_address(root, "null driver", ()) }
+}
+
+unsafe extern "C" fn get_proc_address(
+    symbol: *const c_char,
+    pfn: *mut *mut c_void,
+    _version: c_int,
+    _flags: cuuint64_t,
+    status: *mut CUdriverProcAddressQueryResult,
+) -> CUresult {
+    // SAFETY: the name must end with NUL ← the loader's contract.
+    let name = unsafe { CStr::from_ptr(symbol) };
+    let function: *const () = match name.to_bytes() {
+        b"cuDriverGetVersion" => version as _,
+        b"cuDeviceGetCount" => device_count as _,
+        b"cuDeviceGetAttribute" => device_attribute as _,
+        b"cuDevicePrimaryCtxRetain" => retain as _,
+        b"cuCtxGetCurrent" => get_current as _,
+        b"cuMemAllocAsync" => alloc_async as _,
+        b"cuFuncGetAttribute" => function_attribute as _,
+        b"cuFuncGetParamInfo" => parameter_info as _,
+        b"cuModuleGetFunction" => module_function as _,
+        _ => succeed as _,
+    };
+    // SAFETY: both pointers must be writable ← the loader's contract.
+    unsafe { pfn.write(function.cast_mut().cast()) };
+    // SAFETY: as above.
+    unsafe { status.write(CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS) };
+    CUresult::CUDA_SUCCESS
+}
+
+/// Writes a result, as every function below does.
+///
+/// # Safety
+///
+/// `to` is writable.
+unsafe fn answer<T>(to: *mut T, value: T) -> CUresult {
+    // SAFETY: it must be writable ← the caller says so.
+    unsafe { to.write(value) };
+    CUresult::CUDA_SUCCESS
+}
+
+extern "C" fn succeed() -> CUresult {
+    CUresult::CUDA_SUCCESS
+}
+
+unsafe extern "C" fn version(version: *mut c_int) -> CUresult {
+    // SAFETY: it must be writable ← cuda.h's contract, as in all that follow.
+    unsafe { answer(version, 13050) }
+}
+
+unsafe extern "C" fn device_count(count: *mut c_int) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(count, 1) }
+}
+
+unsafe extern "C" fn device_attribute(
+    value: *mut c_int,
+    _attribute: CUdevice_attribute,
+    _device: CUdevice,
+) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(value, 1024) }
+}
+
+unsafe extern "C" fn retain(context: *mut CUcontext, _device: CUdevice) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+}
+
+unsafe extern "C" fn get_current(context: *mut CUcontext) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+}
+
+unsafe extern "C" fn alloc_async(address: *mut CUdeviceptr, _bytes: usize) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(address, 0x7000_0000_0000) }
+}
+
+unsafe extern "C" fn function_attribute(
+    value: *mut c_int,
+    _attribute: CUfunction_attribute,
+    _function: CUfunction,
+) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(value, 1024) }
+}
+
+unsafe extern "C" fn parameter_info(
+    function: CUfunction,
+    index: usize,
+    offset: *mut usize,
+    size: *mut usize,
+) -> CUresult {
+    if index >= parameters_of(function) {
+        return CUresult::CUDA_ERROR_INVALID_VALUE;
+    }
+    // SAFETY: as above.
+    unsafe { answer(offset, 8 * index) };
+    // SAFETY: as above.
+    unsafe { answer(size, 8) }
+}
+
+unsafe extern "C" fn module_function(
+    function: *mut CUfunction,
+    _module: *mut c_void,
+    name: *const c_char,
+) -> CUresult {
+    // SAFETY: the name must end with NUL ← cuda.h's contract.
+    let name = unsafe { CStr::from_ptr(name) };
+    let count = name.to_str().ok().and_then(|name| name.strip_prefix('k')?.parse::<usize>().ok());
+    let Some(count) = count else { return CUresult::CUDA_ERROR_NOT_FOUND };
+    // SAFETY: as above.
+    unsafe { answer(function, ptr::without_provenance_mut(count + 1)) }
+}
+
