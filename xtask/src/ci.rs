@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{coverage, regen_bindings, setup, test, tidy};
+use crate::{coverage, headers, regen_bindings, setup, test, tidy};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     ("bindings", |ws| {
         regen_bindings::run(ws, &regen_bindings::Options { check: true })
     }),
+    ("headers", headers::reduced),
     ("rebuild", rebuild),
 ];
 

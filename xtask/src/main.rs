@@ -4,6 +4,8 @@ mod bundle;
 mod ci;
 mod coverage;
 mod demo;
+mod full;
+mod headers;
 mod regen_bindings;
 mod setup;
 mod test;
@@ -39,6 +41,8 @@ enum Task {
     RegenBindings(regen_bindings::Options),
     /// Check what the style asks of every file
     Tidy,
+    /// Run a large check at its full size
+    Full(full::Options),
     /// Write docs/coverage.md: which test shows which feature
     Coverage(coverage::Options),
     /// Build tests and examples for a GPU machine that has no Rust
@@ -64,6 +68,7 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Ci(options) => return ci::run(workspace, options),
         Task::RegenBindings(options) => regen_bindings::run(workspace, options)?,
         Task::Tidy => tidy::run(workspace)?,
+        Task::Full(options) => full::run(workspace, options)?,
         Task::Coverage(options) => coverage::run(workspace, options)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
     }

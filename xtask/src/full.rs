@@ -1,0 +1,36 @@
+//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints.
+
+use anyhow::{Result, bail};
+
+use crate::headers;
+use crate::workspace::Workspace;
+
+/// Options of `full`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Which check; without it they are listed
+    name: Option<String>,
+}
+
+type Check = (&'static str, &'static str, fn(&Workspace) -> Result<()>);
+
+const CHECKS: &[Check] = &[(
+    "headers",
+    "every test, with bindings generated from the header of each CUDA release",
+    headers::full,
+)];
+
+/// `cargo xtask full NAME`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let wanted = options.name.as_deref().unwrap_or_default();
+    let Some((_, _, check)) = CHECKS.iter().find(|(name, ..)| *name == wanted) else {
+        for (name, what, _) in CHECKS {
+            println!("{name:<10} {what}");
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        bail!("there is no check {wanted}");
+    };
+    check(workspace)
+}

@@ -1,0 +1,85 @@
+//! The header matrix: bindings generated from the header of each CUDA release.
+//!
+//! From 13.0 on everything compiles and passes its tests with what was generated; an older header is not used, and the
+//! build says so.
+
+use anyhow::{Result, bail};
+
+use crate::setup;
+use crate::workspace::{self, Workspace};
+
+/// Releases whose headers are generated from.
+const USED: [&str; 6] = ["13.0", "13.1", "13.2", "13.3", "13.4", "13.5"];
+/// Releases whose headers are older than what the safe layer uses.
+const TOO_OLD: [&str; 2] = ["12.0", "12.9"];
+
+/// All releases, all tests.
+pub(crate) fn full(workspace: &Workspace) -> Result<()> {
+    let tests = [
+        "test",
+        "--workspace",
+        "--exclude",
+        "xtask",
+        "--features",
+        "cuda-sys/nvrtc",
+    ];
+    matrix(workspace, &USED, &TOO_OLD, &tests)
+}
+
+/// The oldest release that is used and the newest that is not; the tests of the raw layer, and everything compiles.
+pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
+    println!(
+        "2 of {} releases (all: cargo xtask full headers)",
+        USED.len() + TOO_OLD.len()
+    );
+    let tests = [
+        "test",
+        "-p",
+        "cuda-sys",
+        "-p",
+        "cuda-driver",
+        "--features",
+        "cuda-sys/nvrtc",
+    ];
+    matrix(workspace, &USED[..1], &TOO_OLD[1..], &tests)
+}
+
+fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]) -> Result<()> {
+    let sets: Vec<String> = used
+        .iter()
+        .chain(too_old)
+        .map(|release| format!("headers/{release}"))
+        .collect();
+    let dir = setup::ensure(workspace, &sets)?.join("headers");
+    // Apart from the usual builds, which would otherwise be generated anew each time.
+    let target = workspace.target.join("headers-check");
+    let cargo = |release: &str, args: &[&str]| {
+        let mut command = workspace.cargo(args);
+        command
+            .env("CUDA_SYS_HEADERS", dir.join(release))
+            .env("CARGO_TARGET_DIR", &target)
+            .env("LIBCLANG_PATH", workspace.cuda_setup().join("lib"));
+        command
+    };
+    for release in used {
+        println!("\n-- the header of CUDA {release}");
+        workspace::run(&mut cargo(release, tests))?;
+    }
+    for release in too_old {
+        println!("\n-- the header of CUDA {release}, which is not to be used");
+        let output = cargo(release, &["build", "-p", "cuda-sys"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("of CUDA {release}, older than 13.0");
+        if !output.status.success() || !said.contains(&expected) {
+            bail!("with the header of CUDA {release} the build did not say {expected:?}:\n{said}");
+        }
+        let line = said.lines().find(|line| line.contains(&expected));
+        println!("{}", line.unwrap_or_default());
+    }
+    println!(
+        "\n{} releases generated from, {} refused",
+        used.len(),
+        too_old.len()
+    );
+    Ok(())
+}
