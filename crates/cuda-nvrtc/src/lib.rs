@@ -1,1 +1,31 @@
-//! cuda-nvrtc
+#![doc = include_str!("../README.md")]
+
+mod arch;
+mod compiled;
+mod error;
+mod flow;
+mod headers;
+mod library;
+mod log;
+mod nesting;
+mod options;
+mod output;
+mod program;
+mod raw;
+mod type_name;
+mod worker;
+
+pub use arch::{Arch, ParseArchError};
+pub use compiled::Compiled;
+pub use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
+pub use cuda_sys::nvrtc::{library_candidates, nvrtcResult};
+pub use cuda_sys::{LoadError, Version};
+pub use error::{CompileError, Error};
+pub use flow::CancelToken;
+pub use headers::CudaHeaders;
+pub use library::Nvrtc;
+pub use log::{Diagnostic, Log, Severity};
+pub use options::{CppStandard, FastCompile, NEWER_OPTIONS, NewerOption, Options, WarningKind};
+pub use output::Output;
+pub use program::Program;
+pub use type_name::CppType;

@@ -52,35 +52,59 @@ impl fmt::Debug for Ptx {
     }
 }
 
-/// A cubin: machine code for one architecture.
-///
-/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from bytes is
-/// `unsafe`, and loading one is safe.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Cubin(Vec<u8>);
+macro_rules! trusted_image {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        ///
+        /// Its reader trusts the bytes: a truncated or altered image is read past its end. So making one from bytes
+        /// is `unsafe`, and loading one is safe.
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        pub struct $name(Vec<u8>);
 
-impl Cubin {
-    /// Takes the bytes.
-    ///
-    /// # Safety
-    ///
-    /// They are a whole cubin, unaltered since a compiler or linker of NVIDIA's made it.
-    #[must_use]
-    pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
-        Self(bytes)
-    }
+        impl $name {
+            /// Takes the bytes.
+            ///
+            /// # Safety
+            ///
+            #[doc = concat!("They are ", $what, ", whole and unaltered since a compiler or linker of NVIDIA's made it.")]
+            #[must_use]
+            pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
+                Self(bytes)
+            }
 
-    /// The bytes: an ELF file.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
+            /// The bytes.
+            #[must_use]
+            pub fn as_bytes(&self) -> &[u8] {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({} bytes)", stringify!($name), self.0.len())
+            }
+        }
+    };
 }
 
-impl fmt::Debug for Cubin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cubin({} bytes)", self.0.len())
-    }
+trusted_image! {
+    /// A cubin: machine code for one architecture, an ELF file.
+    Cubin, "a cubin"
+}
+
+trusted_image! {
+    /// LTO-IR: what the driver's and NVIDIA's linkers optimise across files while they link.
+    LtoIr, "LTO-IR"
+}
+
+trusted_image! {
+    /// OptiX-IR: what the OptiX library makes a module from; the driver does not load it.
+    OptixIr, "OptiX-IR"
+}
+
+trusted_image! {
+    /// Tile IR: the byte code of tile kernels.
+    TileIr, "Tile IR"
 }
 
 /// The newest PTX version that each CUDA release can write and its driver can read, from the table of release

@@ -1,0 +1,418 @@
+//! How to compile. Each method that sets an option which came after NVRTC 12.0 says which version it needs.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::time::Duration;
+
+use cuda_sys::Version;
+
+use crate::{Arch, CancelToken, CudaHeaders, Error};
+
+mod known;
+mod values;
+
+pub use known::{NEWER_OPTIONS, NewerOption};
+pub use values::{CppStandard, FastCompile, WarningKind};
+
+/// The stack that the compiler gets, unless [`Options::stack_size`] says otherwise: virtual memory, of which only
+/// what is used becomes real.
+pub(crate) const STACK: usize = 256 << 20;
+
+/// How to compile a [`Program`](crate::Program).
+///
+/// An option given twice has its last value; those that add to a list (defines, folders, numbers of warnings, raw
+/// ones) keep all. An option that the NVRTC at hand is too old for is [`Error::OptionTooNew`] when compiling.
+///
+/// ```
+/// use cuda_nvrtc::{Arch, CppStandard, Options};
+///
+/// let options = Options::new()
+///     .arch(Arch::sm(9, 0))
+///     .std(CppStandard::Cpp17)
+///     .define("TILE", 32)
+///     .fast_math(true);
+/// assert_eq!(
+///     options.to_strings(),
+///     ["--gpu-architecture=sm_90", "--std=c++17", "--define-macro=TILE=32", "--use_fast_math"]
+/// );
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Options {
+    arch: Option<Arch>,
+    items: Vec<Item>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) cancel: Option<CancelToken>,
+    stack: Option<usize>,
+}
+
+/// One option: `name` alone, or `name=value`.
+#[derive(Clone, Debug)]
+struct Item {
+    name: &'static str,
+    /// Bytes, because a path need not be UTF-8.
+    text: Vec<u8>,
+}
+
+const RAW: &str = "";
+
+impl Options {
+    /// NVRTC's defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `--gpu-architecture`—What to compile for. Without it NVRTC writes PTX for the oldest architecture that it
+    /// supports; a cubin always needs a real one.
+    #[doc(alias = "gpu-architecture")]
+    pub fn arch(mut self, arch: Arch) -> Self {
+        self.arch = Some(arch);
+        self
+    }
+
+    /// `--std`—The C++ standard; NVRTC's default is C++17.
+    pub fn std(self, standard: CppStandard) -> Self {
+        self.value("--std", standard.as_str())
+    }
+
+    /// `--use_fast_math`—Fast and less exact: flushes denormals, approximates division and square root, contracts
+    /// multiplications with additions, and takes the fast variants of `sinf`, `expf` and the like.
+    pub fn fast_math(self, on: bool) -> Self {
+        self.flag("--use_fast_math", on)
+    }
+
+    /// `--ftz`—Flushes single-precision denormals to zero.
+    pub fn ftz(self, on: bool) -> Self {
+        self.value("--ftz", on)
+    }
+
+    /// `--prec-div`—Whether single-precision division is rounded as IEEE says (the default).
+    pub fn prec_div(self, on: bool) -> Self {
+        self.value("--prec-div", on)
+    }
+
+    /// `--prec-sqrt`—Whether the single-precision square root is rounded as IEEE says (the default).
+    pub fn prec_sqrt(self, on: bool) -> Self {
+        self.value("--prec-sqrt", on)
+    }
+
+    /// `--fmad`—Whether multiplications and additions are contracted (the default).
+    pub fn fmad(self, on: bool) -> Self {
+        self.value("--fmad", on)
+    }
+
+    /// `--ffinite-math-only`—Assumes that there are no NaNs and no infinities. NVRTC 13.4.
+    pub fn finite_math_only(self, on: bool) -> Self {
+        self.flag("--ffinite-math-only", on)
+    }
+
+    /// `--fno-signed-zeros`—Ignores the sign of zero. NVRTC 13.4.
+    pub fn no_signed_zeros(self, on: bool) -> Self {
+        self.flag("--fno-signed-zeros", on)
+    }
+
+    /// `--extra-device-vectorization`—Vectorises more.
+    pub fn extra_vectorization(self, on: bool) -> Self {
+        self.flag("--extra-device-vectorization", on)
+    }
+
+    /// `--maxrregcount`—The most registers that a thread may use; the rest is spilled to memory.
+    pub fn max_registers(self, registers: u32) -> Self {
+        self.value("--maxrregcount", registers)
+    }
+
+    /// `--ptxas-options=--maxntid`—Launch bounds for the kernels that state none: the most threads of a block. For
+    /// a cubin; the assembler of NVRTC 12.0 to 12.3 may not know it.
+    pub fn max_threads_per_block(self, threads: u32) -> Self {
+        self.ptxas(&format!("--maxntid={threads}"))
+    }
+
+    /// `--ptxas-options=--opt-level`—How hard the assembler works on a cubin, 0 to 3 (its default).
+    pub fn ptxas_opt_level(self, level: u32) -> Self {
+        self.ptxas(&format!("--opt-level={level}"))
+    }
+
+    /// `--ptxas-options`—One option for the assembler, which makes the cubin.
+    pub fn ptxas(self, option: &str) -> Self {
+        self.add("--ptxas-options", option)
+    }
+
+    /// `--Ofast-compile`—Trades the speed of the code for that of the compiler. NVRTC 12.5.
+    #[doc(alias = "Ofc")]
+    pub fn fast_compile(self, level: FastCompile) -> Self {
+        self.value("--Ofast-compile", level.as_str())
+    }
+
+    /// `--split-compile`—The most threads to optimise and assemble with; 0 is one for each core. The output depends
+    /// on it.
+    pub fn split_compile(self, threads: u32) -> Self {
+        self.value("--split-compile", threads)
+    }
+
+    /// `--generate-line-info`—Relates the code to lines of source, for profilers.
+    #[doc(alias = "lineinfo")]
+    pub fn line_info(self, on: bool) -> Self {
+        self.flag("--generate-line-info", on)
+    }
+
+    /// `--device-debug`—Code for the debugger: all variables visible, no optimisation.
+    pub fn debug(self, on: bool) -> Self {
+        self.flag("--device-debug", on)
+    }
+
+    /// `--dopt=on`—Optimises even when compiling for the debugger.
+    pub fn optimize_debug(self, on: bool) -> Self {
+        let options = self.remove("--dopt");
+        if on {
+            options.value("--dopt", "on")
+        } else {
+            options
+        }
+    }
+
+    /// `--relocatable-device-code`—Leaves functions and variables to be linked.
+    pub fn relocatable(self, on: bool) -> Self {
+        self.value("--relocatable-device-code", on)
+    }
+
+    /// `--define-macro`—Defines a macro with a value.
+    pub fn define(self, name: &str, value: impl ToString) -> Self {
+        self.add("--define-macro", format!("{name}={}", value.to_string()))
+    }
+
+    /// `--define-macro`—Defines a macro without a value, which is then 1.
+    pub fn define_flag(self, name: &str) -> Self {
+        self.add("--define-macro", name)
+    }
+
+    /// `--undefine-macro`—Takes back the definition of a macro.
+    pub fn undefine(self, name: &str) -> Self {
+        self.add("--undefine-macro", name)
+    }
+
+    /// `--include-path`—Adds a folder in which `#include` looks, after the program's own headers.
+    pub fn include_dir(self, dir: impl AsRef<Path>) -> Self {
+        self.add(
+            "--include-path",
+            dir.as_ref().as_os_str().as_encoded_bytes(),
+        )
+    }
+
+    /// `--include-path`—Adds the folders of CUDA's headers.
+    pub fn cuda_headers(mut self, headers: &CudaHeaders) -> Self {
+        for dir in headers.dirs() {
+            self = self.include_dir(dir);
+        }
+        self
+    }
+
+    /// `--pre-include`—Includes a header before the source begins.
+    pub fn pre_include(self, header: &str) -> Self {
+        self.add("--pre-include", header)
+    }
+
+    /// `--no-source-include`—Does not look for headers in the folder of the program's name.
+    pub fn no_source_include(self, on: bool) -> Self {
+        self.flag("--no-source-include", on)
+    }
+
+    /// `--disable-warnings`—No warnings at all.
+    pub fn disable_warnings(self, on: bool) -> Self {
+        self.flag("--disable-warnings", on)
+    }
+
+    /// `--diag-suppress`—Silences the warning of this number.
+    pub fn suppress_warning(self, number: u32) -> Self {
+        self.add("--diag-suppress", number.to_string())
+    }
+
+    /// `--diag-error`—Makes an error of the warning of this number.
+    pub fn warning_to_error(self, number: u32) -> Self {
+        self.add("--diag-error", number.to_string())
+    }
+
+    /// `--diag-warn`—Makes a warning of the remark or error of this number, where that is possible.
+    pub fn to_warning(self, number: u32) -> Self {
+        self.add("--diag-warn", number.to_string())
+    }
+
+    /// `--warning-as-error`—Makes errors of the warnings of this kind. NVRTC 13.1.
+    #[doc(alias = "Werror")]
+    pub fn warnings_as_errors(self, kind: WarningKind) -> Self {
+        self.add("--warning-as-error", kind.as_str())
+    }
+
+    /// `--brief-diagnostics`—Leaves the line of source out of the log. NVRTC 12.1.
+    pub fn brief_diagnostics(self, on: bool) -> Self {
+        self.value("--brief-diagnostics", on)
+    }
+
+    /// `--fmax-errors`—Gives up after so many errors. NVRTC 13.4.
+    pub fn max_errors(self, errors: u32) -> Self {
+        self.value("--fmax-errors", errors)
+    }
+
+    /// `--restrict`—Assumes that no two pointer parameters of a kernel lead to the same memory.
+    pub fn restrict(self, on: bool) -> Self {
+        self.flag("--restrict", on)
+    }
+
+    /// `--device-as-default-execution-space`—Functions without an annotation are `__device__`.
+    pub fn default_device(self, on: bool) -> Self {
+        self.flag("--device-as-default-execution-space", on)
+    }
+
+    /// `--device-int128`—Allows `__int128`.
+    pub fn int128(self, on: bool) -> Self {
+        self.flag("--device-int128", on)
+    }
+
+    /// `--device-float128`—Allows `__float128`, for `sm_100` and newer. NVRTC 12.6.
+    pub fn float128(self, on: bool) -> Self {
+        self.flag("--device-float128", on)
+    }
+
+    /// `--minimal`—Leaves out what NVRTC declares by itself and few kernels need, and so starts faster. NVRTC 12.4.
+    pub fn minimal(self, on: bool) -> Self {
+        self.flag("--minimal", on)
+    }
+
+    /// `--pch`—Keeps headers precompiled, for this process only. NVRTC 12.8.
+    pub fn precompiled_headers(self, on: bool) -> Self {
+        self.flag("--pch", on)
+    }
+
+    /// `--pch-dir`—Where precompiled headers are kept. No two processes may share a folder. NVRTC 12.8.
+    pub fn precompiled_headers_dir(self, dir: impl AsRef<Path>) -> Self {
+        self.replace("--pch-dir", dir.as_ref().as_os_str().as_encoded_bytes())
+    }
+
+    /// `--time=-`—Writes a table of how long each phase took, as CSV, into the log. NVRTC 12.1.
+    pub fn time_report(self, on: bool) -> Self {
+        let options = self.remove("--time");
+        if on {
+            options.value("--time", "-")
+        } else {
+            options
+        }
+    }
+
+    /// `--no-cache`—Does not use the driver's cache, in which NVRTC keeps what it compiled. NVRTC 12.9.
+    pub fn no_cache(self, on: bool) -> Self {
+        self.flag("--no-cache", on)
+    }
+
+    /// `--enable-tile`—Allows tile kernels. NVRTC 13.3.
+    pub fn tile(self, on: bool) -> Self {
+        self.flag("--enable-tile", on)
+    }
+
+    /// One option as NVRTC takes it. One that came after NVRTC 12.0 is checked as its method would check it; an
+    /// architecture is as if set by [`arch`](Self::arch).
+    pub fn raw(self, option: impl AsRef<str>) -> Self {
+        let option = option.as_ref();
+        let arch = ["--gpu-architecture=", "-arch="]
+            .iter()
+            .find_map(|name| option.strip_prefix(name)?.parse().ok());
+        match arch {
+            Some(arch) => self.arch(arch),
+            None => self.push(RAW, option.as_bytes().to_vec()),
+        }
+    }
+
+    /// Gives up after `limit`: [`Error::TimedOut`]. NVRTC 12.8.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Gives up when `token` is cancelled: [`Error::Cancelled`]. NVRTC 12.8.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+
+    /// The stack to compile on, in bytes; 256 MiB unless set. It decides how deep a source may be nested.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack = Some(bytes);
+        self
+    }
+
+    /// The options as they are given to NVRTC. What is not UTF-8 in a path is replaced.
+    #[must_use]
+    pub fn to_strings(&self) -> Vec<String> {
+        self.texts()
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .collect()
+    }
+
+    pub(crate) fn target(&self) -> Option<Arch> {
+        self.arch
+    }
+
+    pub(crate) fn stack(&self) -> usize {
+        self.stack.unwrap_or(STACK)
+    }
+
+    /// The options for an NVRTC of version `found`.
+    pub(crate) fn render(&self, found: Version) -> Result<Vec<CString>, Error> {
+        let render = |text: Vec<u8>| {
+            let option = String::from_utf8_lossy(&text).into_owned();
+            match known::needs(&option) {
+                Some(since) if since > found => {
+                    return Err(Error::OptionTooNew {
+                        option,
+                        since,
+                        found,
+                    });
+                }
+                _ => {}
+            }
+            CString::new(text).map_err(|nul| Error::Nul {
+                place: format!("the option {option:?}"),
+                position: nul.nul_position(),
+            })
+        };
+        self.texts().map(render).collect()
+    }
+
+    fn texts(&self) -> impl Iterator<Item = Vec<u8>> {
+        let arch = self
+            .arch
+            .map(|arch| format!("--gpu-architecture={arch}").into_bytes());
+        arch.into_iter()
+            .chain(self.items.iter().map(|item| item.text.clone()))
+    }
+
+    fn flag(self, name: &'static str, on: bool) -> Self {
+        let options = self.remove(name);
+        if on {
+            options.push(name, name.as_bytes().to_vec())
+        } else {
+            options
+        }
+    }
+
+    fn value(self, name: &'static str, value: impl ToString) -> Self {
+        self.replace(name, value.to_string())
+    }
+
+    fn replace(self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.remove(name).add(name, value)
+    }
+
+    fn add(self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        let text = [name.as_bytes(), b"=", value.as_ref()].concat();
+        self.push(name, text)
+    }
+
+    fn push(mut self, name: &'static str, text: Vec<u8>) -> Self {
+        self.items.push(Item { name, text });
+        self
+    }
+
+    fn remove(mut self, name: &'static str) -> Self {
+        self.items.retain(|item| item.name != name);
+        self
+    }
+}

@@ -1,0 +1,110 @@
+//! Which NVRTC knows which option. NVRTC does not say; this is what the versions 12.0 to 13.5 were found to
+//! accept, which is at times earlier than their manuals say.
+
+use cuda_sys::Version;
+
+/// An option, or one value of an option, that came after NVRTC 12.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewerOption {
+    /// Its long form; with an `=`, this value of it.
+    pub name: &'static str,
+    /// Its other form.
+    pub short: &'static str,
+    /// The version that introduced it.
+    pub since: Version,
+}
+
+const fn since(version: u32, name: &'static str, short: &'static str) -> NewerOption {
+    NewerOption {
+        name,
+        short,
+        since: Version::new(version),
+    }
+}
+
+/// The options that came after NVRTC 12.0, by version. One that is not here is as old as that, or unknown to this
+/// crate; NVRTC then judges it.
+pub static NEWER_OPTIONS: [NewerOption; 32] = [
+    since(12010, "--brief-diagnostics", "-brief-diag"),
+    since(12010, "--time", "-time"),
+    since(12030, "--jump-table-density", "-jtd"),
+    since(12040, "--fdevice-syntax-only", "-fdevice-syntax-only"),
+    since(12040, "--minimal", "-minimal"),
+    since(12050, "--Ofast-compile", "-Ofc"),
+    since(12050, "--fdevice-time-trace", "-fdevice-time-trace"),
+    since(12060, "--device-stack-protector", "-device-stack-protector"),
+    since(12060, "--device-float128", "-device-float128"),
+    since(12080, "--pch", "-pch"),
+    since(12080, "--create-pch", "-create-pch"),
+    since(12080, "--use-pch", "-use-pch"),
+    since(12080, "--pch-dir", "-pch-dir"),
+    since(12080, "--pch-verbose", "-pch-verbose"),
+    since(12080, "--pch-messages", "-pch-messages"),
+    since(
+        12080,
+        "--instantiate-templates-in-pch",
+        "-instantiate-templates-in-pch",
+    ),
+    since(12090, "--no-cache", "-no-cache"),
+    since(12090, "--frandom-seed", "-frandom-seed"),
+    since(13010, "--Wreorder", "-Wreorder"),
+    since(13010, "--warning-as-error", "-Werror"),
+    since(13030, "--enable-tile", "-enable-tile"),
+    since(13030, "--tile-only", "-tile-only"),
+    since(13030, "--simt-only", "-simt-only"),
+    since(13030, "--default-tile", "--default-tile"),
+    since(
+        13030,
+        "--diagnose-implicit-tile-var",
+        "--diagnose-implicit-tile-var",
+    ),
+    since(13030, "--use-bundled-headers", "--use-bundled-headers"),
+    since(13030, "--std=c++23", "-std=c++23"),
+    since(13040, "--fno-signed-zeros", "-fno-signed-zeros"),
+    since(13040, "--ffinite-math-only", "-ffinite-math-only"),
+    since(13040, "--Wconversion", "-Wconversion"),
+    since(13040, "--fmax-errors", "-fmax-errors"),
+    since(13040, "--utf-8", "-utf-8"),
+];
+
+/// The version that `option`, as it is given to NVRTC, needs; `None` if it is not newer than 12.0.
+pub(super) fn needs(option: &str) -> Option<Version> {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    let known = NEWER_OPTIONS.iter().find(|known| {
+        [known.name, known.short]
+            .iter()
+            .any(|&known| known == option || known == name)
+    });
+    known.map(|known| known.since)
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_sys::Version;
+
+    use super::{NEWER_OPTIONS, needs};
+
+    #[test]
+    fn an_option_is_known_in_both_forms_with_and_without_its_value() {
+        let split = Some(Version::new(12050));
+        assert_eq!(needs("--Ofast-compile=max"), split);
+        assert_eq!(needs("-Ofc=max"), split);
+        assert_eq!(needs("-Ofc"), split);
+        assert_eq!(needs("--std=c++23"), Some(Version::new(13030)));
+        assert_eq!(needs("--std=c++20"), None);
+        assert_eq!(needs("--time"), needs("--time=-"));
+        assert_eq!(needs("--timer"), None);
+        assert_eq!(needs("=-"), None);
+    }
+
+    #[test]
+    fn in_the_order_of_versions() {
+        assert!(NEWER_OPTIONS.is_sorted_by_key(|option| option.since));
+        assert!(
+            NEWER_OPTIONS
+                .iter()
+                .all(|option| option.since > Version::new(12000))
+        );
+    }
+}

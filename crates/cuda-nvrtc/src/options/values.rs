@@ -1,0 +1,76 @@
+//! The options whose values are words.
+
+/// A C++ standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum CppStandard {
+    /// C++03.
+    Cpp03,
+    /// C++11.
+    Cpp11,
+    /// C++14.
+    Cpp14,
+    /// C++17.
+    Cpp17,
+    /// C++20.
+    Cpp20,
+    /// C++23. NVRTC 13.3.
+    Cpp23,
+}
+
+impl CppStandard {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpp03 => "c++03",
+            Self::Cpp11 => "c++11",
+            Self::Cpp14 => "c++14",
+            Self::Cpp17 => "c++17",
+            Self::Cpp20 => "c++20",
+            Self::Cpp23 => "c++23",
+        }
+    }
+}
+
+/// How much of the code's speed to give up for the compiler's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FastCompile {
+    /// Nothing: NVRTC's default.
+    Off,
+    /// A little.
+    Min,
+    /// Some.
+    Mid,
+    /// All that can be: a heavy kernel may compile a hundred times as fast.
+    Max,
+}
+
+impl FastCompile {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "0",
+            Self::Min => "min",
+            Self::Mid => "mid",
+            Self::Max => "max",
+        }
+    }
+}
+
+/// A kind of warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum WarningKind {
+    /// All of them.
+    All,
+    /// Initialisers in another order than the members.
+    Reorder,
+}
+
+impl WarningKind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all-warnings",
+            Self::Reorder => "reorder",
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A program: CUDA C++ source with its headers, and its compilation.
+
+use std::ffi::CString;
+
+use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
+use cuda_sys::nvrtc::nvrtcResult;
+
+use crate::flow::Flow;
+use crate::output::Output;
+use crate::raw::RawProgram;
+use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker};
+
+/// CUDA C++ source, the headers that go with it, and the names wanted of it.
+///
+/// Unlike `nvrtcProgram` it is a plain value: it can be cloned, shared between threads and compiled as often as
+/// wanted, each time afresh. Texts are bytes, and need not be UTF-8; a NUL byte in one is an error when compiling.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let Ok(nvrtc) = cuda_nvrtc::Nvrtc::load() else { println!("skipped: no NVRTC"); return Ok(()) };
+/// use cuda_nvrtc::{Options, Program};
+///
+/// let program = Program::new(&nvrtc, r#"
+///     #include "scale.h"
+///     template <typename T> __global__ void scale(T *x) { x[threadIdx.x] *= FACTOR; }
+/// "#)
+/// .name("scale.cu")
+/// .header("scale.h", "#define FACTOR 3")
+/// .name_expression("scale<float>");
+///
+/// let compiled = program.compile_ptx(&Options::new())?;
+/// let name = compiled.lowered_name("scale<float>").unwrap();
+/// assert!(compiled.image.to_text().contains(&format!(".entry {name}(")));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Program {
+    nvrtc: Nvrtc,
+    source: Vec<u8>,
+    name: String,
+    headers: Vec<(String, Vec<u8>)>,
+    name_expressions: Vec<String>,
+}
+
+/// The name of a program that was given none, as NVRTC has it.
+const DEFAULT_NAME: &str = "default_program";
+
+impl Program {
+    /// A program of this source.
+    #[doc(alias = "nvrtcCreateProgram")]
+    pub fn new(nvrtc: &Nvrtc, source: impl Into<Vec<u8>>) -> Self {
+        Self {
+            nvrtc: nvrtc.clone(),
+            source: source.into(),
+            name: DEFAULT_NAME.to_owned(),
+            headers: Vec::new(),
+            name_expressions: Vec::new(),
+        }
+    }
+
+    /// The name of the source, as diagnostics tell it. If it is a path, `#include "…"` also looks in its folder.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// A header in memory, which `#include` finds under `name` before it looks in any folder.
+    pub fn header(mut self, name: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
+        self.headers.push((name.into(), text.into()));
+        self
+    }
+
+    /// `nvrtcAddNameExpression`—A kernel, function or variable whose name in the output is wanted, such as
+    /// `scale<float>`; a template so named is instantiated. The name comes with
+    /// [`Compiled::lowered_name`].
+    #[doc(alias = "nvrtcAddNameExpression")]
+    pub fn name_expression(mut self, expression: impl Into<String>) -> Self {
+        self.name_expressions.push(expression.into());
+        self
+    }
+
+    /// The NVRTC that compiles it.
+    #[must_use]
+    pub fn nvrtc(&self) -> &Nvrtc {
+        &self.nvrtc
+    }
+
+    /// Compiles to PTX, which a driver at least as new as this NVRTC compiles for its device.
+    ///
+    /// Name a virtual architecture (or none): with a real one the machine code is made too, and thrown away.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    #[doc(alias = "nvrtcGetPTX")]
+    pub fn compile_ptx(&self, options: &Options) -> Result<Compiled<Ptx>, Error> {
+        self.compile(options)
+    }
+
+    /// Compiles to machine code for the real architecture that `options` name.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile), and [`Error::NeedsRealArch`].
+    #[doc(alias = "nvrtcGetCUBIN")]
+    pub fn compile_cubin(&self, options: &Options) -> Result<Compiled<Cubin>, Error> {
+        self.compile(options)
+    }
+
+    /// Compiles to LTO-IR, for a linker that optimises across files.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    #[doc(alias = "nvrtcGetLTOIR")]
+    pub fn compile_lto_ir(&self, options: &Options) -> Result<Compiled<LtoIr>, Error> {
+        self.compile(options)
+    }
+
+    /// Compiles to OptiX-IR, for the OptiX library.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    #[doc(alias = "nvrtcGetOptiXIR")]
+    pub fn compile_optix_ir(&self, options: &Options) -> Result<Compiled<OptixIr>, Error> {
+        self.compile(options)
+    }
+
+    /// Compiles tile kernels to Tile IR. NVRTC 13.3.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    #[doc(alias = "nvrtcGetTileIR")]
+    pub fn compile_tile_ir(&self, options: &Options) -> Result<Compiled<TileIr>, Error> {
+        self.compile(options)
+    }
+
+    /// `nvrtcCompileProgram`—Compiles to the kind of output that `T` is.
+    ///
+    /// It runs on a thread of its own with a large stack ([`Options::stack_size`]) while this one waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compile`] with the compiler's words if the source does not compile. [`Error::OptionTooNew`],
+    /// [`Error::InvalidOption`] and [`Error::UnsupportedArch`] for options, [`Error::Nul`] for a NUL byte,
+    /// [`Error::TooDeep`] for a source that would crash the parser, [`Error::Cancelled`] and [`Error::TimedOut`] if
+    /// so wanted, [`Error::MissingFunction`] if this NVRTC is too old for the output or for a time-out.
+    #[doc(alias = "nvrtcCompileProgram")]
+    pub fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, Error> {
+        let flow = Flow::start(options);
+        let getter = T::getter(&self.nvrtc)?;
+        let prepared = T::prepare(options)?;
+        let arguments = prepared.render(self.nvrtc.version())?;
+        let texts = self.texts()?;
+        nesting::check(&self.name, &self.source, options.stack())?;
+        for (name, text) in &self.headers {
+            nesting::check(name, text, options.stack())?;
+        }
+        if let Some(error) = flow.stopped() {
+            return Err(error);
+        }
+        worker::run(options.stack(), self.nvrtc.version(), || {
+            let (source, name) = (&texts.source, &texts.name);
+            let raw = RawProgram::new(&self.nvrtc, &flow, source, name, &texts.headers)?;
+            for expression in &texts.name_expressions {
+                raw.add_name_expression(expression)?;
+            }
+            let status = raw.compile(&arguments)?;
+            let log = raw.log()?;
+            if status != nvrtcResult::NVRTC_SUCCESS {
+                return Err(self.failure(status, log, &flow, &prepared));
+            }
+            let names = self.name_expressions.iter().zip(&texts.name_expressions);
+            let lowered_names = names
+                .map(|(name, expression)| Ok((name.clone(), raw.lowered_name(expression)?)))
+                .collect::<Result<_, Error>>()?;
+            let image = T::from_nvrtc(raw.read(getter)?).ok_or_else(|| Error::NoOutput {
+                output: T::NAME,
+                program: self.name.clone(),
+                found: self.nvrtc.version(),
+            })?;
+            Ok(Compiled {
+                image,
+                log,
+                lowered_names,
+            })
+        })?
+    }
+
+    fn texts(&self) -> Result<Texts, Error> {
+        let headers = self.headers.iter().map(|(name, text)| {
+            let place = || format!("the header {name:?}");
+            let bytes = text.as_slice();
+            Ok((
+                c_string(name, || "the name of a header".to_owned())?,
+                c_string(bytes, place)?,
+            ))
+        });
+        let name_expressions = self.name_expressions.iter().map(|expression| {
+            c_string(expression, || format!("the name expression {expression:?}"))
+        });
+        Ok(Texts {
+            source: c_string(self.source.as_slice(), || {
+                format!("the source of {:?}", self.name)
+            })?,
+            name: c_string(&self.name, || "the name of the program".to_owned())?,
+            headers: headers.collect::<Result<_, Error>>()?,
+            name_expressions: name_expressions.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    fn failure(&self, status: nvrtcResult, log: Log, flow: &Flow, options: &Options) -> Error {
+        let found = self.nvrtc.version();
+        if status == nvrtcResult::NVRTC_ERROR_CANCELLED
+            && let Some(error) = flow.stopped()
+        {
+            return error;
+        }
+        if status == nvrtcResult::NVRTC_ERROR_INVALID_OPTION {
+            let about_arch = log.as_str().contains("--gpu-architecture");
+            return match (options.target(), self.nvrtc.supported_archs()) {
+                (Some(arch), Ok(supported)) if about_arch => Error::UnsupportedArch {
+                    arch,
+                    supported,
+                    found,
+                },
+                _ => Error::InvalidOption {
+                    log,
+                    options: options.to_strings(),
+                    found,
+                },
+            };
+        }
+        let mut diagnostics = log.diagnostics();
+        for diagnostic in &mut diagnostics {
+            diagnostic.add_snippet(&self.name, &self.source);
+            for (name, text) in &self.headers {
+                diagnostic.add_snippet(name, text);
+            }
+        }
+        Error::Compile(Box::new(CompileError {
+            program: self.name.clone(),
+            found,
+            status,
+            log,
+            diagnostics,
+        }))
+    }
+}
+
+/// The texts of a program as C takes them.
+struct Texts {
+    source: CString,
+    name: CString,
+    headers: Vec<(CString, CString)>,
+    name_expressions: Vec<CString>,
+}
+
+fn c_string(text: impl AsRef<[u8]>, place: impl FnOnce() -> String) -> Result<CString, Error> {
+    CString::new(text.as_ref()).map_err(|nul| Error::Nul {
+        place: place(),
+        position: nul.nul_position(),
+    })
+}
