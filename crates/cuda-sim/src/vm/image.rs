@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::fault::LoadError;
-use super::program::Program;
+use super::program::{Program, Symbol};
+use super::space::FUNCTION;
+use super::warp::Warp;
 use crate::memory::Arena;
 
 /// A loaded module: code, and the addresses of its variables.
@@ -11,25 +13,75 @@ use crate::memory::Arena;
 pub struct Image {
     program: Arc<Program>,
     addresses: Vec<u64>,
+    consts32: Arc<[u32]>,
+    consts64: Arc<[u64]>,
 }
 
 impl Image {
     pub(super) fn new(program: Arc<Program>, arena: &Arena) -> Result<Self, LoadError> {
         let mut image = Self {
+            consts32: program.consts32.as_slice().into(),
+            consts64: Arc::from([]),
             program,
             addresses: Vec::new(),
         };
-        for global in &image.program.globals {
+        let program = Arc::clone(&image.program);
+        for global in &program.globals {
             match arena.alloc(global.size, global.align) {
                 Some(address) => image.addresses.push(address),
                 None => {
-                    let size = global.size;
                     image.release(arena);
-                    return Err(LoadError::OutOfMemory(size));
+                    return Err(LoadError::OutOfMemory(global.size));
                 }
             }
         }
+        let mut consts64 = program.consts64.clone();
+        for fixup in &program.fixups {
+            if let Some(constant) = consts64.get_mut(fixup.constant as usize) {
+                let address = image.address(fixup.target);
+                *constant = address.wrapping_add_signed(fixup.offset);
+            }
+        }
+        image.consts64 = consts64.into();
+        let map = arena.map();
+        for (global, &address) in program.globals.iter().zip(&image.addresses) {
+            let mut bytes = global.init.clone();
+            for relocation in &global.relocations {
+                let value = image.address(relocation.target);
+                let value = value.wrapping_add_signed(relocation.offset).to_le_bytes();
+                let at = relocation.at as usize;
+                match relocation.byte {
+                    Some(byte) => bytes[at] = value[byte as usize],
+                    None => bytes[at..at + 8].copy_from_slice(&value),
+                }
+            }
+            let zeros = global.size - bytes.len() as u64;
+            let written = map
+                .write(address, &bytes)
+                .and_then(|()| map.fill(address + bytes.len() as u64, &[0], zeros));
+            if written.is_err() {
+                image.release(arena);
+                return Err(LoadError::OutOfMemory(global.size));
+            }
+        }
         Ok(image)
+    }
+
+    fn address(&self, symbol: Symbol) -> u64 {
+        match symbol {
+            Symbol::Global(index) => self.addresses.get(index).copied().unwrap_or(0),
+            Symbol::Function(index) => FUNCTION + index as u64,
+        }
+    }
+
+    /// Gives `warp` the constants of this image.
+    pub(super) fn lend_constants(&self, warp: &mut Warp) {
+        if !Arc::ptr_eq(&warp.consts32, &self.consts32) {
+            warp.consts32 = Arc::clone(&self.consts32);
+        }
+        if !Arc::ptr_eq(&warp.consts64, &self.consts64) {
+            warp.consts64 = Arc::clone(&self.consts64);
+        }
     }
 
     /// The code.

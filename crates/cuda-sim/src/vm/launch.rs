@@ -1,11 +1,17 @@
 //! Running a grid.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::block::{Block, Turn};
+use super::code::Trouble;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
+use super::space::{Env, PARAM, Window};
+use super::warp::Warp;
 use crate::memory::MemoryMap;
 
 /// How a kernel is to run.
@@ -76,6 +82,55 @@ pub struct LaunchStats {
     pub lane_instructions: u64,
 }
 
+/// How many instructions a block runs before a cooperative launch turns to another one.
+const COOPERATIVE_SLICE: u64 = 1 << 14;
+/// How many instructions a block runs before another block gets a turn, in case it waits for that one.
+const BLOCK_SLICE: u64 = 1 << 24;
+/// The largest block.
+const MAX_THREADS: u64 = 1024;
+/// What a block may have of shared memory at most.
+const MAX_SHARED: u32 = 227 << 10;
+
+static GRID_ID: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// Blocks that earlier launches of this thread are done with.
+    static SPARE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+fn spare_block() -> Block {
+    SPARE
+        .try_with(|spare| spare.borrow_mut().pop())
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+}
+
+fn keep_spare(block: Block) {
+    // While a thread ends there is nowhere to keep it.
+    let _ = SPARE.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        if spare.len() < 4 {
+            spare.push(block);
+        }
+    });
+}
+
+/// What the threads of the host that work on a launch share.
+struct Shared<'a> {
+    env: &'a Env<'a>,
+    image: &'a Image,
+    blocks: u64,
+    next: AtomicU64,
+    /// Blocks that have begun and wait for another turn.
+    waiting: Mutex<VecDeque<(u64, Block)>>,
+    unfinished: AtomicU64,
+    stop: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+    warp_instructions: AtomicU64,
+    lane_instructions: AtomicU64,
+}
+
 /// Runs kernel number `kernel` of `image` to its end.
 ///
 /// # Errors
@@ -84,13 +139,231 @@ pub struct LaunchStats {
 pub fn launch(
     image: &Image,
     kernel: usize,
-    _params: &LaunchParams<'_>,
+    params: &LaunchParams<'_>,
 ) -> Result<LaunchStats, Fault> {
-    let name = image.program().kernels().get(kernel);
-    let name = name.map_or("?", |kernel| kernel.name.as_str());
-    Err(Fault::before_start(
-        FaultKind::InvalidValue,
-        name,
-        String::from("the interpreter is not implemented yet"),
-    ))
+    let program = image.program();
+    let Some(info) = program.kernels().get(kernel) else {
+        let message = format!("there is no kernel number {kernel}");
+        return Err(Fault::before_start(FaultKind::InvalidValue, "?", message));
+    };
+    let refuse = |kind, message| Err(Fault::before_start(kind, &info.name, message));
+    let threads = params.block.iter().map(|&n| u64::from(n)).product::<u64>();
+    let blocks = params
+        .grid
+        .iter()
+        .try_fold(1u64, |all, &n| all.checked_mul(u64::from(n)));
+    let Some(blocks) = blocks.filter(|&blocks| blocks > 0 && threads > 0) else {
+        let message = format!("grid {:?} of blocks {:?}", params.grid, params.block);
+        return refuse(FaultKind::InvalidValue, message);
+    };
+    if threads > MAX_THREADS || params.block[2] > 64 {
+        let message = format!("a block of {threads} threads is too large");
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    let allowed = info
+        .max_threads
+        .map(|max| max.iter().map(|&n| u64::from(n)).product::<u64>());
+    if allowed.is_some_and(|allowed| threads > allowed) {
+        let message = format!("a block of {threads} threads is larger than the kernel allows");
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    if info
+        .required_threads
+        .is_some_and(|required| required != params.block)
+    {
+        let message = format!("the kernel requires another block than {:?}", params.block);
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    if params.params.len() < info.param_bytes as usize {
+        let message = format!(
+            "{} bytes of parameters where the kernel has {}",
+            params.params.len(),
+            info.param_bytes
+        );
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    let static_shared = info.static_shared.next_multiple_of(16);
+    let shared_bytes = static_shared.saturating_add(params.dynamic_shared);
+    if shared_bytes > MAX_SHARED {
+        let message = format!("{shared_bytes} bytes of shared memory are too much");
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    let mut buffer = vec![0u128; params.params.len().div_ceil(16)];
+    for (word, bytes) in buffer.iter_mut().zip(params.params.chunks(16)) {
+        let mut whole = [0; 16];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u128::from_le_bytes(whole);
+    }
+    // `[0]` counts the blocks that arrived at a grid barrier, `[1]` is its state.
+    let mut workspace = [0u128; 4];
+    let env = Env {
+        program,
+        kernel,
+        launch: params,
+        params: Window {
+            start: PARAM,
+            len: params.params.len() as u64,
+            host: buffer.as_mut_ptr().expose_provenance() as u64,
+        },
+        grid_id: GRID_ID.fetch_add(1, Ordering::Relaxed),
+        workspace: if params.cooperative {
+            workspace.as_mut_ptr().expose_provenance() as u64
+        } else {
+            0
+        },
+        workspace_bytes: size_of_val(&workspace) as u64,
+        static_shared,
+        shared_bytes,
+    };
+    let shared = Shared {
+        env: &env,
+        image,
+        blocks,
+        next: AtomicU64::new(0),
+        waiting: Mutex::new(VecDeque::new()),
+        unfinished: AtomicU64::new(blocks),
+        stop: AtomicBool::new(false),
+        fault: Mutex::new(None),
+        warp_instructions: AtomicU64::new(0),
+        lane_instructions: AtomicU64::new(0),
+    };
+    let workers = match params.threads {
+        0 if blocks > 1 => rayon::current_num_threads(),
+        threads => threads,
+    };
+    let workers = workers.min(usize::try_from(blocks).unwrap_or(usize::MAX));
+    if workers <= 1 {
+        shared.work();
+    } else {
+        rayon::in_place_scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(|_| shared.work());
+            }
+            shared.work();
+        });
+    }
+    let fault = shared
+        .fault
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match fault {
+        Some(fault) => Err(fault),
+        None => Ok(LaunchStats {
+            warp_instructions: shared.warp_instructions.load(Ordering::Relaxed),
+            lane_instructions: shared.lane_instructions.load(Ordering::Relaxed),
+        }),
+    }
+}
+
+impl Shared<'_> {
+    /// Runs blocks until none is left. Any number of threads may be in here; one is enough.
+    fn work(&self) {
+        let params = self.env.launch;
+        let slice = if params.cooperative {
+            COOPERATIVE_SLICE
+        } else {
+            BLOCK_SLICE
+        };
+        let mut spare = Some(spare_block());
+        while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
+            let Some((index, mut block)) = self.take(&mut spare) else {
+                // Other threads run all that is left, and may yet put some of it back.
+                std::thread::yield_now();
+                continue;
+            };
+            let mut budget = slice;
+            let turn = block.turn(self.env, &mut budget);
+            let (warp_instructions, lane_instructions) = block.take_counts();
+            let before = self
+                .warp_instructions
+                .fetch_add(warp_instructions, Ordering::Relaxed);
+            self.lane_instructions
+                .fetch_add(lane_instructions, Ordering::Relaxed);
+            match turn {
+                Ok(Turn::Done) => {
+                    self.unfinished.fetch_sub(1, Ordering::Release);
+                    spare = Some(block);
+                    continue;
+                }
+                Ok(Turn::More) => {}
+                Err(trouble) => {
+                    let (warp, trouble) = *trouble;
+                    self.fail(self.fault_at(index, block.warp(warp), &trouble));
+                    return;
+                }
+            }
+            let cancelled = params
+                .cancel
+                .is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+            let limit = params.instruction_limit.unwrap_or(u64::MAX);
+            if cancelled || before + warp_instructions > limit {
+                let message = if cancelled {
+                    "the launch was cancelled"
+                } else {
+                    "the launch used up its instructions"
+                };
+                let trouble = Trouble::new(FaultKind::Timeout, 1, message);
+                self.fail(self.fault_at(index, block.warp(0), &trouble));
+                return;
+            }
+            self.waiting().push_back((index, block));
+        }
+        if let Some(block) = spare {
+            keep_spare(block);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, Block)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block to run: a new one, or else the one that has waited longest.
+    fn take(&self, spare: &mut Option<Block>) -> Option<(u64, Block)> {
+        if self.next.load(Ordering::Relaxed) < self.blocks {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index < self.blocks {
+                let mut block = spare.take().unwrap_or_default();
+                block.reset(self.env, self.image, self.block_index(index));
+                return Some((index, block));
+            }
+        }
+        self.waiting().pop_front()
+    }
+
+    fn block_index(&self, index: u64) -> [u32; 3] {
+        let [x, y, _] = self.env.launch.grid.map(u64::from);
+        [index % x, index / x % y, index / (x * y)].map(|n| n as u32)
+    }
+
+    fn fail(&self, fault: Fault) {
+        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(fault);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn fault_at(&self, index: u64, warp: &Warp, trouble: &Trouble) -> Fault {
+        let program = self.env.program;
+        let lane = trouble.lane as usize;
+        let at = warp
+            .fragments
+            .iter()
+            .find(|part| part.mask >> lane & 1 != 0);
+        let pc = at.map_or(0, |part| part.pc);
+        let function = program
+            .functions
+            .iter()
+            .find(|function| function.entry.is_some_and(|entry| entry <= pc) && pc < function.end);
+        let kernel = &program.kernels[self.env.kernel].name;
+        Fault {
+            kind: trouble.kind,
+            kernel: kernel.clone(),
+            function: function.map_or_else(|| kernel.clone(), |function| function.name.clone()),
+            block: self.block_index(index),
+            thread: [0, 1, 2].map(|axis| warp.tid[axis][lane]),
+            line: program.code.get(pc as usize).map_or(0, |i| i.line),
+            source: program.source(pc),
+            message: trouble.message.clone(),
+        }
+    }
 }

@@ -21,10 +21,24 @@
 //!
 //! The type of a PTX register decides its width and nothing else. 8- and 16-bit values are kept zero-extended.
 
+mod atomic;
+mod block;
+mod builtin;
+mod code;
+mod decode;
 mod fault;
 mod image;
+mod lanes;
 mod launch;
 mod program;
+mod rounding;
+mod run;
+mod space;
+mod special;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod warp;
 
 pub use fault::{Fault, FaultKind, LoadError};
 pub use image::Image;

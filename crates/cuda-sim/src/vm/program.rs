@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::code::{CallSite, FunctionCode, Ins};
+use super::decode;
 use super::fault::LoadError;
 use super::image::Image;
 use crate::memory::Arena;
@@ -100,11 +102,33 @@ pub(crate) enum Symbol {
     Function(usize),
 }
 
+/// A constant that holds an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fixup {
+    pub(super) constant: u32,
+    pub(super) target: Symbol,
+    pub(super) offset: i64,
+}
+
 /// Decoded code, shared by every [`Image`] made of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Program {
-    pub(crate) kernels: Vec<Kernel>,
-    pub(crate) globals: Vec<Global>,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) globals: Vec<Global>,
+    /// The function of each kernel.
+    pub(super) entries: Vec<usize>,
+    pub(super) functions: Vec<FunctionCode>,
+    pub(super) code: Vec<Ins>,
+    pub(super) sites: Vec<CallSite>,
+    /// Branch tables.
+    pub(super) tables: Vec<Vec<u32>>,
+    pub(super) messages: Vec<String>,
+    pub(super) consts32: Vec<u32>,
+    pub(super) consts64: Vec<u64>,
+    pub(super) fixups: Vec<Fixup>,
+    /// From which instruction on, and an index into `files` and a line.
+    pub(super) lines: Vec<(u32, u32, u32)>,
+    pub(super) files: Vec<String>,
 }
 
 impl Program {
@@ -113,10 +137,20 @@ impl Program {
     /// # Errors
     ///
     /// [`LoadError`]: what the driver answers 218, 222 or 209 to, and unresolved symbols.
-    pub fn load(_modules: &[ptx::Module<'_>], _target: &TargetInfo) -> Result<Self, LoadError> {
-        Err(LoadError::InvalidPtx(String::from(
-            "decoding is not implemented yet",
-        )))
+    pub fn load(modules: &[ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
+        decode::program(modules, target)
+    }
+
+    /// File and line of the CUDA source of an instruction.
+    pub(super) fn source(&self, pc: u32) -> Option<(String, u32)> {
+        let after = self.lines.partition_point(|&(from, _, _)| from <= pc);
+        let &(from, file, line) = self.lines.get(after.checked_sub(1)?)?;
+        let function = self.functions.iter().find(|function| {
+            function.entry.is_some_and(|entry| entry <= pc) && pc < function.end
+        })?;
+        let inside = function.entry.is_some_and(|entry| entry <= from);
+        let file = self.files.get(file as usize)?;
+        (inside && line != 0).then(|| (file.clone(), line))
     }
 
     /// The kernels, in the order of the text.

@@ -1,0 +1,112 @@
+//! What a device answers to `cuDeviceGetAttribute`, by compute capability.
+//!
+//! The limits are those that the CUDA C++ Programming Guide lists for each compute capability. What no table fixes
+//! (clock rates, how many multiprocessors) is a plausible small device. What the software device cannot do is 0.
+
+use cuda_sys::CUdevice_attribute as A;
+
+/// What differs between compute capabilities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) multiprocessors: i32,
+    pub(super) threads_per_sm: i32,
+    pub(super) blocks_per_sm: i32,
+    pub(super) shared_per_sm: i32,
+    pub(super) shared_per_block: i32,
+    pub(super) shared_optin: i32,
+    /// What the system takes of each block's shared memory.
+    pub(super) shared_reserved: i32,
+    pub(super) l2_bytes: i32,
+    pub(super) clock_khz: i32,
+    /// Bytes of parameters that a kernel may have.
+    pub(super) param_bytes: u32,
+}
+
+impl Limits {
+    pub(super) fn of((major, minor): (u32, u32)) -> Self {
+        let (threads, blocks, shared_kib, optin_kib, l2_mib) = match (major, minor) {
+            (7, 5) => (1024, 16, 64, 64, 4),
+            (7, _) => (2048, 32, 96, 96, 6),
+            (8, 0) => (2048, 32, 164, 163, 40),
+            (8, 7) => (1536, 16, 164, 163, 4),
+            (8, 9) => (1536, 24, 100, 99, 48),
+            (8, _) => (1536, 16, 100, 99, 6),
+            (9, _) => (2048, 32, 228, 227, 50),
+            (10, _) => (2048, 32, 228, 227, 126),
+            (12, _) => (1536, 24, 100, 99, 64),
+            _ => (2048, 32, 228, 227, 64),
+        };
+        Self {
+            multiprocessors: 16,
+            threads_per_sm: threads,
+            blocks_per_sm: blocks,
+            shared_per_sm: shared_kib << 10,
+            shared_per_block: 48 << 10,
+            shared_optin: optin_kib << 10,
+            shared_reserved: if major >= 8 { 1024 } else { 0 },
+            l2_bytes: l2_mib << 20,
+            clock_khz: 1_500_000,
+            // 32764 bytes from sm_70 on since CUDA 12.1, 4 KiB before.
+            param_bytes: 32764,
+        }
+    }
+}
+
+/// The value of an attribute; `None` if `cuda.h` has no such attribute.
+pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -> Option<i32> {
+    if attribute.0 <= 0 || attribute.0 >= A::CU_DEVICE_ATTRIBUTE_MAX.0 {
+        return None;
+    }
+    Some(match attribute {
+        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
+        | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => 1024,
+        A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
+        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X | A::CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
+        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => limits.shared_per_block,
+        A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => 65536,
+        A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+        A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+        | A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => 65536,
+        A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE => limits.clock_khz,
+        A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 2_000_000,
+        A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 256,
+        A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => limits.l2_bytes,
+        A::CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | A::CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 512,
+        A::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
+        A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => limits.multiprocessors,
+        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => limits.threads_per_sm,
+        A::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => limits.blocks_per_sm,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => limits.shared_per_sm,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => limits.shared_optin,
+        A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => limits.shared_reserved,
+        A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => major as i32,
+        A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
+        A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
+        A::CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
+        // What it can do.
+        A::CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
+        | A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+        | A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        | A::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        | A::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+        | A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+        | A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT => 1,
+        A::CU_DEVICE_ATTRIBUTE_NUMA_ID | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
+        _ => 0,
+    })
+}

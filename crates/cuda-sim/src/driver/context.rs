@@ -1,0 +1,440 @@
+//! Contexts: primary ones with their counts, created ones, and what each thread has current.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{c_int, c_uint, c_ulonglong};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+
+use cuda_sys::{
+    CUcontext, CUctx_st, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUfunc_cache, CUlimit,
+    CUsharedconfig,
+};
+
+use super::arg::Out;
+use super::device::Device;
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::instance::Instance;
+use super::slot;
+use super::status::{
+    CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED,
+    PEER_ALREADY_ENABLED, PEER_NOT_ENABLED, PEER_UNSUPPORTED, Status, UNSUPPORTED_LIMIT,
+};
+use crate::engine::{GroupId, Kind, OpId, QueueId};
+
+exports! {
+    cuCtxCreate | cuCtxCreate_v2 => ctx_create(
+        pctx: *mut CUcontext, flags: c_uint, dev: CUdevice);
+    cuCtxCreate_v3 => ctx_create_v3(
+        pctx: *mut CUcontext, params: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
+        dev: CUdevice);
+    cuCtxCreate_v4 => ctx_create_v4(
+        pctx: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice);
+    cuCtxDestroy | cuCtxDestroy_v2 => ctx_destroy(ctx: CUcontext);
+    cuCtxGetCurrent => ctx_get_current(pctx: *mut CUcontext);
+    cuCtxSetCurrent => ctx_set_current(ctx: CUcontext);
+    cuCtxPushCurrent | cuCtxPushCurrent_v2 => ctx_push_current(ctx: CUcontext);
+    cuCtxPopCurrent | cuCtxPopCurrent_v2 => ctx_pop_current(pctx: *mut CUcontext);
+    cuCtxGetDevice => ctx_get_device(device: *mut CUdevice);
+    cuCtxGetDevice_v2 => ctx_get_device_v2(device: *mut CUdevice, ctx: CUcontext);
+    cuCtxGetFlags => ctx_get_flags(flags: *mut c_uint);
+    cuCtxSetFlags => ctx_set_flags(flags: c_uint);
+    cuCtxGetId => ctx_get_id(ctx: CUcontext, id: *mut c_ulonglong);
+    cuCtxSynchronize => ctx_synchronize();
+    cuCtxSynchronize_v2 => ctx_synchronize_v2(ctx: CUcontext);
+    cuCtxGetLimit => ctx_get_limit(value: *mut usize, limit: CUlimit);
+    cuCtxSetLimit => ctx_set_limit(limit: CUlimit, value: usize);
+    cuCtxGetCacheConfig => ctx_get_cache_config(config: *mut CUfunc_cache);
+    cuCtxSetCacheConfig => ctx_set_cache_config(config: CUfunc_cache);
+    cuCtxGetSharedMemConfig => ctx_get_shared_mem_config(config: *mut CUsharedconfig);
+    cuCtxSetSharedMemConfig => ctx_set_shared_mem_config(config: CUsharedconfig);
+    cuCtxGetApiVersion => ctx_get_api_version(ctx: CUcontext, version: *mut c_uint);
+    cuCtxGetStreamPriorityRange => ctx_get_stream_priority_range(
+        least: *mut c_int, greatest: *mut c_int);
+    cuCtxResetPersistingL2Cache => ctx_reset_persisting_l2_cache();
+    cuCtxEnablePeerAccess => ctx_enable_peer_access(peer: CUcontext, flags: c_uint);
+    cuCtxDisablePeerAccess => ctx_disable_peer_access(peer: CUcontext);
+}
+
+/// A context.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) handle: u64,
+    pub(super) device: Arc<Device>,
+    pub(super) is_primary: bool,
+    pub(super) group: GroupId,
+    pub(super) legacy: QueueId,
+    per_thread: Mutex<HashMap<ThreadId, QueueId>>,
+    flags: AtomicU32,
+    limits: Mutex<HashMap<u32, usize>>,
+    cache: AtomicI32,
+    shared: AtomicI32,
+    is_alive: AtomicBool,
+    /// The devices whose memory its kernels may use.
+    peers: Mutex<HashSet<usize>>,
+}
+
+/// The primary context of a device.
+#[derive(Debug, Default)]
+pub(super) struct Primary {
+    pub(super) count: usize,
+    pub(super) flags: u32,
+    pub(super) context: Option<Arc<Context>>,
+}
+
+/// The flags that `cuCtxCreate` knows.
+const KNOWN_FLAGS: u32 = 0xFF;
+/// `CU_CTX_SCHED_MASK`
+const SCHED_MASK: u32 = 7;
+/// The API version of contexts since CUDA 3.2.
+const API_VERSION: c_uint = 3020;
+
+thread_local! {
+    /// What this thread has current, by number of the instance; the last is the top.
+    static STACKS: RefCell<HashMap<u64, Vec<Weak<Context>>>> = RefCell::default();
+}
+
+impl Context {
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_alive.load(Ordering::Acquire)
+    }
+
+    pub(super) fn peers(&self) -> MutexGuard<'_, HashSet<usize>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn limit(&self, limit: CUlimit) -> Option<usize> {
+        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.get(&(limit.0 as u32)).copied().or(match limit {
+            CUlimit::CU_LIMIT_STACK_SIZE => Some(1024),
+            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => Some(1 << 20),
+            CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => Some(8 << 20),
+            CUlimit::CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH => Some(2),
+            CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT => Some(2048),
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => Some(64),
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => Some(0),
+            _ => None,
+        })
+    }
+
+    /// The stack that each thread of its kernels has at least.
+    pub(super) fn stack_bytes(&self) -> u32 {
+        let bytes = self.limit(CUlimit::CU_LIMIT_STACK_SIZE).unwrap_or(0);
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+impl Instance {
+    pub(super) fn create_context(&self, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Context> {
+        let (group, legacy) = self.engine.group();
+        let context = Arc::new(Context {
+            handle: fresh(),
+            device: Arc::clone(device),
+            is_primary,
+            group,
+            legacy,
+            per_thread: Mutex::default(),
+            flags: AtomicU32::new(flags),
+            limits: Mutex::default(),
+            cache: AtomicI32::new(0),
+            shared: AtomicI32::new(0),
+            is_alive: AtomicBool::new(true),
+            peers: Mutex::default(),
+        });
+        self.contexts.insert(context.handle, Arc::clone(&context));
+        context
+    }
+
+    /// Waits for the work of a context, then destroys it with all that belongs to it.
+    pub(super) fn destroy_context(&self, context: &Arc<Context>) {
+        self.engine.wait(&self.engine.group_tail(context.group));
+        context.is_alive.store(false, Ordering::Release);
+        self.contexts.remove(context.handle);
+        for stream in self.streams.drain(|stream| stream.context.handle == context.handle) {
+            self.engine.close_queue(stream.queue);
+        }
+        self.events.drain(|event| event.context == context.handle);
+        self.unload_modules(|module| module.context.handle == context.handle);
+        self.free_allocations(|allocation| allocation.context == context.handle);
+        self.engine.close_group(context.group);
+    }
+
+    /// The queue of this thread's default stream.
+    pub(super) fn per_thread_queue(&self, context: &Context) -> QueueId {
+        let mut queues = context.per_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *queues
+            .entry(thread::current().id())
+            .or_insert_with(|| self.engine.queue(context.group, Kind::Blocking))
+    }
+
+    /// The last operations of all contexts of a device.
+    pub(super) fn device_tail(&self, device: &Device) -> Vec<OpId> {
+        let contexts = self.contexts.all().into_iter();
+        contexts
+            .filter(|context| context.device.ordinal == device.ordinal)
+            .flat_map(|context| self.engine.group_tail(context.group))
+            .collect()
+    }
+
+    fn with_stack<T>(&self, work: impl FnOnce(&mut Vec<Weak<Context>>) -> T) -> T {
+        STACKS.with_borrow_mut(|stacks| {
+            if !stacks.contains_key(&self.id) {
+                stacks.retain(|&id, _| slot::is_alive(id));
+            }
+            work(stacks.entry(self.id).or_default())
+        })
+    }
+
+    /// The current context; `INVALID_CONTEXT` if there is none.
+    pub(super) fn current_even_if_lost(&self) -> Status<Arc<Context>> {
+        let top = self.with_stack(|stack| stack.last().cloned()).ok_or(INVALID_CONTEXT)?;
+        let context = top.upgrade().ok_or(CONTEXT_IS_DESTROYED)?;
+        if context.is_alive() { Ok(context) } else { Err(CONTEXT_IS_DESTROYED) }
+    }
+
+    /// The current context, if its device is not lost.
+    pub(super) fn current(&self) -> Status<Arc<Context>> {
+        let context = self.current_even_if_lost()?;
+        context.device.alive()?;
+        Ok(context)
+    }
+
+    /// The context of a handle; null is the current one.
+    pub(super) fn context(&self, handle: u64) -> Status<Arc<Context>> {
+        if handle == 0 {
+            return self.current();
+        }
+        let context = self.contexts.get(handle).ok_or(INVALID_CONTEXT)?;
+        context.device.alive()?;
+        Ok(context)
+    }
+}
+
+impl Call {
+    fn ctx_create(&self, pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice) -> Status {
+        pctx.required()?;
+        let device = self.device(dev)?;
+        if flags & !KNOWN_FLAGS != 0 || !is_schedule(flags) {
+            return Err(INVALID_VALUE);
+        }
+        device.alive()?;
+        let context = self.create_context(device, flags, false);
+        self.with_stack(|stack| stack.push(Arc::downgrade(&context)));
+        pctx.set(pointer(context.handle))
+    }
+
+    fn ctx_create_v3(
+        &self,
+        pctx: Out<CUcontext>,
+        params: Out<CUexecAffinityParam>,
+        count: c_int,
+        flags: c_uint,
+        dev: CUdevice,
+    ) -> Status {
+        if !params.is_null() || count != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        self.ctx_create(pctx, flags, dev)
+    }
+
+    fn ctx_create_v4(
+        &self,
+        pctx: Out<CUcontext>,
+        params: Out<CUctxCreateParams>,
+        flags: c_uint,
+        dev: CUdevice,
+    ) -> Status {
+        if let Ok(params) = params.get()
+            && (params.numExecAffinityParams != 0 || !params.cigParams.is_null())
+        {
+            return Err(NOT_SUPPORTED);
+        }
+        self.ctx_create(pctx, flags, dev)
+    }
+
+    fn ctx_destroy(&self, ctx: Out<CUctx_st>) -> Status {
+        let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
+        if context.is_primary {
+            return Err(INVALID_CONTEXT);
+        }
+        self.destroy_context(&context);
+        self.with_stack(|stack| {
+            if stack.last().is_some_and(|top| std::ptr::eq(top.as_ptr(), Arc::as_ptr(&context))) {
+                stack.pop();
+            }
+        });
+        context.device.alive()
+    }
+
+    fn ctx_get_current(&self, pctx: Out<CUcontext>) -> Status {
+        let top = self.with_stack(|stack| stack.last().cloned());
+        let handle = top.and_then(|top| top.upgrade()).map_or(0, |context| context.handle);
+        pctx.set(pointer(handle))
+    }
+
+    fn ctx_set_current(&self, ctx: Out<CUctx_st>) -> Status {
+        let context = match ctx.handle() {
+            0 => None,
+            handle => Some(self.contexts.get(handle).ok_or(INVALID_CONTEXT)?),
+        };
+        self.with_stack(|stack| {
+            stack.pop();
+            stack.extend(context.iter().map(Arc::downgrade));
+        });
+        Ok(())
+    }
+
+    fn ctx_push_current(&self, ctx: Out<CUctx_st>) -> Status {
+        let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
+        self.with_stack(|stack| stack.push(Arc::downgrade(&context)));
+        Ok(())
+    }
+
+    fn ctx_pop_current(&self, pctx: Out<CUcontext>) -> Status {
+        let top = self.with_stack(Vec::pop).ok_or(INVALID_CONTEXT)?;
+        pctx.set_if(pointer(top.upgrade().map_or(0, |context| context.handle)));
+        Ok(())
+    }
+
+    fn ctx_get_device(&self, device: Out<CUdevice>) -> Status {
+        device.required()?;
+        device.set(self.current_even_if_lost()?.device.ordinal as CUdevice)
+    }
+
+    fn ctx_get_device_v2(&self, device: Out<CUdevice>, ctx: Out<CUctx_st>) -> Status {
+        device.required()?;
+        device.set(self.context(ctx.handle())?.device.ordinal as CUdevice)
+    }
+
+    fn ctx_get_flags(&self, flags: Out<c_uint>) -> Status {
+        flags.set(self.current()?.flags.load(Ordering::Relaxed))
+    }
+
+    fn ctx_set_flags(&self, flags: c_uint) -> Status {
+        if flags & !KNOWN_FLAGS != 0 || !is_schedule(flags) {
+            return Err(INVALID_VALUE);
+        }
+        self.current()?.flags.store(flags, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ctx_get_id(&self, ctx: Out<CUctx_st>, id: Out<c_ulonglong>) -> Status {
+        id.required()?;
+        id.set(self.context(ctx.handle())?.group)
+    }
+
+    fn ctx_synchronize(&self) -> Status {
+        self.synchronize_context(&*self.current()?)
+    }
+
+    fn ctx_synchronize_v2(&self, ctx: Out<CUctx_st>) -> Status {
+        self.synchronize_context(&*self.context(ctx.handle())?)
+    }
+
+    fn synchronize_context(&self, context: &Context) -> Status {
+        self.engine.wait(&self.engine.group_tail(context.group));
+        context.device.alive()
+    }
+
+    fn ctx_get_limit(&self, value: Out<usize>, limit: CUlimit) -> Status {
+        value.required()?;
+        let context = self.current()?;
+        value.set(context.limit(limit).ok_or(UNSUPPORTED_LIMIT)?)
+    }
+
+    fn ctx_set_limit(&self, limit: CUlimit, value: usize) -> Status {
+        let context = self.current()?;
+        context.limit(limit).ok_or(UNSUPPORTED_LIMIT)?;
+        if limit == CUlimit::CU_LIMIT_STACK_SIZE && value > 512 << 10 {
+            return Err(INVALID_VALUE);
+        }
+        let mut limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.insert(limit.0 as u32, value);
+        Ok(())
+    }
+
+    fn ctx_get_cache_config(&self, config: Out<CUfunc_cache>) -> Status {
+        let value = self.current()?.cache.load(Ordering::Relaxed);
+        config.set(CUfunc_cache(value as _))
+    }
+
+    fn ctx_set_cache_config(&self, config: CUfunc_cache) -> Status {
+        let context = self.current()?;
+        let value = i32::try_from(config.0).map_err(|_| INVALID_VALUE)?;
+        if !(0..=3).contains(&value) {
+            return Err(INVALID_VALUE);
+        }
+        context.cache.store(value, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ctx_get_shared_mem_config(&self, config: Out<CUsharedconfig>) -> Status {
+        let value = self.current()?.shared.load(Ordering::Relaxed);
+        config.set(CUsharedconfig(value as _))
+    }
+
+    fn ctx_set_shared_mem_config(&self, config: CUsharedconfig) -> Status {
+        let context = self.current()?;
+        let value = i32::try_from(config.0).map_err(|_| INVALID_VALUE)?;
+        if !(0..=2).contains(&value) {
+            return Err(INVALID_VALUE);
+        }
+        context.shared.store(value, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ctx_get_api_version(&self, ctx: Out<CUctx_st>, version: Out<c_uint>) -> Status {
+        self.context(ctx.handle())?;
+        version.set(API_VERSION)
+    }
+
+    fn ctx_get_stream_priority_range(&self, least: Out<c_int>, greatest: Out<c_int>) -> Status {
+        self.current()?;
+        least.set_if(super::stream::LEAST_PRIORITY);
+        greatest.set_if(super::stream::GREATEST_PRIORITY);
+        Ok(())
+    }
+
+    fn ctx_reset_persisting_l2_cache(&self) -> Status {
+        self.current().map(drop)
+    }
+
+    fn ctx_enable_peer_access(&self, peer: Out<CUctx_st>, flags: c_uint) -> Status {
+        let context = self.current()?;
+        let peer = self.contexts.get(peer.handle()).ok_or(INVALID_CONTEXT)?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if peer.handle == context.handle {
+            return Err(INVALID_CONTEXT);
+        }
+        if peer.device.ordinal == context.device.ordinal {
+            return Err(PEER_UNSUPPORTED);
+        }
+        if !context.peers().insert(peer.device.ordinal) {
+            return Err(PEER_ALREADY_ENABLED);
+        }
+        Ok(())
+    }
+
+    fn ctx_disable_peer_access(&self, peer: Out<CUctx_st>) -> Status {
+        let context = self.current()?;
+        let peer = self.contexts.get(peer.handle()).ok_or(INVALID_CONTEXT)?;
+        if !context.peers().remove(&peer.device.ordinal) {
+            return Err(PEER_NOT_ENABLED);
+        }
+        Ok(())
+    }
+
+    /// The device of a call about primary contexts.
+    pub(super) fn primary_device(&self, dev: CUdevice) -> Status<&Arc<Device>> {
+        self.device(dev).map_err(|_| INVALID_DEVICE)
+    }
+}
+
+/// At most one of the scheduling flags.
+pub(super) fn is_schedule(flags: u32) -> bool {
+    matches!(flags & SCHED_MASK, 0 | 1 | 2 | 4)
+}

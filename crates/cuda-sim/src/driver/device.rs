@@ -1,0 +1,308 @@
+//! Devices: what they are, and what is true of them.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{
+    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdevprop, CUexecAffinityType, CUresult,
+    CUuuid,
+};
+
+use super::arg::{In, Out};
+use super::attributes::{self, Limits};
+use super::context::Primary;
+use super::export::{Call, exports};
+use super::handle::Table;
+use super::pool::Pool;
+use super::status::{INVALID_DEVICE, INVALID_VALUE, Status};
+use crate::builder::Config;
+use crate::memory::{Arena, MemoryMap};
+
+exports! {
+    cuInit => init(flags: c_uint);
+    cuDriverGetVersion => driver_get_version(version: *mut c_int);
+    cuDeviceGet => device_get(device: *mut CUdevice, ordinal: c_int);
+    cuDeviceGetCount => device_get_count(count: *mut c_int);
+    cuDeviceGetName => device_get_name(name: *mut c_char, len: c_int, dev: CUdevice);
+    cuDeviceGetUuid | cuDeviceGetUuid_v2 => device_get_uuid(uuid: *mut CUuuid, dev: CUdevice);
+    cuDeviceGetLuid => device_get_luid(luid: *mut c_char, mask: *mut c_uint, dev: CUdevice);
+    cuDeviceTotalMem_v2 => device_total_mem(bytes: *mut usize, dev: CUdevice);
+    cuDeviceGetAttribute => device_get_attribute(
+        pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice);
+    cuDeviceGetProperties => device_get_properties(prop: *mut CUdevprop, dev: CUdevice);
+    cuDeviceComputeCapability => device_compute_capability(
+        major: *mut c_int, minor: *mut c_int, dev: CUdevice);
+    cuDeviceGetPCIBusId => device_get_pci_bus_id(id: *mut c_char, len: c_int, dev: CUdevice);
+    cuDeviceGetByPCIBusId => device_get_by_pci_bus_id(dev: *mut CUdevice, id: *const c_char);
+    cuDeviceCanAccessPeer => device_can_access_peer(
+        can: *mut c_int, dev: CUdevice, peer: CUdevice);
+    cuDeviceGetP2PAttribute => device_get_p2p_attribute(
+        value: *mut c_int, attrib: CUdevice_P2PAttribute, src: CUdevice, dst: CUdevice);
+    cuDeviceGetExecAffinitySupport => device_get_exec_affinity_support(
+        pi: *mut c_int, sort: CUexecAffinityType, dev: CUdevice);
+}
+
+/// One device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(super) ordinal: usize,
+    pub(super) capability: (u32, u32),
+    pub(super) limits: Limits,
+    pub(super) arena: Arena,
+    /// Allocations stop at so many bytes.
+    pub(crate) memory_limit: AtomicU64,
+    /// The status code that every call answers since a fault, 0 before.
+    lost: AtomicU32,
+    fault: Mutex<Option<String>>,
+    /// Ends running kernels.
+    pub(super) cancel: AtomicBool,
+    pub(super) primary: Mutex<Primary>,
+    pub(super) default_pool: Arc<Pool>,
+    pub(super) pool: Mutex<Arc<Pool>>,
+}
+
+impl Device {
+    pub(super) fn new(
+        ordinal: usize,
+        config: &Config,
+        pools: &Table<Pool>,
+    ) -> std::io::Result<Self> {
+        let default_pool = Arc::new(Pool::new(ordinal, true));
+        pools.insert(default_pool.handle, Arc::clone(&default_pool));
+        Ok(Self {
+            ordinal,
+            capability: config.capability,
+            limits: Limits::of(config.capability),
+            arena: Arena::new(config.memory)?,
+            memory_limit: AtomicU64::new(u64::MAX),
+            lost: AtomicU32::new(0),
+            fault: Mutex::default(),
+            cancel: AtomicBool::new(false),
+            primary: Mutex::default(),
+            pool: Mutex::new(Arc::clone(&default_pool)),
+            default_pool,
+        })
+    }
+
+    pub(super) fn primary(&self) -> MutexGuard<'_, Primary> {
+        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The code of the fault that lost the device, if one did.
+    pub(super) fn alive(&self) -> Status {
+        match self.lost.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(CUresult(code)),
+        }
+    }
+
+    /// From now on every call answers `code`; the first fault counts.
+    pub(crate) fn lose(&self, code: CUresult, message: String) {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.load(Ordering::Acquire) == 0 {
+            eprintln!("cuda-sim: device {} is lost: {message}", self.ordinal);
+            *fault = Some(message);
+            self.lost.store(code.0, Ordering::Release);
+        }
+    }
+
+    /// What the fault was.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn map(&self) -> Arc<MemoryMap> {
+        self.arena.map()
+    }
+
+    /// Bytes that may be allocated in all.
+    pub(super) fn capacity(&self) -> u64 {
+        self.arena.capacity().min(self.memory_limit.load(Ordering::Relaxed))
+    }
+
+    /// Allocates unless that goes beyond the limit.
+    pub(super) fn allocate(&self, size: u64, align: u64) -> Option<u64> {
+        let limit = self.memory_limit.load(Ordering::Relaxed);
+        if self.arena.used().checked_add(size)? > limit {
+            return None;
+        }
+        self.arena.alloc(size, align)
+    }
+
+    fn uuid(&self) -> [u8; 16] {
+        // Version 8 (custom) of RFC 9562: the name of this crate and the ordinal.
+        let mut bytes = *b"cuda-sim\0\0\0\0\0\0\0\0";
+        bytes[6] = 0x80 | (bytes[6] & 0x0F);
+        bytes[8] = 0x80;
+        bytes[15] = self.ordinal as u8;
+        bytes
+    }
+
+    fn pci_bus_id(&self) -> String {
+        format!("0000:{:02X}:00.0", self.ordinal + 1)
+    }
+}
+
+/// Writes `text` and a NUL into `len` characters at `to`, cut to fit.
+pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
+    to.required()?;
+    let len = usize::try_from(len).ok().filter(|&len| len > 0).ok_or(INVALID_VALUE)?;
+    let kept = &text.as_bytes()[..text.len().min(len - 1)];
+    for (index, &byte) in kept.iter().chain(&[0]).enumerate() {
+        to.set_at(index, byte as c_char);
+    }
+    Ok(())
+}
+
+impl Call {
+    fn init(&self, flags: c_uint) -> Status {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if self.devices.is_empty() {
+            return Err(super::status::NO_DEVICE);
+        }
+        self.initialize();
+        Ok(())
+    }
+
+    fn driver_get_version(&self, version: Out<c_int>) -> Status {
+        version.set(self.config.version as c_int)
+    }
+
+    fn device_get(&self, device: Out<CUdevice>, ordinal: c_int) -> Status {
+        device.required()?;
+        self.device(ordinal)?;
+        device.set(ordinal)
+    }
+
+    fn device_get_count(&self, count: Out<c_int>) -> Status {
+        count.set(self.devices.len() as c_int)
+    }
+
+    fn device_get_name(&self, name: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
+        let device = self.device(dev)?;
+        put_text(name, len, &format!("Software device {} (cuda-sim)", device.ordinal))
+    }
+
+    fn device_get_uuid(&self, uuid: Out<CUuuid>, dev: CUdevice) -> Status {
+        let bytes = self.device(dev)?.uuid();
+        uuid.set(CUuuid { bytes: bytes.map(|byte| byte as c_char) })
+    }
+
+    fn device_get_luid(&self, luid: Out<c_char>, mask: Out<c_uint>, dev: CUdevice) -> Status {
+        let device = self.device(dev)?;
+        luid.required()?;
+        for (index, &byte) in device.uuid()[8..].iter().enumerate() {
+            luid.set_at(index, byte as c_char);
+        }
+        mask.set(1)
+    }
+
+    fn device_total_mem(&self, bytes: Out<usize>, dev: CUdevice) -> Status {
+        bytes.set(self.device(dev)?.arena.capacity() as usize)
+    }
+
+    fn device_get_attribute(
+        &self,
+        pi: Out<c_int>,
+        attrib: CUdevice_attribute,
+        dev: CUdevice,
+    ) -> Status {
+        pi.required()?;
+        let device = self.device(dev)?;
+        let value = match attrib {
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device.ordinal as i32 + 1,
+            _ => attributes::value(attrib, &device.limits, device.capability)
+                .ok_or(INVALID_VALUE)?,
+        };
+        pi.set(value)
+    }
+
+    fn device_get_properties(&self, prop: Out<CUdevprop>, dev: CUdevice) -> Status {
+        let limits = &self.device(dev)?.limits;
+        prop.set(CUdevprop {
+            maxThreadsPerBlock: 1024,
+            maxThreadsDim: [1024, 1024, 64],
+            maxGridSize: [i32::MAX, 65535, 65535],
+            sharedMemPerBlock: limits.shared_per_block,
+            totalConstantMemory: 65536,
+            SIMDWidth: 32,
+            memPitch: i32::MAX,
+            regsPerBlock: 65536,
+            clockRate: limits.clock_khz,
+            textureAlign: 512,
+        })
+    }
+
+    fn device_compute_capability(
+        &self,
+        major: Out<c_int>,
+        minor: Out<c_int>,
+        dev: CUdevice,
+    ) -> Status {
+        let capability = self.device(dev)?.capability;
+        major.required()?;
+        minor.set(capability.1 as c_int)?;
+        major.set(capability.0 as c_int)
+    }
+
+    fn device_get_pci_bus_id(&self, id: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
+        put_text(id, len, &self.device(dev)?.pci_bus_id())
+    }
+
+    fn device_get_by_pci_bus_id(&self, dev: Out<CUdevice>, id: In<c_char>) -> Status {
+        let wanted = id.text()?;
+        dev.required()?;
+        let index = self
+            .devices
+            .iter()
+            .position(|device| {
+                let full = device.pci_bus_id();
+                // The domain and the function may be left out.
+                wanted.eq_ignore_ascii_case(&full) || wanted.eq_ignore_ascii_case(&full[5..])
+            })
+            .ok_or(INVALID_DEVICE)?;
+        dev.set(index as CUdevice)
+    }
+
+    fn device_can_access_peer(&self, can: Out<c_int>, dev: CUdevice, peer: CUdevice) -> Status {
+        self.device(dev)?;
+        self.device(peer)?;
+        can.set(c_int::from(dev != peer))
+    }
+
+    fn device_get_p2p_attribute(
+        &self,
+        value: Out<c_int>,
+        attrib: CUdevice_P2PAttribute,
+        src: CUdevice,
+        dst: CUdevice,
+    ) -> Status {
+        type A = CUdevice_P2PAttribute;
+        value.required()?;
+        self.device(src)?;
+        self.device(dst)?;
+        if src == dst {
+            return Err(INVALID_DEVICE);
+        }
+        value.set(match attrib {
+            A::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => 0,
+            A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+            | A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,
+            A::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED => 0,
+            _ => return Err(INVALID_VALUE),
+        })
+    }
+
+    fn device_get_exec_affinity_support(
+        &self,
+        pi: Out<c_int>,
+        _sort: CUexecAffinityType,
+        dev: CUdevice,
+    ) -> Status {
+        self.device(dev)?;
+        pi.set(0)
+    }
+}

@@ -1,0 +1,180 @@
+//! Events: marks in streams.
+
+use std::ffi::c_uint;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use cuda_sys::{CUevent, CUevent_st, CUstream, CUstream_st};
+
+use super::arg::Out;
+use super::device::Device;
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
+use crate::engine::{OpId, Work};
+
+exports! {
+    cuEventCreate => event_create(event: *mut CUevent, flags: c_uint);
+    cuEventDestroy | cuEventDestroy_v2 => event_destroy(event: CUevent);
+    cuEventRecord | cuEventRecord_ptsz => event_record(event: CUevent, stream: CUstream);
+    cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz => event_record_with_flags(
+        event: CUevent, stream: CUstream, flags: c_uint);
+    cuEventQuery => event_query(event: CUevent);
+    cuEventSynchronize => event_synchronize(event: CUevent);
+    cuEventElapsedTime | cuEventElapsedTime_v2 => event_elapsed_time(
+        milliseconds: *mut f32, start: CUevent, end: CUevent);
+    cuStreamWaitEvent | cuStreamWaitEvent_ptsz => stream_wait_event(
+        stream: CUstream, event: CUevent, flags: c_uint);
+}
+
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`
+const KNOWN_FLAGS: u32 = 7;
+const DISABLE_TIMING: u32 = 2;
+const INTERPROCESS: u32 = 4;
+
+/// An event.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) context: u64,
+    device: Arc<Device>,
+    flags: u32,
+    record: Mutex<Option<Record>>,
+}
+
+/// The latest recording.
+#[derive(Clone, Debug)]
+struct Record {
+    op: OpId,
+    /// Set when it was reached.
+    at: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Event {
+    fn record(&self) -> MutexGuard<'_, Option<Record>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call {
+    fn event(&self, handle: u64) -> Status<Arc<Event>> {
+        let event = self.events.get(handle).ok_or(INVALID_HANDLE)?;
+        event.device.alive()?;
+        Ok(event)
+    }
+
+    fn event_create(&self, event: Out<CUevent>, flags: c_uint) -> Status {
+        event.required()?;
+        let context = self.current()?;
+        let untimed_if_shared = flags & INTERPROCESS == 0 || flags & DISABLE_TIMING != 0;
+        if flags & !KNOWN_FLAGS != 0 || !untimed_if_shared {
+            return Err(INVALID_VALUE);
+        }
+        let handle = fresh();
+        let created = Event {
+            context: context.handle,
+            device: Arc::clone(&context.device),
+            flags,
+            record: Mutex::new(None),
+        };
+        self.events.insert(handle, Arc::new(created));
+        event.set(pointer(handle))
+    }
+
+    fn event_destroy(&self, event: Out<CUevent_st>) -> Status {
+        let event = self.events.remove(event.handle()).ok_or(INVALID_HANDLE)?;
+        event.device.alive()
+    }
+
+    fn event_record(&self, event: Out<CUevent_st>, stream: Out<CUstream_st>) -> Status {
+        self.event_record_with_flags(event, stream, 0)
+    }
+
+    fn event_record_with_flags(
+        &self,
+        event: Out<CUevent_st>,
+        stream: Out<CUstream_st>,
+        flags: c_uint,
+    ) -> Status {
+        let event = self.event(event.handle())?;
+        let stream = self.stream(stream.handle())?;
+        if flags > 1 {
+            return Err(INVALID_VALUE);
+        }
+        if event.context != stream.context.handle {
+            return Err(INVALID_HANDLE);
+        }
+        let at = Arc::new(Mutex::new(None));
+        let reached = Arc::clone(&at);
+        // Held meanwhile: what is recorded last is what is kept.
+        let mut record = event.record();
+        let mark = move || {
+            *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        };
+        let op = self.engine.submit(stream.queue, &[], Work::Device(Box::new(mark)));
+        *record = Some(Record { op, at });
+        Ok(())
+    }
+
+    fn event_query(&self, event: Out<CUevent_st>) -> Status {
+        let event = self.event(event.handle())?;
+        let record = event.record().clone();
+        let done = record.is_none_or(|record| self.engine.query(&[record.op]));
+        event.device.alive()?;
+        if done { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn event_synchronize(&self, event: Out<CUevent_st>) -> Status {
+        let event = self.event(event.handle())?;
+        let record = event.record().clone();
+        if let Some(record) = record {
+            self.engine.wait(&[record.op]);
+        }
+        event.device.alive()
+    }
+
+    fn event_elapsed_time(
+        &self,
+        milliseconds: Out<f32>,
+        start: Out<CUevent_st>,
+        end: Out<CUevent_st>,
+    ) -> Status {
+        milliseconds.required()?;
+        let time = |handle| -> Status<Option<Instant>> {
+            let event = self.event(handle)?;
+            if event.flags & DISABLE_TIMING != 0 {
+                return Err(INVALID_HANDLE);
+            }
+            let record = event.record().clone().ok_or(INVALID_HANDLE)?;
+            if !self.engine.query(&[record.op]) {
+                return Ok(None);
+            }
+            let at = *record.at.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(at)
+        };
+        let (Some(start), Some(end)) = (time(start.handle())?, time(end.handle())?) else {
+            return Err(NOT_READY);
+        };
+        let forward = end.saturating_duration_since(start).as_secs_f64();
+        let backward = start.saturating_duration_since(end).as_secs_f64();
+        milliseconds.set(((forward - backward) * 1e3) as f32)
+    }
+
+    /// Waits for the latest recording as of now; an event that was never recorded holds nothing up.
+    fn stream_wait_event(
+        &self,
+        stream: Out<CUstream_st>,
+        event: Out<CUevent_st>,
+        flags: c_uint,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        let event = self.event(event.handle())?;
+        if flags > 1 {
+            return Err(INVALID_VALUE);
+        }
+        let record = event.record().clone();
+        if let Some(record) = record {
+            self.engine.submit(stream.queue, &[record.op], Work::Device(Box::new(|| {})));
+        }
+        Ok(())
+    }
+}

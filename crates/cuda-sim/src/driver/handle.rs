@@ -1,0 +1,72 @@
+//! Handles: numbers that C holds as pointers.
+//!
+//! A handle is never an address, and none is given twice, so a stale one, one of another kind and one of another
+//! software driver are all simply not found.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Handles start here: no address of a 64-bit process has these upper bits.
+const BASE: u64 = 0x5C00_0000_0000_0000;
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number that nobody had before.
+pub(super) fn fresh() -> u64 {
+    BASE + 16 * NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The C pointer for a handle.
+pub(super) fn pointer<T>(handle: u64) -> *mut T {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
+/// The live objects of one kind.
+pub(super) struct Table<T>(RwLock<HashMap<u64, Arc<T>>>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} live", self.len())
+    }
+}
+
+impl<T> Table<T> {
+    pub(super) fn insert(&self, handle: u64, value: Arc<T>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle, value);
+    }
+
+    pub(super) fn get(&self, handle: u64) -> Option<Arc<T>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+    }
+
+    pub(super) fn remove(&self, handle: u64) -> Option<Arc<T>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+    }
+
+    /// Removes and returns what `which` says, in the order of creation.
+    pub(super) fn drain(&self, which: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut gone: Vec<_> = map.extract_if(|_, value| which(value)).collect();
+        gone.sort_unstable_by_key(|&(handle, _)| handle);
+        gone.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The live objects, in the order of creation.
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = map.iter().map(|(&handle, value)| (handle, value)).collect();
+        all.sort_unstable_by_key(|&(handle, _)| handle);
+        all.into_iter().map(|(_, value)| Arc::clone(value)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}

@@ -1,0 +1,290 @@
+//! Host memory that the device can use: pinned, registered, managed.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use cuda_sys::{
+    CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream, CUstream_st,
+};
+
+use super::arg::Out;
+use super::context::Context;
+use super::export::{Call, exports};
+use super::memory::{Block, Kind};
+use super::status::{
+    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY,
+    Status,
+};
+use crate::memory::{RangeKind, RegisterError};
+
+exports! {
+    cuMemHostAlloc => mem_host_alloc(pp: *mut *mut c_void, size: usize, flags: c_uint);
+    cuMemAllocHost_v2 => mem_alloc_host(pp: *mut *mut c_void, size: usize);
+    cuMemFreeHost => mem_free_host(p: *mut c_void);
+    cuMemHostRegister | cuMemHostRegister_v2 => mem_host_register(
+        p: *mut c_void, size: usize, flags: c_uint);
+    cuMemHostUnregister => mem_host_unregister(p: *mut c_void);
+    cuMemHostGetDevicePointer_v2 => mem_host_get_device_pointer(
+        dptr: *mut CUdeviceptr, p: *mut c_void, flags: c_uint);
+    cuMemHostGetFlags => mem_host_get_flags(flags: *mut c_uint, p: *mut c_void);
+    cuMemAllocManaged => mem_alloc_managed(dptr: *mut CUdeviceptr, size: usize, flags: c_uint);
+    cuMemAdvise => mem_advise(
+        dptr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice);
+    cuMemAdvise_v2 => mem_advise_v2(
+        dptr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation);
+    cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => mem_prefetch(
+        dptr: CUdeviceptr, count: usize, device: CUdevice, stream: CUstream);
+    cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => mem_prefetch_v2(
+        dptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, stream: CUstream);
+    cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => stream_attach_mem(
+        stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint);
+}
+
+/// `CU_MEMHOSTALLOC_PORTABLE | DEVICEMAP | WRITECOMBINED`
+const ALLOC_FLAGS: u32 = 7;
+/// `CU_MEMHOSTREGISTER_PORTABLE | DEVICEMAP | IOMEMORY | READ_ONLY`
+const REGISTER_FLAGS: u32 = 15;
+const IO_MEMORY: u32 = 4;
+/// `CU_DEVICE_CPU`
+const CPU: c_int = -1;
+
+impl Call {
+    /// Makes host memory known to all devices, or to none.
+    fn expose(&self, start: *mut u8, size: u64, kind: RangeKind) -> Result<(), RegisterError> {
+        for (index, device) in self.devices.iter().enumerate() {
+            // SAFETY: the memory must stay valid until it is unregistered and no map of before is in use, and
+            // the host must expect changes ← it is a `Block` that is listed until then, or the program's, whose
+            // contract with cuMemHostRegister says so; before either is unregistered, all work of the devices
+            // is waited for.
+            let registered = unsafe { device.arena.register_host(start, size, kind) };
+            if let Err(error) = registered {
+                for known in &self.devices[..index] {
+                    // It was registered a moment ago.
+                    let _ = known.arena.unregister_host(start);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn new_block(
+        &self,
+        context: &Context,
+        size: usize,
+        range: RangeKind,
+        kind: impl FnOnce(Block) -> Kind,
+    ) -> Status<*mut u8> {
+        if size == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let limit = self.config.host_limit;
+        let used = self.live().host_bytes;
+        if used.checked_add(size as u64).is_none_or(|all| all > limit) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let block = Block::new(size as u64).ok_or(OUT_OF_MEMORY)?;
+        let start = block.start();
+        self.expose(start, size as u64, range).map_err(|_| OUT_OF_MEMORY)?;
+        self.note(start.addr() as u64, size as u64, kind(block), context);
+        Ok(start)
+    }
+
+    fn mem_host_alloc(&self, pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Status {
+        pp.required()?;
+        let context = self.current()?;
+        if flags & !ALLOC_FLAGS != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let start = self.new_block(&context, size, RangeKind::Pinned, |block| {
+            Kind::Pinned(block, flags)
+        })?;
+        pp.set(start.cast())
+    }
+
+    fn mem_alloc_host(&self, pp: Out<*mut c_void>, size: usize) -> Status {
+        self.mem_host_alloc(pp, size, 0)
+    }
+
+    /// Waits for all devices first: work that is under way may use the memory.
+    fn take_back(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Status<bool> {
+        let Some(allocation) = self.forget(addr, which) else {
+            return Ok(false);
+        };
+        for device in self.devices.iter() {
+            self.drain_device(device);
+        }
+        self.release(addr, &allocation);
+        allocation.device.alive().map(|()| true)
+    }
+
+    fn mem_free_host(&self, p: Out<c_void>) -> Status {
+        let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Pinned(..)))?;
+        if taken { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    fn mem_host_register(&self, p: Out<c_void>, size: usize, flags: c_uint) -> Status {
+        let context = self.current()?;
+        if p.is_null() || size == 0 || flags & !REGISTER_FLAGS != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if flags & IO_MEMORY != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let exposed = self.expose(p.raw().cast(), size as u64, RangeKind::Pinned);
+        exposed.map_err(|error| match error {
+            RegisterError::Overlap => ALREADY_REGISTERED,
+            RegisterError::NotRegistered | RegisterError::BadRange => INVALID_VALUE,
+        })?;
+        self.note(p.handle(), size as u64, Kind::Registered(flags), &context);
+        Ok(())
+    }
+
+    fn mem_host_unregister(&self, p: Out<c_void>) -> Status {
+        if p.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Registered(_)))?;
+        if taken { Ok(()) } else { Err(NOT_REGISTERED) }
+    }
+
+    fn mem_host_get_device_pointer(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        p: Out<c_void>,
+        flags: c_uint,
+    ) -> Status {
+        dptr.required()?;
+        self.current()?;
+        let known = self.find_allocation(p.handle(), |_, allocation| allocation.kind.is_host());
+        if flags != 0 || known != Some(true) {
+            return Err(INVALID_VALUE);
+        }
+        dptr.set(p.handle())
+    }
+
+    fn mem_host_get_flags(&self, flags: Out<c_uint>, p: Out<c_void>) -> Status {
+        flags.required()?;
+        self.current()?;
+        let found = self.find_allocation(p.handle(), |_, allocation| match allocation.kind {
+            // With unified addressing all of it is mapped.
+            Kind::Pinned(_, flags) | Kind::Registered(flags) => Some(flags | 2),
+            _ => None,
+        });
+        flags.set(found.flatten().ok_or(INVALID_VALUE)?)
+    }
+
+    fn mem_alloc_managed(&self, dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Status {
+        dptr.required()?;
+        let context = self.current()?;
+        if !matches!(flags, 1 | 2) {
+            return Err(INVALID_VALUE);
+        }
+        let start = self.new_block(&context, size, RangeKind::Managed, Kind::Managed)?;
+        dptr.set(start.addr() as u64)
+    }
+
+    /// `INVALID_VALUE` unless the range is managed memory.
+    fn managed(&self, dptr: CUdeviceptr, count: usize) -> Status {
+        let held = self.find_allocation(dptr, |start, allocation| {
+            let end = dptr.checked_add(count as u64);
+            matches!(allocation.kind, Kind::Managed(_))
+                && count > 0
+                && end.is_some_and(|end| end <= start + allocation.size)
+        });
+        if held == Some(true) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    /// Advice changes nothing here, but is checked.
+    fn mem_advise(
+        &self,
+        dptr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        device: CUdevice,
+    ) -> Status {
+        self.current()?;
+        if !(1..=6).contains(&advice.0) {
+            return Err(INVALID_VALUE);
+        }
+        let names_device = advice.0 >= 3 && advice != CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+        if names_device && device != CPU {
+            self.location_device(device)?;
+        }
+        self.managed(dptr, count)
+    }
+
+    fn mem_advise_v2(
+        &self,
+        dptr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        location: CUmemLocation,
+    ) -> Status {
+        let device = self.place(&location)?;
+        self.mem_advise(dptr, count, advice, device)
+    }
+
+    /// The ordinal that a location names, −1 for the host.
+    fn place(&self, location: &CUmemLocation) -> Status<CUdevice> {
+        type T = CUmemLocationType;
+        match location.type_ {
+            T::CU_MEM_LOCATION_TYPE_DEVICE => {
+                let ordinal = super::pool::location_id(location);
+                self.location_device(ordinal)?;
+                Ok(ordinal)
+            }
+            T::CU_MEM_LOCATION_TYPE_HOST
+            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA
+            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Ok(CPU),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn mem_prefetch(
+        &self,
+        dptr: CUdeviceptr,
+        count: usize,
+        device: CUdevice,
+        stream: Out<CUstream_st>,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        if device != CPU {
+            self.location_device(device).map_err(|_| INVALID_DEVICE)?;
+        }
+        self.managed(dptr, count)?;
+        // It is where everybody can use it already; only its place in the stream counts.
+        self.enqueue(&stream, &[], || Ok(()));
+        Ok(())
+    }
+
+    fn mem_prefetch_v2(
+        &self,
+        dptr: CUdeviceptr,
+        count: usize,
+        location: CUmemLocation,
+        flags: c_uint,
+        stream: Out<CUstream_st>,
+    ) -> Status {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let device = self.place(&location)?;
+        self.mem_prefetch(dptr, count, device, stream)
+    }
+
+    fn stream_attach_mem(
+        &self,
+        stream: Out<CUstream_st>,
+        dptr: CUdeviceptr,
+        length: usize,
+        flags: c_uint,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        if !matches!(flags, 1 | 2 | 4) {
+            return Err(INVALID_VALUE);
+        }
+        self.managed(dptr, length.max(1))?;
+        self.enqueue(&stream, &[], || Ok(()));
+        Ok(())
+    }
+}

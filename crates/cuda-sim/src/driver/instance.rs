@@ -1,0 +1,152 @@
+//! One software driver: its devices, its objects, its work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::context::Context;
+use super::device::Device;
+use super::event::Event;
+use super::function::Function;
+use super::handle::Table;
+use super::library::Library;
+use super::memory::Allocation;
+use super::module::Module;
+use super::pool::Pool;
+use super::status::{INVALID_DEVICE, Status};
+use super::stream::Stream;
+use crate::builder::Config;
+use crate::engine::Engine;
+use crate::journal::Journal;
+
+/// A software driver.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) id: u64,
+    slot: AtomicUsize,
+    initialized: AtomicBool,
+    pub(crate) config: Config,
+    pub(crate) journal: Journal,
+    pub(crate) devices: Arc<[Arc<Device>]>,
+    pub(super) engine: Engine,
+    pub(super) contexts: Table<Context>,
+    pub(super) streams: Table<Stream>,
+    pub(super) events: Table<Event>,
+    pub(super) modules: Table<Module>,
+    pub(super) functions: Table<Function>,
+    pub(super) libraries: Table<Library>,
+    pub(super) pools: Table<Pool>,
+    pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
+    output: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Instance {
+    /// Builds the devices of `config`.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it has no address space for their memory.
+    pub(crate) fn new(config: Config) -> std::io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let pools = Table::default();
+        let devices = (0..config.devices)
+            .map(|ordinal| Device::new(ordinal, &config, &pools).map(Arc::new))
+            .collect::<std::io::Result<Arc<[_]>>>()?;
+        Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            slot: AtomicUsize::new(0),
+            initialized: AtomicBool::new(false),
+            journal: Journal::new(config.trace, config.rules.clone()),
+            engine: Engine::new(config.schedule),
+            devices,
+            config,
+            contexts: Table::default(),
+            streams: Table::default(),
+            events: Table::default(),
+            modules: Table::default(),
+            functions: Table::default(),
+            libraries: Table::default(),
+            pools,
+            allocations: Mutex::default(),
+            output: Arc::default(),
+        })
+    }
+
+    pub(crate) fn set_slot(&self, slot: usize) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn initialize(&self) {
+        self.initialized.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Acquire)
+    }
+
+    /// The device with this ordinal.
+    pub(super) fn device(&self, ordinal: i32) -> Status<&Arc<Device>> {
+        usize::try_from(ordinal)
+            .ok()
+            .and_then(|index| self.devices.get(index))
+            .ok_or(INVALID_DEVICE)
+    }
+
+    pub(super) fn allocations(&self) -> MutexGuard<'_, BTreeMap<u64, Allocation>> {
+        self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where kernels print to: captured, or the standard output.
+    pub(super) fn printer(&self) -> impl Fn(&[u8]) + Send + Sync + 'static {
+        let captured = self.config.capture_output.then(|| Arc::clone(&self.output));
+        move |text: &[u8]| match &captured {
+            Some(output) => {
+                output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(text);
+            }
+            None => {
+                use std::io::Write;
+                // Nobody to tell if the standard output is closed.
+                let _ = std::io::stdout().lock().write_all(text);
+            }
+        }
+    }
+
+    pub(crate) fn take_output(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was created and not destroyed.
+    pub(crate) fn live(&self) -> crate::Live {
+        let mut live = crate::Live {
+            contexts: self.contexts.len(),
+            streams: self.streams.len(),
+            events: self.events.len(),
+            modules: self.modules.all().iter().filter(|module| module.library.is_none()).count(),
+            libraries: self.libraries.len(),
+            pools: self.pools.all().iter().filter(|pool| !pool.is_default).count(),
+            ..crate::Live::default()
+        };
+        for allocation in self.allocations().values() {
+            let (count, bytes) = if allocation.kind.is_host() {
+                (&mut live.host_allocations, &mut live.host_bytes)
+            } else {
+                (&mut live.allocations, &mut live.bytes)
+            };
+            *count += 1;
+            *bytes += allocation.size;
+        }
+        live
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        for device in &self.devices {
+            device.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+}

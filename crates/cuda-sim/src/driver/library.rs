@@ -1,0 +1,303 @@
+//! Libraries: programs that belong to no context, loaded into each when they are first used there.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuda_sys::{
+    CUdevice, CUdeviceptr, CUfunction, CUfunction_attribute, CUjit_option, CUkern_st, CUkernel,
+    CUlib_st, CUlibrary, CUlibraryOption, CUmodule,
+};
+
+use super::arg::{In, Out};
+use super::context::Context;
+use super::export::{Call, exports};
+use super::function::Function;
+use super::handle::{fresh, pointer};
+use super::jit::{Code, Options};
+use super::module::Module;
+use super::status::{
+    FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE, NOT_FOUND, NOT_SUPPORTED, Status,
+};
+
+exports! {
+    cuLibraryLoadData => library_load_data(
+        library: *mut CUlibrary, code: *const c_void, options: *mut CUjit_option,
+        values: *mut *mut c_void, count: c_uint, library_options: *mut CUlibraryOption,
+        library_values: *mut *mut c_void, library_count: c_uint);
+    cuLibraryLoadFromFile => library_load_from_file(
+        library: *mut CUlibrary, path: *const c_char, options: *mut CUjit_option,
+        values: *mut *mut c_void, count: c_uint, library_options: *mut CUlibraryOption,
+        library_values: *mut *mut c_void, library_count: c_uint);
+    cuLibraryUnload => library_unload(library: CUlibrary);
+    cuLibraryGetKernel => library_get_kernel(
+        kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
+    cuLibraryGetKernelCount => library_get_kernel_count(count: *mut c_uint, library: CUlibrary);
+    cuLibraryEnumerateKernels => library_enumerate_kernels(
+        kernels: *mut CUkernel, count: c_uint, library: CUlibrary);
+    cuLibraryGetModule => library_get_module(module: *mut CUmodule, library: CUlibrary);
+    cuLibraryGetGlobal => library_get_global(
+        dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+    cuKernelGetFunction => kernel_get_function(function: *mut CUfunction, kernel: CUkernel);
+    cuKernelGetLibrary => kernel_get_library(library: *mut CUlibrary, kernel: CUkernel);
+    cuKernelGetName => kernel_get_name(name: *mut *const c_char, kernel: CUkernel);
+    cuKernelGetParamInfo => kernel_get_param_info(
+        kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize);
+    cuKernelGetParamCount => kernel_get_param_count(kernel: CUkernel, count: *mut usize);
+    cuKernelGetAttribute => kernel_get_attribute(
+        value: *mut c_int, attribute: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
+    cuKernelSetAttribute => kernel_set_attribute(
+        attribute: CUfunction_attribute, value: c_int, kernel: CUkernel, dev: CUdevice);
+}
+
+/// A library.
+#[derive(Debug)]
+pub(super) struct Library {
+    handle: u64,
+    code: Arc<Code>,
+    /// Handles and names, by number of the kernel.
+    kernels: Vec<(u64, CString)>,
+    /// Handles of modules by context.
+    modules: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Call {
+    fn library(&self, handle: u64) -> Status<Arc<Library>> {
+        self.libraries.get(handle).ok_or(INVALID_HANDLE)
+    }
+
+    /// The library and the number of a kernel.
+    fn kernel(&self, handle: u64) -> Status<(Arc<Library>, usize)> {
+        let find = |library: Arc<Library>| {
+            let index = library.kernels.iter().position(|&(kernel, _)| kernel == handle)?;
+            Some((library, index))
+        };
+        self.libraries.all().into_iter().find_map(find).ok_or(INVALID_HANDLE)
+    }
+
+    /// The library's module in a context.
+    fn module_in(&self, library: &Library, context: &Arc<Context>) -> Status<Arc<Module>> {
+        let mut modules = library.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = modules.get(&context.handle).and_then(|&handle| self.modules.get(handle));
+        if let Some(module) = known {
+            return Ok(module);
+        }
+        let module = self.load(Arc::clone(&library.code), context, Some(library.handle))?;
+        modules.insert(context.handle, module.handle);
+        Ok(module)
+    }
+
+    /// The function of a kernel in the current context.
+    pub(super) fn function_of_kernel(&self, handle: u64) -> Status<Arc<Function>> {
+        let (library, index) = self.kernel(handle)?;
+        let context = self.current()?;
+        Ok(self.function_of(&self.module_in(&library, &context)?, index))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn library_load_data(
+        &self,
+        library: Out<CUlibrary>,
+        image: In<c_void>,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+        count: c_uint,
+        library_options: Out<CUlibraryOption>,
+        _library_values: Out<*mut c_void>,
+        library_count: c_uint,
+    ) -> Status {
+        library.required()?;
+        for index in 0..library_count as usize {
+            let option = library_options.get_at(index)?;
+            if option != CUlibraryOption::CU_LIBRARY_BINARY_IS_PRESERVED {
+                return Err(NOT_SUPPORTED);
+            }
+        }
+        let device = self.devices.first().ok_or(NO_DEVICE)?;
+        let code = self.compile(image, Some(Options { count, names, values }), device)?;
+        let kernels = code.program.kernels().iter();
+        let loaded = Library {
+            handle: fresh(),
+            kernels: kernels
+                // PTX names have no NUL.
+                .map(|kernel| (fresh(), CString::new(kernel.name.as_str()).unwrap_or_default()))
+                .collect(),
+            code,
+            modules: Mutex::default(),
+        };
+        let handle = loaded.handle;
+        self.libraries.insert(handle, Arc::new(loaded));
+        library.set(pointer(handle))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn library_load_from_file(
+        &self,
+        library: Out<CUlibrary>,
+        path: In<c_char>,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+        count: c_uint,
+        library_options: Out<CUlibraryOption>,
+        library_values: Out<*mut c_void>,
+        library_count: c_uint,
+    ) -> Status {
+        let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
+        image.push(0);
+        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the NUL that ends
+        // text, and lives to the end of this method.
+        let data = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
+        self.library_load_data(
+            library,
+            data,
+            names,
+            values,
+            count,
+            library_options,
+            library_values,
+            library_count,
+        )
+    }
+
+    fn library_unload(&self, library: Out<CUlib_st>) -> Status {
+        let library = self.libraries.remove(library.handle()).ok_or(INVALID_HANDLE)?;
+        for device in self.devices.iter() {
+            self.drain_device(device);
+        }
+        self.unload_modules(|module| module.library == Some(library.handle));
+        Ok(())
+    }
+
+    fn library_get_kernel(
+        &self,
+        kernel: Out<CUkernel>,
+        library: Out<CUlib_st>,
+        name: In<c_char>,
+    ) -> Status {
+        kernel.required()?;
+        let library = self.library(library.handle())?;
+        let name = name.c_str()?;
+        let found = library.kernels.iter().find(|(_, known)| known.as_c_str() == name);
+        kernel.set(pointer(found.ok_or(NOT_FOUND)?.0))
+    }
+
+    fn library_get_kernel_count(&self, count: Out<c_uint>, library: Out<CUlib_st>) -> Status {
+        count.required()?;
+        count.set(self.library(library.handle())?.kernels.len() as c_uint)
+    }
+
+    fn library_enumerate_kernels(
+        &self,
+        kernels: Out<CUkernel>,
+        count: c_uint,
+        library: Out<CUlib_st>,
+    ) -> Status {
+        kernels.required()?;
+        let library = self.library(library.handle())?;
+        for (index, &(handle, _)) in library.kernels.iter().take(count as usize).enumerate() {
+            kernels.set_at(index, pointer(handle));
+        }
+        Ok(())
+    }
+
+    fn library_get_module(&self, module: Out<CUmodule>, library: Out<CUlib_st>) -> Status {
+        module.required()?;
+        let library = self.library(library.handle())?;
+        let context = self.current()?;
+        module.set(pointer(self.module_in(&library, &context)?.handle))
+    }
+
+    fn library_get_global(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
+        library: Out<CUlib_st>,
+        name: In<c_char>,
+    ) -> Status {
+        let library = self.library(library.handle())?;
+        let context = self.current()?;
+        let name = name.text()?;
+        if dptr.is_null() && bytes.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let module = self.module_in(&library, &context)?;
+        let (addr, size) = module.global(name).ok_or(NOT_FOUND)?;
+        dptr.set_if(addr);
+        bytes.set_if(size as usize);
+        Ok(())
+    }
+
+    fn kernel_get_function(&self, function: Out<CUfunction>, kernel: Out<CUkern_st>) -> Status {
+        function.required()?;
+        function.set(pointer(self.function_of_kernel(kernel.handle())?.handle))
+    }
+
+    fn kernel_get_library(&self, library: Out<CUlibrary>, kernel: Out<CUkern_st>) -> Status {
+        library.required()?;
+        library.set(pointer(self.kernel(kernel.handle())?.0.handle))
+    }
+
+    /// The text lives as long as the library is loaded.
+    fn kernel_get_name(&self, name: Out<*const c_char>, kernel: Out<CUkern_st>) -> Status {
+        name.required()?;
+        let (library, index) = self.kernel(kernel.handle())?;
+        let (_, text) = library.kernels.get(index).ok_or(INVALID_HANDLE)?;
+        name.set(text.as_ptr())
+    }
+
+    fn kernel_get_param_info(
+        &self,
+        kernel: Out<CUkern_st>,
+        index: usize,
+        offset: Out<usize>,
+        size: Out<usize>,
+    ) -> Status {
+        let (library, number) = self.kernel(kernel.handle())?;
+        let kernel = library.code.program.kernels().get(number).ok_or(INVALID_HANDLE)?;
+        let param = kernel.params.get(index).ok_or(INVALID_VALUE)?;
+        offset.set(param.offset as usize)?;
+        size.set_if(param.size as usize);
+        Ok(())
+    }
+
+    fn kernel_get_param_count(&self, kernel: Out<CUkern_st>, count: Out<usize>) -> Status {
+        let (library, number) = self.kernel(kernel.handle())?;
+        let kernel = library.code.program.kernels().get(number).ok_or(INVALID_HANDLE)?;
+        count.set(kernel.params.len())
+    }
+
+    /// The attributes of a kernel are those of its function in the primary context of the device.
+    fn function_on(&self, kernel: u64, dev: CUdevice) -> Status<Arc<Function>> {
+        let (library, index) = self.kernel(kernel)?;
+        let device = self.device(dev)?;
+        let current = self.current().ok().filter(|context| {
+            context.device.ordinal == device.ordinal
+        });
+        let context = match current {
+            Some(context) => context,
+            None => device.primary().context.clone().ok_or(super::status::INVALID_CONTEXT)?,
+        };
+        Ok(self.function_of(&self.module_in(&library, &context)?, index))
+    }
+
+    fn kernel_get_attribute(
+        &self,
+        value: Out<c_int>,
+        attribute: CUfunction_attribute,
+        kernel: Out<CUkern_st>,
+        dev: CUdevice,
+    ) -> Status {
+        value.required()?;
+        value.set(self.function_on(kernel.handle(), dev)?.attribute(attribute)?)
+    }
+
+    fn kernel_set_attribute(
+        &self,
+        attribute: CUfunction_attribute,
+        value: c_int,
+        kernel: Out<CUkern_st>,
+        dev: CUdevice,
+    ) -> Status {
+        self.function_on(kernel.handle(), dev)?.set_attribute(attribute, value)
+    }
+}

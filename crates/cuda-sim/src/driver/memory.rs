@@ -1,0 +1,238 @@
+//! Device memory: allocating, freeing, asking.
+
+use std::alloc::{self, Layout};
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+use cuda_sys::{CUdevice, CUdeviceptr};
+
+use super::arg::Out;
+use super::context::Context;
+use super::device::Device;
+use super::export::{Call, exports};
+use super::instance::Instance;
+use super::pool::Pool;
+use super::status::{INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, Status};
+use crate::memory::{POISON, POISON_LIMIT};
+
+exports! {
+    cuMemAlloc_v2 => mem_alloc(dptr: *mut CUdeviceptr, size: usize);
+    cuMemAllocPitch_v2 => mem_alloc_pitch(
+        dptr: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
+    cuMemFree_v2 => mem_free(dptr: CUdeviceptr);
+    cuMemGetInfo_v2 => mem_get_info(free: *mut usize, total: *mut usize);
+    cuMemGetAddressRange_v2 => mem_get_address_range(
+        base: *mut CUdeviceptr, size: *mut usize, dptr: CUdeviceptr);
+}
+
+/// One live allocation, of whatever kind.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(super) size: u64,
+    pub(super) kind: Kind,
+    pub(super) device: Arc<Device>,
+    /// The context it was made in.
+    pub(super) context: u64,
+    /// A number that no other allocation has.
+    pub(super) id: u64,
+}
+
+/// Whose bytes an allocation has, and who frees it.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// `cuMemAlloc`
+    Device,
+    /// `cuMemAllocAsync`
+    Pool(Arc<Pool>),
+    /// `cuMemHostAlloc`, with its flags.
+    Pinned(Block, u32),
+    /// `cuMemHostRegister`, with its flags.
+    Registered(u32),
+    /// `cuMemAllocManaged`
+    Managed(Block),
+}
+
+impl Kind {
+    /// Whether the bytes are the host's.
+    pub(super) fn is_host(&self) -> bool {
+        matches!(self, Self::Pinned(..) | Self::Registered(_))
+    }
+}
+
+/// Host memory of ours.
+#[derive(Debug)]
+pub(super) struct Block {
+    start: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: a `Block` owns its bytes; nothing about them is tied to a thread.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// `size` bytes at the start of a page, holding [`POISON`]; `None` if there is no room.
+    pub(super) fn new(size: u64) -> Option<Self> {
+        let layout = Layout::from_size_align(usize::try_from(size).ok()?.max(1), 4096).ok()?;
+        // SAFETY: the size must not be zero ← `max(1)` above.
+        let start = unsafe { alloc::alloc(layout) };
+        if start.is_null() {
+            return None;
+        }
+        let poisoned = layout.size().min(POISON_LIMIT as usize);
+        // SAFETY: `poisoned` bytes at `start` must be writable ← they were just allocated, at least so many.
+        unsafe { start.write_bytes(POISON, poisoned) };
+        Some(Self { start, layout })
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `start` must come from `alloc` with this layout and be freed once ← `new` is the only
+        // constructor, and this is the owner's drop.
+        unsafe { alloc::dealloc(self.start, self.layout) };
+    }
+}
+
+impl Instance {
+    /// Notes a new allocation.
+    pub(super) fn note(&self, addr: u64, size: u64, kind: Kind, context: &Context) {
+        let allocation = Allocation {
+            size,
+            kind,
+            device: Arc::clone(&context.device),
+            context: context.handle,
+            id: super::handle::fresh(),
+        };
+        self.allocations().insert(addr, allocation);
+    }
+
+    /// Takes an allocation that starts at `addr` and is of the right kind off the list.
+    pub(super) fn forget(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Option<Allocation> {
+        let mut allocations = self.allocations();
+        if !which(&allocations.get(&addr)?.kind) {
+            return None;
+        }
+        allocations.remove(&addr)
+    }
+
+    /// Frees what is no longer listed. Nothing may use it any more.
+    pub(super) fn release(&self, addr: u64, allocation: &Allocation) {
+        let freed = match &allocation.kind {
+            Kind::Device => allocation.device.arena.free(addr).is_ok(),
+            Kind::Pool(pool) => {
+                pool.give(allocation.size);
+                allocation.device.arena.free(addr).is_ok()
+            }
+            Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(_) => {
+                let host = std::ptr::without_provenance(addr as usize);
+                self.devices
+                    .iter()
+                    .map(|device| device.arena.unregister_host(host).is_ok())
+                    .fold(true, |all, one| all && one)
+            }
+        };
+        debug_assert!(freed, "a listed allocation is known to its arena");
+    }
+
+    /// Frees all allocations of this sort.
+    pub(super) fn free_allocations(&self, which: impl Fn(&Allocation) -> bool) {
+        let gone: Vec<_> =
+            self.allocations().extract_if(.., |_, allocation| which(allocation)).collect();
+        for (addr, allocation) in gone {
+            self.release(addr, &allocation);
+        }
+    }
+
+    /// The allocation that holds `addr`, and what `read` makes of it.
+    pub(super) fn find_allocation<T>(
+        &self,
+        addr: u64,
+        read: impl FnOnce(u64, &Allocation) -> T,
+    ) -> Option<T> {
+        let allocations = self.allocations();
+        let (&start, allocation) = allocations.range(..=addr).next_back()?;
+        (addr - start < allocation.size.max(1)).then(|| read(start, allocation))
+    }
+
+    /// Waits for all work of a device: what freeing memory does that was not allocated in stream order.
+    pub(super) fn drain_device(&self, device: &Device) {
+        self.engine.wait(&self.device_tail(device));
+    }
+}
+
+impl Call {
+    fn mem_alloc(&self, dptr: Out<CUdeviceptr>, size: usize) -> Status {
+        dptr.required()?;
+        let context = self.current()?;
+        if size == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let size = size as u64;
+        let addr = context.device.allocate(size, 256).ok_or(OUT_OF_MEMORY)?;
+        self.note(addr, size, Kind::Device, &context);
+        dptr.set(addr)
+    }
+
+    fn mem_alloc_pitch(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        pitch: Out<usize>,
+        width: usize,
+        height: usize,
+        element: c_uint,
+    ) -> Status {
+        pitch.required()?;
+        if !matches!(element, 4 | 8 | 16) || width == 0 || height == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let row = width.checked_next_multiple_of(512).ok_or(INVALID_VALUE)?;
+        let size = row.checked_mul(height).ok_or(OUT_OF_MEMORY)?;
+        self.mem_alloc(dptr, size)?;
+        pitch.set(row)
+    }
+
+    /// Waits for the device first, as the driver does, unless the memory came from a pool.
+    fn mem_free(&self, dptr: CUdeviceptr) -> Status {
+        if dptr == 0 {
+            return Ok(());
+        }
+        let allocation = self.forget(dptr, |kind| !kind.is_host()).ok_or(INVALID_VALUE)?;
+        if !matches!(allocation.kind, Kind::Pool(_)) {
+            self.drain_device(&allocation.device);
+        }
+        self.release(dptr, &allocation);
+        allocation.device.alive()
+    }
+
+    fn mem_get_info(&self, free: Out<usize>, total: Out<usize>) -> Status {
+        let context = self.current()?;
+        let device = &context.device;
+        let room = device.capacity().saturating_sub(device.arena.used());
+        free.set(room as usize)?;
+        total.set(device.arena.capacity() as usize)
+    }
+
+    fn mem_get_address_range(
+        &self,
+        base: Out<CUdeviceptr>,
+        size: Out<usize>,
+        dptr: CUdeviceptr,
+    ) -> Status {
+        self.current()?;
+        let listed = self.find_allocation(dptr, |start, allocation| (start, allocation.size));
+        let variable = || self.devices.iter().find_map(|device| device.arena.allocation(dptr));
+        let (start, len) = listed.or_else(variable).ok_or(NOT_FOUND)?;
+        base.set_if(start);
+        size.set_if(len as usize);
+        Ok(())
+    }
+
+    /// The device of an ordinal that a call passes as a location.
+    pub(super) fn location_device(&self, ordinal: CUdevice) -> Status<&Arc<Device>> {
+        self.device(ordinal)
+    }
+}

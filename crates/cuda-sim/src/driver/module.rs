@@ -1,0 +1,215 @@
+//! Modules: programs with their variables in a context.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_uint, c_void};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use cuda_sys::{CUdeviceptr, CUfunction, CUjit_option, CUmod_st, CUmodule, CUmoduleLoadingMode};
+
+use super::arg::{In, Out};
+use super::context::Context;
+use super::export::{Call, exports};
+use super::function::Function;
+use super::handle::{fresh, pointer};
+use super::instance::Instance;
+use super::jit::{Code, Options, code_of};
+use super::status::{FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, Status};
+use crate::vm::Image;
+
+exports! {
+    cuModuleLoadData => module_load_data(module: *mut CUmodule, image: *const c_void);
+    cuModuleLoadDataEx => module_load_data_ex(
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
+        values: *mut *mut c_void);
+    cuModuleLoadFatBinary => module_load_data(module: *mut CUmodule, image: *const c_void);
+    cuModuleLoad => module_load(module: *mut CUmodule, path: *const c_char);
+    cuModuleUnload => module_unload(module: CUmodule);
+    cuModuleGetFunction => module_get_function(
+        function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    cuModuleGetGlobal_v2 => module_get_global(
+        dptr: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
+    cuModuleGetFunctionCount => module_get_function_count(count: *mut c_uint, module: CUmodule);
+    cuModuleEnumerateFunctions => module_enumerate_functions(
+        functions: *mut CUfunction, count: c_uint, module: CUmodule);
+    cuModuleGetLoadingMode => module_get_loading_mode(mode: *mut CUmoduleLoadingMode);
+}
+
+/// A module in a context.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) handle: u64,
+    pub(super) context: Arc<Context>,
+    pub(super) code: Arc<Code>,
+    /// Kernels that run hold it for reading.
+    pub(super) image: Arc<RwLock<Image>>,
+    /// The library it belongs to, which alone unloads it.
+    pub(super) library: Option<u64>,
+    /// Handles by number of the kernel.
+    functions: Mutex<BTreeMap<usize, u64>>,
+}
+
+impl Module {
+    pub(super) fn global(&self, name: &str) -> Option<(u64, u64)> {
+        self.image.read().unwrap_or_else(PoisonError::into_inner).global(name)
+    }
+}
+
+impl Instance {
+    /// Places the variables of a program in a context.
+    pub(super) fn load(
+        &self,
+        code: Arc<Code>,
+        context: &Arc<Context>,
+        library: Option<u64>,
+    ) -> Status<Arc<Module>> {
+        let image = code
+            .program
+            .instantiate(&context.device.arena)
+            .map_err(|error| code_of(&error))?;
+        let module = Arc::new(Module {
+            handle: fresh(),
+            context: Arc::clone(context),
+            code,
+            image: Arc::new(RwLock::new(image)),
+            library,
+            functions: Mutex::default(),
+        });
+        self.modules.insert(module.handle, Arc::clone(&module));
+        Ok(module)
+    }
+
+    /// Unloads modules; waits for kernels of theirs that run.
+    pub(super) fn unload_modules(&self, which: impl Fn(&Module) -> bool) {
+        for module in self.modules.drain(which) {
+            self.functions.drain(|function| function.module.handle == module.handle);
+            let mut image = module.image.write().unwrap_or_else(PoisonError::into_inner);
+            image.release(&module.context.device.arena);
+        }
+    }
+
+    /// The function for kernel number `index`, the same each time.
+    pub(super) fn function_of(&self, module: &Arc<Module>, index: usize) -> Arc<Function> {
+        let mut handles = module.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = handles.get(&index).and_then(|&handle| self.functions.get(handle)) {
+            return function;
+        }
+        let function = Arc::new(Function::new(module, index));
+        handles.insert(index, function.handle);
+        self.functions.insert(function.handle, Arc::clone(&function));
+        function
+    }
+}
+
+impl Call {
+    fn module(&self, handle: u64) -> Status<Arc<Module>> {
+        let module = self.modules.get(handle).ok_or(INVALID_HANDLE)?;
+        module.context.device.alive()?;
+        Ok(module)
+    }
+
+    fn module_load_data(&self, module: Out<CUmodule>, image: In<c_void>) -> Status {
+        self.load_image(module, image, None)
+    }
+
+    fn module_load_data_ex(
+        &self,
+        module: Out<CUmodule>,
+        image: In<c_void>,
+        count: c_uint,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+    ) -> Status {
+        self.load_image(module, image, Some(Options { count, names, values }))
+    }
+
+    fn load_image(
+        &self,
+        module: Out<CUmodule>,
+        image: In<c_void>,
+        options: Option<Options>,
+    ) -> Status {
+        module.required()?;
+        let context = self.current()?;
+        let code = self.compile(image, options, &context.device)?;
+        let loaded = self.load(code, &context, None)?;
+        module.set(pointer(loaded.handle))
+    }
+
+    fn module_load(&self, module: Out<CUmodule>, path: In<c_char>) -> Status {
+        self.current()?;
+        let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
+        image.push(0);
+        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the NUL that ends
+        // text, and lives to the end of this method.
+        let image_arg = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
+        self.load_image(module, image_arg, None)
+    }
+
+    fn module_unload(&self, module: Out<CUmod_st>) -> Status {
+        let module = self.modules.get(module.handle()).ok_or(INVALID_HANDLE)?;
+        if module.library.is_some() {
+            return Err(super::status::NOT_PERMITTED);
+        }
+        self.drain_device(&module.context.device);
+        self.unload_modules(|other| other.handle == module.handle);
+        module.context.device.alive()
+    }
+
+    fn module_get_function(
+        &self,
+        function: Out<CUfunction>,
+        module: Out<CUmod_st>,
+        name: In<c_char>,
+    ) -> Status {
+        function.required()?;
+        let module = self.module(module.handle())?;
+        let name = name.c_str()?.to_str().map_err(|_| NOT_FOUND)?;
+        if name.is_empty() {
+            return Err(INVALID_VALUE);
+        }
+        let index = module.code.program.kernel(name).ok_or(NOT_FOUND)?;
+        function.set(pointer(self.function_of(&module, index).handle))
+    }
+
+    fn module_get_global(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
+        module: Out<CUmod_st>,
+        name: In<c_char>,
+    ) -> Status {
+        let module = self.module(module.handle())?;
+        let name = name.c_str()?.to_str().map_err(|_| NOT_FOUND)?;
+        if dptr.is_null() && bytes.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let (addr, size) = module.global(name).ok_or(NOT_FOUND)?;
+        dptr.set_if(addr);
+        bytes.set_if(size as usize);
+        Ok(())
+    }
+
+    fn module_get_function_count(&self, count: Out<c_uint>, module: Out<CUmod_st>) -> Status {
+        count.required()?;
+        count.set(self.module(module.handle())?.code.program.kernels().len() as c_uint)
+    }
+
+    fn module_enumerate_functions(
+        &self,
+        functions: Out<CUfunction>,
+        count: c_uint,
+        module: Out<CUmod_st>,
+    ) -> Status {
+        functions.required()?;
+        let module = self.module(module.handle())?;
+        let kernels = module.code.program.kernels().len().min(count as usize);
+        for index in 0..kernels {
+            functions.set_at(index, pointer(self.function_of(&module, index).handle));
+        }
+        Ok(())
+    }
+
+    fn module_get_loading_mode(&self, mode: Out<CUmoduleLoadingMode>) -> Status {
+        mode.set(CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING)
+    }
+}

@@ -1,0 +1,299 @@
+//! Allocation in stream order, and pools.
+//!
+//! A pool here keeps nothing: memory that was freed goes back to the device at once, so reserved and used memory
+//! are the same. The address of an allocation is fixed when it is asked for; its bytes are valid from its place in
+//! the stream on, where they are poisoned.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use cuda_sys::{
+    CUdevice, CUdeviceptr, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_st,
+};
+
+use super::arg::{In, Out};
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::memory::Kind;
+use super::status::{
+    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status,
+};
+use super::stream::Stream;
+use crate::engine::Work;
+use crate::memory::POISON;
+
+exports! {
+    cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async(
+        dptr: *mut CUdeviceptr, size: usize, stream: CUstream);
+    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => mem_alloc_from_pool_async(
+        dptr: *mut CUdeviceptr, size: usize, pool: CUmemoryPool, stream: CUstream);
+    cuMemFreeAsync | cuMemFreeAsync_ptsz => mem_free_async(dptr: CUdeviceptr, stream: CUstream);
+    cuDeviceGetDefaultMemPool => device_get_default_mem_pool(
+        pool: *mut CUmemoryPool, dev: CUdevice);
+    cuDeviceGetMemPool => device_get_mem_pool(pool: *mut CUmemoryPool, dev: CUdevice);
+    cuDeviceSetMemPool => device_set_mem_pool(dev: CUdevice, pool: CUmemoryPool);
+    cuMemPoolCreate => mem_pool_create(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
+    cuMemPoolDestroy => mem_pool_destroy(pool: CUmemoryPool);
+    cuMemPoolTrimTo => mem_pool_trim_to(pool: CUmemoryPool, keep: usize);
+    cuMemPoolGetAttribute => mem_pool_get_attribute(
+        pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+    cuMemPoolSetAttribute => mem_pool_set_attribute(
+        pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+}
+
+/// A pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) handle: u64,
+    pub(super) device: usize,
+    pub(super) is_default: bool,
+    used: AtomicU64,
+    used_high: AtomicU64,
+    reserved_high: AtomicU64,
+    threshold: AtomicU64,
+    /// The three reuse attributes, which are on from the start.
+    reuse: [AtomicU64; 3],
+    max_size: u64,
+}
+
+impl Pool {
+    pub(super) fn new(device: usize, is_default: bool) -> Self {
+        Self {
+            handle: fresh(),
+            device,
+            is_default,
+            used: AtomicU64::new(0),
+            used_high: AtomicU64::new(0),
+            reserved_high: AtomicU64::new(0),
+            threshold: AtomicU64::new(0),
+            reuse: [const { AtomicU64::new(1) }; 3],
+            max_size: 0,
+        }
+    }
+
+    /// Counts `size` bytes; whether the pool may grow by so much.
+    fn take(&self, size: u64) -> bool {
+        let used = self.used.fetch_add(size, Ordering::Relaxed) + size;
+        if self.max_size != 0 && used > self.max_size {
+            self.used.fetch_sub(size, Ordering::Relaxed);
+            return false;
+        }
+        self.used_high.fetch_max(used, Ordering::Relaxed);
+        self.reserved_high.fetch_max(used, Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn give(&self, size: u64) {
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+}
+
+/// The number in a location, which some headers put into a union.
+pub(super) fn location_id(location: &CUmemLocation) -> c_int {
+    let bytes = std::ptr::from_ref(location).cast::<c_int>();
+    // SAFETY: the second `int` of the struct must be initialised ← it is `id` in the header of every CUDA version,
+    // directly or as the first member of a union, and callers of C functions fill it.
+    unsafe { bytes.wrapping_add(1).read() }
+}
+
+impl Call {
+    fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
+        self.pools.get(handle).ok_or(INVALID_HANDLE)
+    }
+
+    fn mem_alloc_async(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        size: usize,
+        stream: Out<CUstream_st>,
+    ) -> Status {
+        dptr.required()?;
+        let stream = self.stream(stream.handle())?;
+        let pool =
+            stream.context.device.pool.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.allocate_in_order(dptr, size, &pool, &stream)
+    }
+
+    fn mem_alloc_from_pool_async(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        size: usize,
+        pool: Out<CUmemPoolHandle_st>,
+        stream: Out<CUstream_st>,
+    ) -> Status {
+        dptr.required()?;
+        let stream = self.stream(stream.handle())?;
+        let pool = self.pool(pool.handle())?;
+        self.allocate_in_order(dptr, size, &pool, &stream)
+    }
+
+    fn allocate_in_order(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        size: usize,
+        pool: &Arc<Pool>,
+        stream: &Stream,
+    ) -> Status {
+        if size == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let size = size as u64;
+        let device = Arc::clone(self.devices.get(pool.device).ok_or(INVALID_DEVICE)?);
+        if !pool.take(size) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let Some(addr) = device.allocate(size, 256) else {
+            pool.give(size);
+            return Err(OUT_OF_MEMORY);
+        };
+        self.note(addr, size, Kind::Pool(Arc::clone(pool)), &stream.context);
+        self.enqueue(stream, &[], move || {
+            // What was written before the allocation's turn is lost. If it is freed by now, nobody sees it.
+            let _ = device.map().fill(addr, &[POISON], size.min(crate::memory::POISON_LIMIT));
+            Ok(())
+        });
+        dptr.set(addr)
+    }
+
+    fn mem_free_async(&self, dptr: CUdeviceptr, stream: Out<CUstream_st>) -> Status {
+        let stream = self.stream(stream.handle())?;
+        if dptr == 0 {
+            return Ok(());
+        }
+        let allocation =
+            self.forget(dptr, |kind| matches!(kind, Kind::Pool(_) | Kind::Device))
+                .ok_or(INVALID_VALUE)?;
+        let free = move || {
+            if let Kind::Pool(pool) = &allocation.kind {
+                pool.give(allocation.size);
+            }
+            // It was listed, so the arena knows it.
+            let _ = allocation.device.arena.free(dptr);
+        };
+        // Also when the device is lost by then.
+        self.engine.submit(stream.queue, &[], Work::Device(Box::new(free)));
+        Ok(())
+    }
+
+    fn device_get_default_mem_pool(&self, pool: Out<CUmemoryPool>, dev: CUdevice) -> Status {
+        pool.set(pointer(self.device(dev)?.default_pool.handle))
+    }
+
+    fn device_get_mem_pool(&self, pool: Out<CUmemoryPool>, dev: CUdevice) -> Status {
+        let device = self.device(dev)?;
+        let handle = device.pool.lock().unwrap_or_else(PoisonError::into_inner).handle;
+        pool.set(pointer(handle))
+    }
+
+    fn device_set_mem_pool(&self, dev: CUdevice, pool: Out<CUmemPoolHandle_st>) -> Status {
+        let device = self.device(dev)?;
+        let pool = self.pool(pool.handle())?;
+        if pool.device != device.ordinal {
+            return Err(INVALID_VALUE);
+        }
+        *device.pool.lock().unwrap_or_else(PoisonError::into_inner) = pool;
+        Ok(())
+    }
+
+    fn mem_pool_create(&self, pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Status {
+        pool.required()?;
+        let props = props.get()?;
+        if props.allocType != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED {
+            return Err(INVALID_VALUE);
+        }
+        if props.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+            || props.handleTypes.0 != 0
+        {
+            return Err(NOT_SUPPORTED);
+        }
+        let device = self.device(location_id(&props.location))?;
+        let mut created = Pool::new(device.ordinal, false);
+        created.max_size = props.maxSize as u64;
+        let handle = created.handle;
+        self.pools.insert(handle, Arc::new(created));
+        pool.set(pointer(handle))
+    }
+
+    /// A device whose pool this was goes back to its default pool. What is allocated stays.
+    fn mem_pool_destroy(&self, pool: Out<CUmemPoolHandle_st>) -> Status {
+        let pool = self.pool(pool.handle())?;
+        if pool.is_default {
+            return Err(INVALID_VALUE);
+        }
+        self.pools.remove(pool.handle);
+        for device in self.devices.iter() {
+            let mut current = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            if current.handle == pool.handle {
+                *current = Arc::clone(&device.default_pool);
+            }
+        }
+        Ok(())
+    }
+
+    fn mem_pool_trim_to(&self, pool: Out<CUmemPoolHandle_st>, _keep: usize) -> Status {
+        self.pool(pool.handle()).map(drop)
+    }
+
+    fn mem_pool_get_attribute(
+        &self,
+        pool: Out<CUmemPoolHandle_st>,
+        attribute: CUmemPool_attribute,
+        value: Out<c_void>,
+    ) -> Status {
+        type A = CUmemPool_attribute;
+        let pool = self.pool(pool.handle())?;
+        let wide = |number: &AtomicU64| value.typed::<u64>().set(number.load(Ordering::Relaxed));
+        match attribute {
+            A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                let flag = &pool.reuse[attribute.0 as usize - 1];
+                value.typed::<c_int>().set(flag.load(Ordering::Relaxed) as c_int)
+            }
+            A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => wide(&pool.threshold),
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT | A::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => {
+                wide(&pool.used)
+            }
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH => wide(&pool.reserved_high),
+            A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => wide(&pool.used_high),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn mem_pool_set_attribute(
+        &self,
+        pool: Out<CUmemPoolHandle_st>,
+        attribute: CUmemPool_attribute,
+        value: Out<c_void>,
+    ) -> Status {
+        type A = CUmemPool_attribute;
+        let pool = self.pool(pool.handle())?;
+        match attribute {
+            A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                let on = value.typed::<c_int>().get()? != 0;
+                pool.reuse[attribute.0 as usize - 1].store(u64::from(on), Ordering::Relaxed);
+            }
+            A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
+                pool.threshold.store(value.typed::<u64>().get()?, Ordering::Relaxed);
+            }
+            // The high-water marks can only be reset.
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => {
+                if value.typed::<u64>().get()? != 0 {
+                    return Err(INVALID_VALUE);
+                }
+                let mark = if attribute == A::CU_MEMPOOL_ATTR_USED_MEM_HIGH {
+                    &pool.used_high
+                } else {
+                    &pool.reserved_high
+                };
+                mark.store(pool.used.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            _ => return Err(INVALID_VALUE),
+        }
+        Ok(())
+    }
+}

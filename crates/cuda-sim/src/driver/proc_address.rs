@@ -1,0 +1,170 @@
+//! `cuGetProcAddress`: which function a name and a version stand for.
+//!
+//! As a driver of CUDA 13.0 was seen to answer: by base name only; the newest revision that is no newer than the
+//! version asked for; an unknown name, or one with its revision, is a success with a null pointer.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use cuda_sys::{
+    CUdriverProcAddress_flags, CUdriverProcAddressQueryResult, FUNCTIONS, Function, cuuint64_t,
+};
+
+use super::arg::{In, Out};
+use super::export::{Call, Entry, exports};
+use super::status::{INVALID_VALUE, Status};
+use super::{slot::SLOTS, stub};
+
+type Query = CUdriverProcAddressQueryResult;
+
+exports! {
+    cuGetProcAddress => get_proc_address_v1(
+        symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: cuuint64_t);
+    cuGetProcAddress_v2 => get_proc_address(
+        symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: cuuint64_t,
+        status: *mut Query);
+}
+
+/// What a name, a version and a mode mean to a driver of some version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The row of the table.
+    Function(usize),
+    /// The function is newer than the version asked for.
+    TooOld,
+    /// There is none of that name.
+    Unknown,
+}
+
+/// Rows of the table by base name.
+fn by_base() -> &'static HashMap<&'static str, Vec<usize>> {
+    static MAP: OnceLock<HashMap<&'static str, Vec<usize>>> = OnceLock::new();
+    MAP.get_or_init(|| {
+        let mut map: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, function) in FUNCTIONS.iter().enumerate() {
+            map.entry(function.base).or_default().push(index);
+        }
+        map
+    })
+}
+
+/// Finds the function that a driver of version `driver` gives for `name` at `version`.
+pub(crate) fn find(name: &str, version: u32, per_thread: bool, driver: u32) -> Found {
+    let Some(rows) = by_base().get(name) else {
+        return Found::Unknown;
+    };
+    let known = |index: &&usize| FUNCTIONS[**index].since().number() <= driver;
+    if !rows.iter().any(|index| known(&index)) {
+        return Found::Unknown;
+    }
+    let newest = |per_thread: bool| {
+        rows.iter()
+            .filter(known)
+            .filter(|&&index| FUNCTIONS[index].per_thread == per_thread)
+            .filter(|&&index| FUNCTIONS[index].since().number() <= version)
+            .max_by_key(|&&index| FUNCTIONS[index].since())
+    };
+    let found = per_thread.then(|| newest(true)).flatten().or_else(|| newest(false));
+    found.map_or(Found::TooOld, |&index| Found::Function(index))
+}
+
+/// The addresses of one slot by row of the table: an implementation or a stub.
+fn addresses<const SLOT: usize>() -> Vec<*const ()> {
+    let implemented: HashMap<&str, Entry> =
+        super::entries::<SLOT>().into_iter().flatten().map(|entry| (entry.name, *entry)).collect();
+    let address = |(index, function): (usize, &Function)| match implemented.get(function.name) {
+        Some(entry) => entry.address,
+        None => stub::address::<SLOT>(index).unwrap_or(std::ptr::null()),
+    };
+    FUNCTIONS.iter().enumerate().map(address).collect()
+}
+
+struct Addresses(Vec<*const ()>);
+
+// SAFETY: the pointers are addresses of code, which every thread may call.
+unsafe impl Sync for Addresses {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Addresses {}
+
+macro_rules! for_slots {
+    ($($slot:literal)*) => {
+        /// How to fill the table of each slot.
+        const FILL: [fn() -> Vec<*const ()>; SLOTS] = [$(addresses::<$slot>),*];
+        /// `cuGetProcAddress_v2` of each slot.
+        const ROOTS: [cuda_sys::GetProcAddress; SLOTS] = [$(cuGetProcAddress_v2::<$slot>),*];
+    };
+}
+
+for_slots!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+
+/// The root function of a slot.
+pub(crate) fn root(slot: usize) -> cuda_sys::GetProcAddress {
+    ROOTS[slot]
+}
+
+/// The address of function number `index` in a slot.
+fn address(slot: usize, index: usize) -> *mut c_void {
+    static ADDRESSES: [OnceLock<Addresses>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+    let table = ADDRESSES[slot].get_or_init(|| Addresses(FILL[slot]()));
+    table.0[index].cast_mut().cast()
+}
+
+/// The names that are implemented.
+pub(crate) fn implemented() -> Vec<&'static str> {
+    super::entries::<0>().into_iter().flatten().map(|entry| entry.name).collect()
+}
+
+impl Call {
+    fn get_proc_address_v1(
+        &self,
+        symbol: In<c_char>,
+        pfn: Out<*mut c_void>,
+        version: c_int,
+        flags: cuuint64_t,
+    ) -> Status {
+        match self.lookup(symbol, version, flags)? {
+            Found::Function(index) => pfn.set(address(self.slot(), index)),
+            Found::TooOld | Found::Unknown => {
+                pfn.set(std::ptr::null_mut())?;
+                Err(super::status::NOT_FOUND)
+            }
+        }
+    }
+
+    fn get_proc_address(
+        &self,
+        symbol: In<c_char>,
+        pfn: Out<*mut c_void>,
+        version: c_int,
+        flags: cuuint64_t,
+        status: Out<Query>,
+    ) -> Status {
+        let (found, query) = match self.lookup(symbol, version, flags)? {
+            Found::Function(index) => {
+                (address(self.slot(), index), Query::CU_GET_PROC_ADDRESS_SUCCESS)
+            }
+            Found::TooOld => {
+                (std::ptr::null_mut(), Query::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
+            }
+            Found::Unknown => {
+                (std::ptr::null_mut(), Query::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
+            }
+        };
+        pfn.set(found)?;
+        status.set_if(query);
+        Ok(())
+    }
+
+    fn lookup(&self, symbol: In<c_char>, version: c_int, flags: cuuint64_t) -> Status<Found> {
+        let legacy = CUdriverProcAddress_flags::CU_GET_PROC_ADDRESS_LEGACY_STREAM.0 as u64;
+        let per_thread =
+            CUdriverProcAddress_flags::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.0 as u64;
+        let version = u32::try_from(version).map_err(|_| INVALID_VALUE)?;
+        if version > self.config.version || flags & !(legacy | per_thread) != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let name = symbol.c_str()?.to_str().unwrap_or("");
+        Ok(find(name, version, flags & per_thread != 0, self.config.version))
+    }
+}

@@ -1,0 +1,126 @@
+//! One address space over all devices and the host.
+
+use std::sync::Arc;
+
+use super::device::Device;
+use super::status::{INVALID_VALUE, Status};
+use crate::memory::MemoryMap;
+
+/// Finds out what an address is, and copies between any two.
+///
+/// An address that no device knows is taken for the host's, as a program that uses unified addresses says it is.
+#[derive(Clone, Debug)]
+pub(super) struct Spaces(Arc<[Arc<Device>]>);
+
+impl Spaces {
+    pub(super) fn new(devices: Arc<[Arc<Device>]>) -> Self {
+        Self(devices)
+    }
+
+    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered host memory.
+    fn map(&self, addr: u64) -> Option<Arc<MemoryMap>> {
+        let owner = self.0.iter().find(|device| device.arena.contains(addr));
+        owner.or(self.0.first()).map(|device| device.map())
+    }
+
+    /// Whether the address is in the memory of a device, allocated or not.
+    pub(super) fn is_device(&self, addr: u64) -> bool {
+        self.0.iter().any(|device| device.arena.contains(addr))
+    }
+
+    /// Whether the address is a device's, or of host memory that the devices know.
+    pub(super) fn is_known(&self, addr: u64) -> bool {
+        self.is_device(addr) || self.map(addr).is_some_and(|map| map.find(addr, 1).is_some())
+    }
+
+    /// Whether the range is known to the devices; `INVALID_VALUE` if it is theirs and not live, or null.
+    pub(super) fn check(&self, addr: u64, len: u64) -> Status<bool> {
+        if addr == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let live = self.map(addr).is_some_and(|map| map.find(addr, len).is_some());
+        if live || !self.is_known(addr) { Ok(live) } else { Err(INVALID_VALUE) }
+    }
+
+    /// The address in this process of `len` bytes at `addr`, with what keeps them there.
+    fn host(&self, addr: u64, len: u64) -> Result<(*mut u8, Option<Arc<MemoryMap>>), String> {
+        if !self.is_known(addr) {
+            return Ok((std::ptr::with_exposed_provenance_mut(addr as usize), None));
+        }
+        let map = self.map(addr).ok_or("no device")?;
+        let place = map.host(addr, len).map_err(|error| error.to_string())?;
+        Ok((place, Some(map)))
+    }
+
+    /// Copies `len` bytes; they may overlap.
+    pub(super) fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), String> {
+        let (from, _from_kept) = self.host(src, len)?;
+        let (to, _to_kept) = self.host(dst, len)?;
+        // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them live in a map
+        // that is kept meanwhile; or they are pageable host memory, which the program that started the copy keeps
+        // valid until it is done. `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, len as usize) };
+        Ok(())
+    }
+
+    /// The `len` bytes at `addr`, which is pageable host memory.
+    pub(super) fn read(&self, addr: u64, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
+        // SAFETY: `len` bytes must be readable at `from` ← the program that started the copy says so for the time
+        // of its call, which this is part of; `bytes` is new.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+        bytes
+    }
+
+    /// Sets `rows` rows of `count` elements, `pitch` bytes apart, to `pattern`.
+    pub(super) fn fill(
+        &self,
+        addr: u64,
+        pattern: &[u8],
+        count: u64,
+        rows: u64,
+        pitch: u64,
+    ) -> Result<(), String> {
+        let map = self.map(addr).ok_or("no device")?;
+        for row in 0..rows {
+            map.fill(addr + row * pitch, pattern, count).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Reads an aligned word of 4 or 8 bytes, as one access.
+    pub(super) fn load(&self, addr: u64, wide: bool) -> Option<u64> {
+        use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+        let map = self.map(addr)?;
+        let place = map.host(addr, if wide { 8 } else { 4 }).ok()?;
+        Some(if wide {
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the address's
+            // alignment, and storage and addresses agree in it.
+            unsafe { AtomicU64::from_ptr(place.cast()) }.load(Ordering::Acquire)
+        } else {
+            // SAFETY: as above, for 4 bytes.
+            u64::from(unsafe { AtomicU32::from_ptr(place.cast()) }.load(Ordering::Acquire))
+        })
+    }
+
+    /// Writes an aligned word of 4 or 8 bytes, as one access; whether it is live.
+    pub(super) fn store(&self, addr: u64, value: u64, wide: bool) -> bool {
+        use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+        let Some(map) = self.map(addr) else {
+            return false;
+        };
+        let Ok(place) = map.host(addr, if wide { 8 } else { 4 }) else {
+            return false;
+        };
+        if wide {
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the address's
+            // alignment, and storage and addresses agree in it.
+            unsafe { AtomicU64::from_ptr(place.cast()) }.store(value, Ordering::Release);
+        } else {
+            // SAFETY: as above, for 4 bytes.
+            unsafe { AtomicU32::from_ptr(place.cast()) }.store(value as u32, Ordering::Release);
+        }
+        true
+    }
+}

@@ -1,0 +1,269 @@
+//! Streams: queues of the engine under their CUDA names.
+
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Arc;
+
+use cuda_sys::{
+    CUcontext, CUdevice, CUhostFn, CUresult, CUstream, CUstream_st, CUstreamCallback,
+    CUstreamCaptureMode, CUstreamCaptureStatus,
+};
+
+use super::arg::Out;
+use super::context::Context;
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::instance::Instance;
+use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
+use crate::engine::{Kind, OpId, QueueId, Work};
+
+exports! {
+    cuStreamCreate => stream_create(stream: *mut CUstream, flags: c_uint);
+    cuStreamCreateWithPriority => stream_create_with_priority(
+        stream: *mut CUstream, flags: c_uint, priority: c_int);
+    cuStreamDestroy | cuStreamDestroy_v2 => stream_destroy(stream: CUstream);
+    cuStreamSynchronize | cuStreamSynchronize_ptsz => stream_synchronize(stream: CUstream);
+    cuStreamQuery | cuStreamQuery_ptsz => stream_query(stream: CUstream);
+    cuStreamGetFlags | cuStreamGetFlags_ptsz => stream_get_flags(
+        stream: CUstream, flags: *mut c_uint);
+    cuStreamGetPriority | cuStreamGetPriority_ptsz => stream_get_priority(
+        stream: CUstream, priority: *mut c_int);
+    cuStreamGetId | cuStreamGetId_ptsz => stream_get_id(stream: CUstream, id: *mut c_ulonglong);
+    cuStreamGetCtx | cuStreamGetCtx_ptsz => stream_get_ctx(stream: CUstream, ctx: *mut CUcontext);
+    cuStreamGetDevice | cuStreamGetDevice_ptsz => stream_get_device(
+        stream: CUstream, device: *mut CUdevice);
+    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => stream_is_capturing(
+        stream: CUstream, status: *mut CUstreamCaptureStatus);
+    cuThreadExchangeStreamCaptureMode => thread_exchange_capture_mode(
+        mode: *mut CUstreamCaptureMode);
+    cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host_func(
+        stream: CUstream, function: CUhostFn, data: *mut c_void);
+    cuStreamAddCallback | cuStreamAddCallback_ptsz => stream_add_callback(
+        stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint);
+}
+
+pub(super) const LEAST_PRIORITY: c_int = 0;
+pub(super) const GREATEST_PRIORITY: c_int = -5;
+
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
+/// `CU_STREAM_NON_BLOCKING`
+const NON_BLOCKING: u32 = 1;
+
+/// A stream, or one of the default streams of a context.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub(super) handle: u64,
+    pub(super) context: Arc<Context>,
+    pub(super) queue: QueueId,
+    flags: u32,
+    priority: c_int,
+}
+
+/// What stops a device: the code, and the words.
+pub(super) type Lost = (CUresult, String);
+
+/// A pointer of the program's that goes to a callback.
+struct UserData(*mut c_void);
+
+// SAFETY: the pointer is only handed on; the program that gave it with the callback answers for its use there.
+unsafe impl Send for UserData {}
+
+impl Instance {
+    /// Queues `work`; nothing happens in its turn if the device is lost by then.
+    pub(super) fn enqueue(
+        &self,
+        stream: &Stream,
+        after: &[OpId],
+        work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
+    ) -> OpId {
+        let work = unless_lost(stream, work);
+        self.engine.submit(stream.queue, after, Work::Device(Box::new(work)))
+    }
+
+    /// Queues `work` and returns when it is done.
+    pub(super) fn run(
+        &self,
+        stream: &Stream,
+        work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
+    ) -> Status {
+        self.engine.run(stream.queue, Box::new(unless_lost(stream, work)));
+        stream.context.device.alive()
+    }
+}
+
+fn unless_lost(
+    stream: &Stream,
+    work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
+) -> impl FnOnce() + Send + 'static {
+    let device = Arc::clone(&stream.context.device);
+    move || {
+        if device.alive().is_ok()
+            && let Err((code, message)) = work()
+        {
+            device.lose(code, message);
+        }
+    }
+}
+
+impl Call {
+    /// The stream of a handle, if its device is not lost.
+    pub(super) fn stream(&self, handle: u64) -> Status<Arc<Stream>> {
+        let handle = match handle {
+            0 if self.per_thread() => PER_THREAD,
+            0 => LEGACY,
+            handle => handle,
+        };
+        if handle != LEGACY && handle != PER_THREAD {
+            let stream = self.streams.get(handle).ok_or(INVALID_HANDLE)?;
+            stream.context.device.alive()?;
+            return Ok(stream);
+        }
+        let context = self.current()?;
+        let queue =
+            if handle == LEGACY { context.legacy } else { self.per_thread_queue(&context) };
+        Ok(Arc::new(Stream { handle, context, queue, flags: 0, priority: 0 }))
+    }
+
+    /// The stream of a call that names none.
+    pub(super) fn default_stream(&self) -> Status<Arc<Stream>> {
+        self.stream(0)
+    }
+
+    fn stream_create(&self, stream: Out<CUstream>, flags: c_uint) -> Status {
+        self.stream_create_with_priority(stream, flags, 0)
+    }
+
+    fn stream_create_with_priority(
+        &self,
+        stream: Out<CUstream>,
+        flags: c_uint,
+        priority: c_int,
+    ) -> Status {
+        stream.required()?;
+        let context = self.current()?;
+        if flags & !NON_BLOCKING != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let kind = if flags & NON_BLOCKING != 0 { Kind::Free } else { Kind::Blocking };
+        let created = Stream {
+            handle: fresh(),
+            queue: self.engine.queue(context.group, kind),
+            context,
+            flags,
+            priority: priority.clamp(GREATEST_PRIORITY, LEAST_PRIORITY),
+        };
+        let handle = created.handle;
+        self.streams.insert(handle, Arc::new(created));
+        stream.set(pointer(handle))
+    }
+
+    /// What is queued still runs.
+    fn stream_destroy(&self, stream: Out<CUstream_st>) -> Status {
+        let stream = self.streams.remove(stream.handle()).ok_or(INVALID_HANDLE)?;
+        self.engine.close_queue(stream.queue);
+        stream.context.device.alive()
+    }
+
+    fn stream_synchronize(&self, stream: Out<CUstream_st>) -> Status {
+        let stream = self.stream(stream.handle())?;
+        self.engine.wait(&self.engine.tail(stream.queue));
+        stream.context.device.alive()
+    }
+
+    fn stream_query(&self, stream: Out<CUstream_st>) -> Status {
+        let stream = self.stream(stream.handle())?;
+        let done = self.engine.query(&self.engine.tail(stream.queue));
+        stream.context.device.alive()?;
+        if done { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn stream_get_flags(&self, stream: Out<CUstream_st>, flags: Out<c_uint>) -> Status {
+        flags.set(self.stream(stream.handle())?.flags)
+    }
+
+    fn stream_get_priority(&self, stream: Out<CUstream_st>, priority: Out<c_int>) -> Status {
+        priority.set(self.stream(stream.handle())?.priority)
+    }
+
+    fn stream_get_id(&self, stream: Out<CUstream_st>, id: Out<c_ulonglong>) -> Status {
+        id.set(self.stream(stream.handle())?.queue)
+    }
+
+    fn stream_get_ctx(&self, stream: Out<CUstream_st>, ctx: Out<CUcontext>) -> Status {
+        ctx.set(pointer(self.stream(stream.handle())?.context.handle))
+    }
+
+    fn stream_get_device(&self, stream: Out<CUstream_st>, device: Out<CUdevice>) -> Status {
+        device.set(self.stream(stream.handle())?.context.device.ordinal as CUdevice)
+    }
+
+    /// Capture is not implemented, so no stream is in one.
+    fn stream_is_capturing(
+        &self,
+        stream: Out<CUstream_st>,
+        status: Out<CUstreamCaptureStatus>,
+    ) -> Status {
+        self.stream(stream.handle())?;
+        status.set(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    fn thread_exchange_capture_mode(&self, mode: Out<CUstreamCaptureMode>) -> Status {
+        thread_local! {
+            static MODE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+        }
+        let new = u32::try_from(mode.get()?.0).map_err(|_| INVALID_VALUE)?;
+        if new > 2 {
+            return Err(INVALID_VALUE);
+        }
+        mode.set(CUstreamCaptureMode(MODE.replace(new) as _))
+    }
+
+    /// Host functions are not called once the device is lost.
+    fn launch_host_func(
+        &self,
+        stream: Out<CUstream_st>,
+        function: CUhostFn,
+        data: Out<c_void>,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        let function = function.ok_or(INVALID_VALUE)?;
+        let data = UserData(data.raw());
+        let work = unless_lost(&stream, move || {
+            let UserData(data) = { data };
+            // SAFETY: the function must be callable with `data` until it has run ← the contract of
+            // cuLaunchHostFunc, which the program entered into.
+            unsafe { function(data) };
+            Ok(())
+        });
+        self.engine.submit(stream.queue, &[], Work::Host(Box::new(super::callback(work))));
+        Ok(())
+    }
+
+    /// Callbacks, unlike host functions, are told of a fault.
+    fn stream_add_callback(
+        &self,
+        stream: Out<CUstream_st>,
+        callback: CUstreamCallback,
+        data: Out<c_void>,
+        flags: c_uint,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        let callback = callback.ok_or(INVALID_VALUE)?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let data = UserData(data.raw());
+        let device = Arc::clone(&stream.context.device);
+        let handle = stream.handle;
+        let work = move || {
+            let UserData(data) = { data };
+            let status = device.alive().err().unwrap_or(CUresult::CUDA_SUCCESS);
+            // SAFETY: the callback must be callable with these until it has run ← the contract of
+            // cuStreamAddCallback, which the program entered into.
+            unsafe { callback(pointer(handle), status, data) };
+        };
+        self.engine.submit(stream.queue, &[], Work::Host(Box::new(super::callback(work))));
+        Ok(())
+    }
+}

@@ -1,0 +1,466 @@
+//! The graph of operations, and the choice of what runs next. All of it happens under one lock.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use super::{Schedule, Work};
+use crate::random::Random;
+
+pub(crate) type OpId = u64;
+pub(crate) type QueueId = u64;
+pub(crate) type GroupId = u64;
+
+/// How long the late schedule lets one operation run before others go on beside it.
+const GRACE: Duration = Duration::from_secs(2);
+/// The same for a host function, which may wait for the program.
+const HOST_GRACE: Duration = Duration::from_millis(50);
+/// At most so many queries of one operation answer "not ready" before one counts as a wait.
+const QUERIES: usize = 4;
+
+/// How a queue is ordered against the legacy queue of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The legacy default stream.
+    Legacy,
+    /// Ordered with the legacy queue.
+    Blocking,
+    /// Not ordered with it.
+    Free,
+}
+
+/// What somebody wants of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// That it completes.
+    Complete,
+    /// That something happens towards it.
+    Step,
+}
+
+#[derive(Debug)]
+struct Queue {
+    group: GroupId,
+    kind: Kind,
+    last: Option<OpId>,
+    /// No more operations come.
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Group {
+    legacy: QueueId,
+    queues: Vec<QueueId>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// What it follows and is not complete.
+    after: Vec<OpId>,
+    /// What follows it.
+    before: Vec<OpId>,
+    /// Taken when it starts.
+    work: Option<Work>,
+    queries_left: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    kind: Demand,
+    /// How likely it is that something is picked that is not needed.
+    stray: f64,
+}
+
+/// An operation to run on this thread.
+pub(super) enum Task {
+    Run(OpId, Box<dyn FnOnce() + Send>),
+    /// Nothing now; look again after this time, or when told.
+    Sleep(Option<Duration>),
+    Stop,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    late: Option<Random>,
+    next: u64,
+    nodes: HashMap<OpId, Node>,
+    /// Nodes that follow nothing and have not started, in the order of submission.
+    ready: BTreeMap<OpId, Ready>,
+    running: HashMap<OpId, (Instant, bool)>,
+    queues: HashMap<QueueId, Queue>,
+    groups: HashMap<GroupId, Group>,
+    wanted: BTreeMap<OpId, Wanted>,
+    /// The late schedule's pick, until a thread of the right sort takes it.
+    picked: Option<OpId>,
+    /// A pick was just made, and a thread of another sort may have to take it.
+    announce: bool,
+    stopped: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    Device,
+    Host,
+    Poll,
+}
+
+impl State {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        let late = match schedule {
+            Schedule::Eager => None,
+            Schedule::Late { seed } => Some(Random::new(seed)),
+        };
+        Self {
+            late,
+            next: 0,
+            nodes: HashMap::new(),
+            ready: BTreeMap::new(),
+            running: HashMap::new(),
+            queues: HashMap::new(),
+            groups: HashMap::new(),
+            wanted: BTreeMap::new(),
+            picked: None,
+            announce: false,
+            stopped: false,
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn add_group(&mut self) -> (GroupId, QueueId) {
+        let (group, legacy) = (self.fresh(), self.fresh());
+        self.groups.insert(group, Group { legacy, queues: vec![legacy] });
+        self.queues.insert(legacy, Queue { group, kind: Kind::Legacy, last: None, closed: false });
+        (group, legacy)
+    }
+
+    pub(super) fn add_queue(&mut self, group: GroupId, kind: Kind) -> QueueId {
+        let queue = self.fresh();
+        self.queues.insert(queue, Queue { group, kind, last: None, closed: false });
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.queues.push(queue);
+        }
+        queue
+    }
+
+    /// Forgets a queue once it is empty; until then the waits of its group still see it.
+    pub(super) fn remove_queue(&mut self, queue: QueueId) {
+        let Some(entry) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        entry.closed = true;
+        let group = entry.group;
+        self.forget_closed(group);
+    }
+
+    fn forget_closed(&mut self, group: GroupId) {
+        let Some(group) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let (queues, nodes) = (&mut self.queues, &self.nodes);
+        group.queues.retain(|id| {
+            let keep = queues.get(id).is_some_and(|queue| {
+                !queue.closed || queue.last.is_some_and(|op| nodes.contains_key(&op))
+            });
+            if !keep {
+                queues.remove(id);
+            }
+            keep
+        });
+    }
+
+    pub(super) fn remove_group(&mut self, group: GroupId) {
+        if let Some(group) = self.groups.remove(&group) {
+            for queue in group.queues {
+                self.queues.remove(&queue);
+            }
+        }
+    }
+
+    pub(super) fn is_pending(&self, op: OpId) -> bool {
+        self.nodes.contains_key(&op)
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// What an operation put into `queue` now would follow.
+    pub(super) fn tail(&self, queue: QueueId) -> Vec<OpId> {
+        let Some(queue) = self.queues.get(&queue) else {
+            return Vec::new();
+        };
+        let mut tail: Vec<OpId> = queue.last.into_iter().collect();
+        if let Some(group) = self.groups.get(&queue.group) {
+            match queue.kind {
+                Kind::Legacy => tail.extend(
+                    group
+                        .queues
+                        .iter()
+                        .filter_map(|id| self.queues.get(id))
+                        .filter(|other| other.kind == Kind::Blocking)
+                        .filter_map(|other| other.last),
+                ),
+                Kind::Blocking => {
+                    tail.extend(self.queues.get(&group.legacy).and_then(|legacy| legacy.last));
+                }
+                Kind::Free => {}
+            }
+        }
+        tail.retain(|&op| self.is_pending(op));
+        tail
+    }
+
+    pub(super) fn group_tail(&self, group: GroupId) -> Vec<OpId> {
+        let queues = self.groups.get(&group).into_iter().flat_map(|group| &group.queues);
+        queues
+            .filter_map(|id| self.queues.get(id)?.last)
+            .filter(|&op| self.is_pending(op))
+            .collect()
+    }
+
+    pub(super) fn submit(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
+        let op = self.fresh();
+        let mut follows = self.tail(queue);
+        follows.extend(after.iter().copied().filter(|&op| self.is_pending(op)));
+        follows.sort_unstable();
+        follows.dedup();
+        for before in &follows {
+            if let Some(node) = self.nodes.get_mut(before) {
+                node.before.push(op);
+            }
+        }
+        if let Some(queue) = self.queues.get_mut(&queue) {
+            queue.last = Some(op);
+            if queue.kind == Kind::Legacy {
+                let group = queue.group;
+                self.forget_closed(group);
+            }
+        }
+        let free = follows.is_empty();
+        let node = Node { after: follows, before: Vec::new(), work: Some(work), queries_left: None };
+        self.nodes.insert(op, node);
+        if free {
+            self.make_ready(op);
+        }
+        op
+    }
+
+    /// An operation that the caller runs itself, now, if nothing comes before it in `queue`.
+    pub(super) fn claim_if_idle(&mut self, queue: QueueId) -> Option<OpId> {
+        if !self.tail(queue).is_empty() {
+            return None;
+        }
+        let op = self.fresh();
+        self.queues.get_mut(&queue)?.last = Some(op);
+        let node = Node { after: Vec::new(), before: Vec::new(), work: None, queries_left: None };
+        self.nodes.insert(op, node);
+        // Beside the schedule: it is over before the caller does anything else.
+        Some(op)
+    }
+
+    fn make_ready(&mut self, op: OpId) {
+        let sort = match self.nodes.get(&op).and_then(|node| node.work.as_ref()) {
+            Some(Work::Device(_)) => Ready::Device,
+            Some(Work::Host(_)) => Ready::Host,
+            Some(Work::Poll(_)) => Ready::Poll,
+            None => return,
+        };
+        self.ready.insert(op, sort);
+    }
+
+    pub(super) fn complete(&mut self, op: OpId) {
+        self.running.remove(&op);
+        self.wanted.remove(&op);
+        let Some(node) = self.nodes.remove(&op) else {
+            return;
+        };
+        for next in node.before {
+            let Some(node) = self.nodes.get_mut(&next) else {
+                continue;
+            };
+            node.after.retain(|&before| before != op);
+            if node.after.is_empty() {
+                self.make_ready(next);
+            }
+        }
+        self.wanted.retain(|_, wanted| wanted.kind != Demand::Step);
+    }
+
+    /// Notes that somebody waits for `ops`.
+    pub(super) fn demand(&mut self, ops: &[OpId], kind: Demand) {
+        let Some(random) = &mut self.late else {
+            return;
+        };
+        for &op in ops {
+            if self.nodes.contains_key(&op) {
+                let stray = [0.0, 0.5, 1.0][random.below(3)];
+                let wanted = self.wanted.entry(op).or_insert(Wanted { kind, stray });
+                if kind == Demand::Complete {
+                    wanted.kind = kind;
+                }
+            }
+        }
+    }
+
+    /// Counts a query of unfinished operations; whether it made something happen.
+    pub(super) fn query_counts(&mut self, ops: &[OpId]) -> bool {
+        let (Some(random), Some(&op)) = (&mut self.late, ops.last()) else {
+            return false;
+        };
+        let Some(node) = self.nodes.get_mut(&op) else {
+            return false;
+        };
+        let left = node.queries_left.get_or_insert_with(|| random.below(QUERIES + 1));
+        if *left > 0 {
+            *left -= 1;
+            return false;
+        }
+        self.demand(&[op], Demand::Step);
+        true
+    }
+
+    /// What a thread does next; `host` if it is the one for host functions.
+    pub(super) fn next_task(&mut self, host: bool) -> Task {
+        if self.stopped {
+            return Task::Stop;
+        }
+        let sort = if host { Ready::Host } else { Ready::Device };
+        if self.late.is_some() {
+            return self.next_late(sort);
+        }
+        if !host {
+            self.poll_all();
+        }
+        match self.ready.iter().find(|&(_, &ready)| ready == sort).map(|(&op, _)| op) {
+            Some(op) => self.start(op),
+            None => Task::Sleep(self.nap(host)),
+        }
+    }
+
+    /// Waiting operations must be looked at again.
+    fn nap(&self, host: bool) -> Option<Duration> {
+        let polls = self.ready.values().any(|&ready| ready == Ready::Poll);
+        (!host && polls).then_some(super::POLL)
+    }
+
+    fn start(&mut self, op: OpId) -> Task {
+        let sort = self.ready.remove(&op);
+        match self.nodes.get_mut(&op).and_then(|node| node.work.take()) {
+            Some(Work::Device(work) | Work::Host(work)) => {
+                self.running.insert(op, (Instant::now(), sort == Some(Ready::Host)));
+                Task::Run(op, work)
+            }
+            Some(Work::Poll(_)) | None => Task::Sleep(Some(super::POLL)),
+        }
+    }
+
+    /// Completes each waiting operation whose condition holds; whether there was one.
+    fn poll_all(&mut self) -> bool {
+        let mut any = false;
+        while let Some(op) = self.satisfied().first().copied() {
+            self.ready.remove(&op);
+            self.complete(op);
+            any = true;
+        }
+        any
+    }
+
+    /// The waiting operations whose condition holds.
+    fn satisfied(&mut self) -> Vec<OpId> {
+        let nodes = &mut self.nodes;
+        let polls = self.ready.iter().filter(|&(_, &ready)| ready == Ready::Poll);
+        polls
+            .filter(|&(op, _)| match nodes.get_mut(op).and_then(|node| node.work.as_mut()) {
+                Some(Work::Poll(condition)) => condition(),
+                _ => false,
+            })
+            .map(|(&op, _)| op)
+            .collect()
+    }
+
+    fn next_late(&mut self, sort: Ready) -> Task {
+        if self.picked.is_none() {
+            self.pick();
+        }
+        match self.picked {
+            Some(op) if self.ready.get(&op) == Some(&sort) => {
+                self.picked = None;
+                self.start(op)
+            }
+            // The other sort of thread takes it.
+            Some(_) => Task::Sleep(None),
+            None if self.wanted.is_empty() => Task::Sleep(None),
+            None if sort == Ready::Host => Task::Sleep(None),
+            None => Task::Sleep(Some(super::POLL)),
+        }
+    }
+
+    /// Chooses the next operation of the late schedule, if it is time for one.
+    fn pick(&mut self) {
+        let busy = self.running.values().any(|&(since, host)| {
+            since.elapsed() < if host { HOST_GRACE } else { GRACE }
+        });
+        if busy || self.wanted.is_empty() {
+            return;
+        }
+        let satisfied = self.satisfied();
+        let all: Vec<OpId> = self
+            .ready
+            .iter()
+            .filter(|&(op, &ready)| ready != Ready::Poll || satisfied.contains(op))
+            .map(|(&op, _)| op)
+            .collect();
+        let needed = self.needed();
+        let useful: Vec<OpId> = all.iter().copied().filter(|op| needed.contains(op)).collect();
+        let stray = self.wanted.values().map(|wanted| wanted.stray).fold(0.0, f64::max);
+        let Some(random) = &mut self.late else {
+            return;
+        };
+        let among = if useful.is_empty() || random.chance(stray) { &all } else { &useful };
+        let Some(&op) = among.get(random.below(among.len())) else {
+            return;
+        };
+        if self.ready.get(&op) == Some(&Ready::Poll) {
+            self.ready.remove(&op);
+            self.complete(op);
+            self.pick();
+        } else {
+            self.picked = Some(op);
+            self.announce = true;
+        }
+    }
+
+    /// All that must run for what is wanted.
+    fn needed(&self) -> HashSet<OpId> {
+        let mut needed = HashSet::new();
+        let mut open: Vec<OpId> = self.wanted.keys().copied().collect();
+        while let Some(op) = open.pop() {
+            if needed.insert(op)
+                && let Some(node) = self.nodes.get(&op)
+            {
+                open.extend(&node.after);
+            }
+        }
+        needed
+    }
+
+    /// Whether a pick was made since the last time this was asked.
+    pub(super) fn take_announcement(&mut self) -> bool {
+        std::mem::take(&mut self.announce)
+    }
+
+    /// How many threads could work now, up to `most`.
+    pub(super) fn useful_threads(&self, most: usize) -> usize {
+        let ready = self.ready.values().filter(|&&ready| ready == Ready::Device);
+        ready.take(most).count().max(1)
+    }
+
+    /// Ends everything; what has not started is given back unrun.
+    pub(super) fn stop(&mut self) -> Vec<Work> {
+        self.stopped = true;
+        self.nodes.values_mut().filter_map(|node| node.work.take()).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! The threads that run operations.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use super::Shared;
+use super::graph::{State, Task};
+
+/// So many operations can run at once, besides host functions. A kernel may wait for another one.
+const MOST: usize = 6;
+
+/// Threads start when there is work for them, and live as long as the engine.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    device: Mutex<Vec<JoinHandle<()>>>,
+    host: Mutex<bool>,
+    idle: Arc<AtomicUsize>,
+}
+
+/// Sees to it that somebody can take what is ready; `host` if that may be a host function.
+pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
+    let threads = &shared.threads;
+    if host {
+        let mut started = threads.host.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*started {
+            // Not joined: a host function may block for ever. It ends after the one it runs.
+            *started = spawn("cuda-sim host", shared, None).is_some();
+        }
+    }
+    if threads.idle.load(Ordering::Acquire) >= state.useful_threads(MOST) {
+        return;
+    }
+    let mut device = threads.device.lock().unwrap_or_else(PoisonError::into_inner);
+    if device.len() < MOST {
+        device.extend(spawn("cuda-sim device", shared, Some(Arc::clone(&threads.idle))));
+    }
+}
+
+impl Threads {
+    /// Waits for the device threads to end; they must have been told.
+    pub(super) fn join(&self) {
+        let threads =
+            std::mem::take(&mut *self.device.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() {
+                // A panic in an operation was reported where it happened.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, shared: &Arc<Shared>, idle: Option<Arc<AtomicUsize>>) -> Option<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    if let Some(idle) = &idle {
+        idle.fetch_add(1, Ordering::AcqRel);
+    }
+    let counter = idle.clone();
+    let started = thread::Builder::new()
+        .name(String::from(name))
+        .spawn(move || serve(&shared, idle.as_deref()));
+    match started {
+        Ok(thread) => Some(thread),
+        Err(error) => {
+            if let Some(counter) = counter {
+                counter.fetch_sub(1, Ordering::AcqRel);
+            }
+            eprintln!("cuda-sim: no thread for queued work: {error}");
+            None
+        }
+    }
+}
+
+/// `idle` counts the device threads without work; the host thread has none.
+fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
+    let mut state = shared.lock();
+    loop {
+        let task = state.next_task(idle.is_none());
+        if state.take_announcement() {
+            shared.work.notify_all();
+        }
+        match task {
+            Task::Stop => break,
+            Task::Sleep(time) => {
+                // Looking may have completed a waiting operation.
+                shared.done.notify_all();
+                state = match time {
+                    None => shared.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    Some(time) => {
+                        let (state, _) = shared
+                            .work
+                            .wait_timeout(state, time)
+                            .unwrap_or_else(PoisonError::into_inner);
+                        state
+                    }
+                };
+            }
+            Task::Run(op, work) => {
+                if let Some(idle) = idle {
+                    idle.fetch_sub(1, Ordering::AcqRel);
+                }
+                drop(state);
+                guarded(work);
+                state = shared.lock();
+                state.complete(op);
+                if let Some(idle) = idle {
+                    idle.fetch_add(1, Ordering::AcqRel);
+                }
+                // What this operation held back may be more than one.
+                ensure(shared, &state, false);
+                shared.done.notify_all();
+                shared.work.notify_all();
+            }
+        }
+    }
+}
+
+/// Runs `work`; a panic ends it and is told on stderr by the panic hook.
+pub(super) fn guarded(work: Box<dyn FnOnce() + Send>) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        eprintln!("cuda-sim: an operation on a stream panicked");
+    }
+}

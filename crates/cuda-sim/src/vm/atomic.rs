@@ -1,0 +1,213 @@
+//! Atomic operations on memory.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::code::{Ins, Trouble};
+use super::decode::{Class, half_add};
+use super::lanes::{LANES, Lane, TouchOp};
+use super::rounding::canonical;
+use super::space::{Cell, Env, bits};
+use super::warp::Warp;
+
+/// Where in `Ins::c` the operation is.
+pub(super) const OP_SHIFT: u32 = 20;
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Op {
+    Add,
+    AddF32,
+    AddF64,
+    AddF16,
+    AddBf16,
+    AddF16x2,
+    AddBf16x2,
+    MinU,
+    MinS,
+    MaxU,
+    MaxS,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+    Inc,
+    Dec,
+}
+
+const ALL: [Op; 18] = {
+    use Op::*;
+    [
+        Add,
+        AddF32,
+        AddF64,
+        AddF16,
+        AddBf16,
+        AddF16x2,
+        AddBf16x2,
+        MinU,
+        MinS,
+        MaxU,
+        MaxS,
+        And,
+        Or,
+        Xor,
+        Exchange,
+        CompareAndSwap,
+        Inc,
+        Dec,
+    ]
+};
+
+impl Op {
+    /// The operation that PTX calls `name` on a type.
+    pub(super) fn parse(name: &str, class: Class, bits: u32, packed: bool) -> Option<Self> {
+        let whole = matches!(bits, 32 | 64) && matches!(class, Class::Unsigned | Class::Signed);
+        let raw = matches!(bits, 32 | 64) && class == Class::Bits;
+        Some(match (name, class) {
+            ("add", Class::Float) if packed => Self::AddF16x2,
+            ("add", Class::Brain) if packed => Self::AddBf16x2,
+            ("add", Class::Float) => match bits {
+                16 => Self::AddF16,
+                32 => Self::AddF32,
+                _ => Self::AddF64,
+            },
+            ("add", Class::Brain) => Self::AddBf16,
+            ("add", _) if whole => Self::Add,
+            ("min", Class::Unsigned) if whole => Self::MinU,
+            ("min", Class::Signed) if whole => Self::MinS,
+            ("max", Class::Unsigned) if whole => Self::MaxU,
+            ("max", Class::Signed) if whole => Self::MaxS,
+            ("and", _) if raw => Self::And,
+            ("or", _) if raw => Self::Or,
+            ("xor", _) if raw => Self::Xor,
+            ("exch", _) if raw => Self::Exchange,
+            ("cas", Class::Bits) if matches!(bits, 16 | 32 | 64) => Self::CompareAndSwap,
+            ("inc", Class::Unsigned) if bits == 32 => Self::Inc,
+            ("dec", Class::Unsigned) if bits == 32 => Self::Dec,
+            _ => return None,
+        })
+    }
+}
+
+/// The new value; `width` is that of the memory in bits.
+fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
+    let sign = |value: u64| {
+        if width == 32 {
+            i64::from(value as i32)
+        } else {
+            value as i64
+        }
+    };
+    let single = |bits: u64| f32::from_bits(bits as u32);
+    match op {
+        Op::Add => old.wrapping_add(b),
+        Op::AddF32 => canonical(single(old) + single(b)).to_bits().into(),
+        Op::AddF64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        Op::AddF16 => half_add(old as u16, b as u16, false).into(),
+        Op::AddBf16 => half_add(old as u16, b as u16, true).into(),
+        Op::AddF16x2 | Op::AddBf16x2 => {
+            let brain = op == Op::AddBf16x2;
+            let high = half_add((old >> 16) as u16, (b >> 16) as u16, brain);
+            u64::from(high) << 16 | u64::from(half_add(old as u16, b as u16, brain))
+        }
+        Op::MinU => old.min(b),
+        Op::MaxU => old.max(b),
+        Op::MinS => sign(old).min(sign(b)) as u64,
+        Op::MaxS => sign(old).max(sign(b)) as u64,
+        Op::And => old & b,
+        Op::Or => old | b,
+        Op::Xor => old ^ b,
+        Op::Exchange => b,
+        Op::CompareAndSwap => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
+        Op::Inc => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        Op::Dec => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+    }
+}
+
+/// Memory that can be changed atomically.
+pub(super) trait Shared: Cell {
+    /// # Safety
+    ///
+    /// `host` is the exposed address of a live, aligned value of this size.
+    unsafe fn update(host: u64, f: impl Fn(u64) -> u64) -> u64;
+    fn lanes(w: &Warp, slot: u32) -> [u64; LANES];
+    fn give(w: &mut Warp, slot: u32, m: u32, value: &[u64; LANES]);
+}
+
+macro_rules! shared {
+    ($($ty:ty, $atomic:ty;)*) => {$(
+        impl Shared for $ty {
+            #[inline(always)]
+            unsafe fn update(host: u64, f: impl Fn(u64) -> u64) -> u64 {
+                let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                let cell = unsafe { &*cell };
+                let mut old = cell.load(Ordering::Relaxed);
+                loop {
+                    let new = f(old.into()) as $ty;
+                    match cell.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+                        Ok(_) => return old.into(),
+                        Err(now) => old = now,
+                    }
+                }
+            }
+            #[inline(always)]
+            fn lanes(w: &Warp, slot: u32) -> [u64; LANES] {
+                <$ty as Cell>::Reg::get(w, slot).map(u64::from)
+            }
+            #[inline(always)]
+            fn give(w: &mut Warp, slot: u32, m: u32, value: &[u64; LANES]) {
+                let value = value.map(|value| <$ty as Cell>::Reg::from(value as $ty));
+                <$ty as Cell>::Reg::put(w, slot, m, value);
+            }
+        }
+    )*};
+}
+
+shared! {
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane.
+pub(super) struct Rmw<T>(PhantomData<T>);
+
+impl<T: Shared> TouchOp for Rmw<T> {
+    #[inline(always)]
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let width = size_of::<T>() as u32 * 8;
+        let op = ALL[(i.c >> OP_SHIFT) as usize % ALL.len()];
+        let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
+        let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));
+        let mut old = [0; LANES];
+        for lane in bits(m) {
+            let change = |old| apply(op, width, old, b[lane], c[lane]);
+            // SAFETY: `hosts` checked the lanes of `m`.
+            old[lane] = unsafe { T::update(hosts[lane], change) };
+        }
+        T::give(w, i.d, m, &old);
+        Ok(())
+    }
+}

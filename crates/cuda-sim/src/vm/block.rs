@@ -1,0 +1,243 @@
+//! A block: its warps, shared memory and barriers.
+
+use super::code::{BarrierAction, Trouble};
+use super::fault::FaultKind;
+use super::lanes::LANES;
+use super::run::Stop;
+use super::space::{Env, SHARED, Window};
+use super::warp::Warp;
+
+/// Named barriers of a block.
+const BARRIERS: usize = 16;
+/// Instructions that a warp runs before the next one of its block does.
+const WARP_SLICE: u64 = 1 << 16;
+
+/// One named barrier.
+#[derive(Clone, Debug, Default)]
+struct Barrier {
+    /// The lanes of each warp that have arrived.
+    arrived: Vec<u32>,
+    any_arrived: bool,
+    /// Threads to wait for; all if `None`.
+    expected: Option<u32>,
+    phase: u32,
+    popc: u32,
+    threads: u32,
+    /// What each phase came to, by its parity: true predicates, threads.
+    results: [(u32, u32); 2],
+}
+
+/// What the warps of a block share.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    barriers: Vec<Barrier>,
+    live: Vec<u32>,
+}
+
+impl Common {
+    fn reset(&mut self, warps: usize) {
+        self.barriers.resize_with(BARRIERS, Barrier::default);
+        for barrier in &mut self.barriers {
+            barrier.arrived.clear();
+            barrier.arrived.resize(warps, 0);
+            barrier.any_arrived = false;
+        }
+        self.live.clear();
+        self.live.resize(warps, 0);
+    }
+
+    /// How often barrier `id` has been completed.
+    pub(super) fn phase(&self, id: u32) -> u32 {
+        self.barriers[id as usize % BARRIERS].phase
+    }
+
+    /// The lanes `mask` of `warp` arrive; true if that completes the barrier.
+    pub(super) fn arrive(
+        &mut self,
+        id: u32,
+        warp: usize,
+        mask: u32,
+        expected: Option<u32>,
+        predicate: u32,
+    ) -> bool {
+        let barrier = &mut self.barriers[id as usize % BARRIERS];
+        barrier.arrived[warp] |= mask;
+        barrier.any_arrived = true;
+        barrier.expected = expected;
+        barrier.popc += (predicate & mask).count_ones();
+        barrier.threads += mask.count_ones();
+        Self::check(barrier, &self.live)
+    }
+
+    fn check(barrier: &mut Barrier, live: &[u32]) -> bool {
+        let complete = match barrier.expected {
+            None => barrier
+                .arrived
+                .iter()
+                .zip(live)
+                .all(|(&arrived, &live)| live & !arrived == 0),
+            Some(expected) => {
+                let counts = barrier.arrived.iter().zip(live).map(|(&arrived, &live)| {
+                    if arrived != 0 && live & !arrived == 0 {
+                        LANES as u32
+                    } else {
+                        arrived.count_ones()
+                    }
+                });
+                counts.sum::<u32>() >= expected
+            }
+        };
+        if complete {
+            barrier.results[barrier.phase as usize & 1] = (barrier.popc, barrier.threads);
+            barrier.phase = barrier.phase.wrapping_add(1);
+            barrier.arrived.fill(0);
+            barrier.any_arrived = false;
+            barrier.popc = 0;
+            barrier.threads = 0;
+        }
+        complete
+    }
+
+    /// What the reduction of `phase` came to.
+    pub(super) fn result(&self, id: u32, phase: u32, action: BarrierAction) -> u32 {
+        let (popc, threads) = self.barriers[id as usize % BARRIERS].results[phase as usize & 1];
+        match action {
+            BarrierAction::And => u32::from(popc == threads),
+            BarrierAction::Or => u32::from(popc != 0),
+            _ => popc,
+        }
+    }
+
+    /// Only the lanes `live` of `warp` are left.
+    pub(super) fn exited(&mut self, warp: usize, live: u32) {
+        self.live[warp] = live;
+        for barrier in &mut self.barriers {
+            if barrier.any_arrived {
+                Self::check(barrier, &self.live);
+            }
+        }
+    }
+}
+
+/// A block that can stop and go on anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    warps: Vec<Warp>,
+    count: usize,
+    common: Common,
+    shared: Vec<u128>,
+    next: usize,
+    idle: usize,
+}
+
+/// How a turn of a block ended.
+pub(super) enum Turn {
+    Done,
+    /// There is more to do.
+    More,
+}
+
+impl Block {
+    /// Makes this the block `ctaid` of a launch.
+    pub(super) fn reset(&mut self, env: &Env<'_>, image: &super::Image, ctaid: [u32; 3]) {
+        let [x, y, z] = env.launch.block;
+        let threads = x * y * z;
+        self.count = threads.div_ceil(LANES as u32) as usize;
+        self.next = 0;
+        self.idle = 0;
+        self.common.reset(self.count);
+        let words = (env.shared_bytes as usize).div_ceil(16);
+        self.shared.clear();
+        self.shared.resize(words, u128::from_ne_bytes([0xcd; 16]));
+        let shared = Window {
+            start: SHARED,
+            len: u64::from(env.shared_bytes),
+            host: self.shared.as_mut_ptr().expose_provenance() as u64,
+        };
+        if self.warps.len() < self.count {
+            self.warps.resize_with(self.count, Warp::default);
+        }
+        let function = env.program.entries[env.kernel];
+        let code = &env.program.functions[function];
+        let stride = if code.calls {
+            env.launch.stack_limit.max(code.frame + 16)
+        } else {
+            code.frame
+        };
+        let stride = stride.next_multiple_of(16);
+        for (index, warp) in self.warps[..self.count].iter_mut().enumerate() {
+            let first = index as u32 * LANES as u32;
+            let live = match threads - first {
+                rest if rest >= LANES as u32 => u32::MAX,
+                rest => (1 << rest) - 1,
+            };
+            warp.reset(index, function, code, live);
+            warp.set_local(stride, code.frame);
+            image.lend_constants(warp);
+            warp.shared = shared;
+            warp.ctaid = ctaid;
+            self.common.live[index] = live;
+            for lane in 0..LANES {
+                let linear = first + lane as u32;
+                warp.tid[0][lane] = linear % x;
+                warp.tid[1][lane] = linear / x % y;
+                warp.tid[2][lane] = linear / (x * y);
+            }
+        }
+    }
+
+    /// Runs for about `budget` instructions.
+    pub(super) fn turn(
+        &mut self,
+        env: &Env<'_>,
+        budget: &mut u64,
+    ) -> Result<Turn, Box<(usize, Trouble)>> {
+        while *budget > 0 {
+            let index = self.next;
+            let warp = &mut self.warps[index];
+            if warp.live != 0 {
+                let slice = WARP_SLICE.min(*budget);
+                let mut fuel = slice;
+                let stop = warp.run(env, &mut self.common, &mut fuel);
+                let used = slice - fuel;
+                *budget -= used;
+                match stop {
+                    Ok(Stop::Blocked) if used == 0 => self.idle += 1,
+                    Ok(_) => self.idle = 0,
+                    Err(trouble) => return Err(Box::new((index, trouble))),
+                }
+            } else {
+                self.idle += 1;
+            }
+            self.next = (index + 1) % self.count;
+            if self.idle >= self.count {
+                let stuck = self.warps[..self.count]
+                    .iter()
+                    .position(|warp| warp.live != 0);
+                let Some(stuck) = stuck else {
+                    return Ok(Turn::Done);
+                };
+                let message = "no thread of the block can go on: they wait at barriers or for \
+                               lanes of a warp that will never come";
+                let mask = self.warps[stuck].live;
+                let trouble = Trouble::new(FaultKind::Timeout, mask, message);
+                return Err(Box::new((stuck, trouble)));
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    pub(super) fn warp(&self, index: usize) -> &Warp {
+        &self.warps[index]
+    }
+
+    /// Takes the counts of instructions: by warp, by lane.
+    pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        let mut counts = (0, 0);
+        for warp in &mut self.warps[..self.count] {
+            counts.0 += std::mem::take(&mut warp.warp_instructions);
+            counts.1 += std::mem::take(&mut warp.lane_instructions);
+        }
+        counts
+    }
+}

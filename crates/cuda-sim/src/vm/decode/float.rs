@@ -1,0 +1,319 @@
+//! Arithmetic on f32 and f64.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, missing};
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::lanes;
+use crate::vm::rounding::{self, NAN32, Round, canonical, flush, saturate, saturate64};
+
+/// Bits of `Ins::imm` beside those of the rounding mode.
+const FTZ: u64 = 4;
+const SAT: u64 = 8;
+const NAN: u64 = 16;
+
+/// An f32 operation with all options decided at run time.
+macro_rules! slow {
+    ($wide:expr, |$round:ident, $a:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let a = w.get32(i.a);
+            let value = std::array::from_fn(|lane| {
+                let $a = input(a[lane], i.imm);
+                output($body, i.imm)
+            });
+            w.put32(i.d, m, &value);
+        })
+    };
+    ($wide:expr, |$round:ident, $a:ident, $b:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let (a, b) = (w.get32(i.a), w.get32(i.b));
+            let value = std::array::from_fn(|lane| {
+                let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
+                output($body, i.imm)
+            });
+            w.put32(i.d, m, &value);
+        })
+    };
+    ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
+            let value = std::array::from_fn(|lane| {
+                let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
+                let $c = input(c[lane], i.imm);
+                output($body, i.imm)
+            });
+            w.put32(i.d, m, &value);
+        })
+    };
+}
+
+/// An f64 operation with a rounding mode.
+macro_rules! slow64 {
+    ($wide:expr, |$round:ident, $a:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let value = w.get64(i.a).map(|a| {
+                let $a = f64::from_bits(a);
+                f64::to_bits($body)
+            });
+            w.put64(i.d, m, &value);
+        })
+    };
+    ($wide:expr, |$round:ident, $a:ident, $b:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let (a, b) = (w.get64(i.a), w.get64(i.b));
+            let value = std::array::from_fn(|lane| {
+                let ($a, $b) = (f64::from_bits(a[lane]), f64::from_bits(b[lane]));
+                f64::to_bits($body)
+            });
+            w.put64(i.d, m, &value);
+        })
+    };
+    ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let (a, b, c) = (w.get64(i.a), w.get64(i.b), w.get64(i.c));
+            let value = std::array::from_fn(|lane| {
+                let ($a, $b) = (f64::from_bits(a[lane]), f64::from_bits(b[lane]));
+                let $c = f64::from_bits(c[lane]);
+                f64::to_bits($body)
+            });
+            w.put64(i.d, m, &value);
+        })
+    };
+}
+
+#[inline(always)]
+fn input(bits: u32, flags: u64) -> f32 {
+    let value = f32::from_bits(bits);
+    if flags & FTZ != 0 {
+        flush(value)
+    } else {
+        value
+    }
+}
+
+#[inline(always)]
+fn output(value: f32, flags: u64) -> u32 {
+    let value = if flags & FTZ != 0 {
+        flush(value)
+    } else {
+        value
+    };
+    if flags & SAT != 0 {
+        saturate(value).to_bits()
+    } else {
+        canonical(value).to_bits()
+    }
+}
+
+/// The smaller; of two zeros the negative one; the number if one is a NaN.
+#[inline(always)]
+fn min32(a: f32, b: f32) -> f32 {
+    let smaller = if a < b || (a == b && a.is_sign_negative()) {
+        a
+    } else {
+        b
+    };
+    if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        smaller
+    }
+}
+
+#[inline(always)]
+fn min64(a: f64, b: f64) -> f64 {
+    let smaller = if a < b || (a == b && a.is_sign_negative()) {
+        a
+    } else {
+        b
+    };
+    if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        smaller
+    }
+}
+
+/// The upper half of a rough f64 result.
+fn rough(value: f64) -> f64 {
+    f64::from_bits(value.to_bits() & !0xffff_ffff)
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn float(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        if ty.class != Class::Float || ty.bits < 32 {
+            return missing("type");
+        }
+        let double = ty.bits == 64;
+        let round = form.one_of(&["rn", "rz", "rm", "rp"]);
+        let approx = form.one_of(&["approx", "full"]).is_some();
+        let ftz = form.flag("ftz");
+        let sat = form.flag("sat");
+        let nan = matches!(form.opcode, "min" | "max") && form.flag("NaN");
+        let mode = match round {
+            Some("rz") => Round::Zero,
+            Some("rm") => Round::Down,
+            Some("rp") => Round::Up,
+            _ => Round::Near,
+        };
+        let imm = mode.bits()
+            | if ftz { FTZ } else { 0 }
+            | if sat { SAT } else { 0 }
+            | if nan { NAN } else { 0 };
+        let kind = if double {
+            if sat || (ftz && !approx) {
+                return missing("`.ftz` or `.sat` on f64");
+            }
+            self.double_kind(form.opcode, approx, mode)?
+        } else if imm == 0 {
+            self.single_kind(form.opcode)?
+        } else {
+            self.single_slow(form.opcode)?
+        };
+        let count = match form.opcode {
+            "fma" | "mad" => 3,
+            "add" | "sub" | "mul" | "div" | "min" | "max" | "copysign" => 2,
+            _ => 1,
+        };
+        let (slots, d, widen) = self.float_operands(form, ty, count)?;
+        self.emit(kind, d, slots[0], slots[1], slots[2], imm);
+        self.finish(widen);
+        Ok(())
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "three results of one step, used once"
+    )]
+    fn float_operands(
+        &mut self,
+        form: &Form<'a>,
+        ty: Ty,
+        count: usize,
+    ) -> Decoded<([Slot; 3], Slot, Option<super::operand::Widen>)> {
+        // Three-input min and max.
+        form.arity(count + 1)?;
+        let mut slots = [0; 3];
+        for (slot, operand) in slots.iter_mut().zip(&form.operands[1..]) {
+            *slot = self.source(operand, ty)?;
+        }
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        Ok((slots, d, widen))
+    }
+
+    /// Round to nearest, nothing flushed or saturated.
+    fn single_kind(&self, opcode: &str) -> Decoded<Kind> {
+        let wide = self.wide();
+        Ok(match opcode {
+            "add" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a + b) }),
+            "sub" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a - b) }),
+            "mul" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a * b) }),
+            "div" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a / b) }),
+            "fma" | "mad" => {
+                lanes!(wide, |a: f32, b: f32, c: f32| -> f32 {
+                    canonical(a.mul_add(b, c))
+                })
+            }
+            "sqrt" => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
+            "rcp" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a) }),
+            "rsqrt" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a.sqrt()) }),
+            "neg" => lanes!(wide, |a: u32| -> u32 { a ^ 1 << 31 }),
+            "abs" => lanes!(wide, |a: u32| -> u32 { a & !(1 << 31) }),
+            "copysign" => lanes!(wide, |a: u32, b: u32| -> u32 {
+                a & 1 << 31 | b & !(1 << 31)
+            }),
+            "min" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(min32(a, b)) }),
+            "max" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(-min32(-a, -b)) }),
+            _ => return self.single_slow(opcode),
+        })
+    }
+
+    fn single_slow(&self, opcode: &str) -> Decoded<Kind> {
+        let wide = self.wide();
+        Ok(match opcode {
+            "add" => slow!(wide, |round, a, b| rounding::add32(a, b, round)),
+            "sub" => slow!(wide, |round, a, b| rounding::add32(a, -b, round)),
+            "mul" => slow!(wide, |round, a, b| rounding::mul32(a, b, round)),
+            "div" => slow!(wide, |round, a, b| rounding::div32(a, b, round)),
+            "fma" | "mad" => {
+                slow!(wide, |round, a, b, c| rounding::fma32(a, b, c, round))
+            }
+            "sqrt" => slow!(wide, |round, a| rounding::sqrt32(a, round)),
+            "rcp" => slow!(wide, |round, a| rounding::div32(1.0, a, round)),
+            "rsqrt" => slow!(wide, |_round, a| 1.0 / a.sqrt()),
+            "sin" => slow!(wide, |_round, a| libm::sinf(a)),
+            "cos" => slow!(wide, |_round, a| libm::cosf(a)),
+            "lg2" => slow!(wide, |_round, a| libm::log2f(a)),
+            "ex2" => slow!(wide, |_round, a| libm::exp2f(a)),
+            "tanh" => slow!(wide, |_round, a| libm::tanhf(a)),
+            "neg" => slow!(wide, |_round, a| -a),
+            "abs" => slow!(wide, |_round, a| a.abs()),
+            "min" => lanes!(wide, with w, i, m {
+                let (a, b) = (w.get32(i.a), w.get32(i.b));
+                let value = std::array::from_fn(|lane| {
+                    output(extreme(input(a[lane], i.imm), input(b[lane], i.imm), i.imm), i.imm)
+                });
+                w.put32(i.d, m, &value);
+            }),
+            "max" => lanes!(wide, with w, i, m {
+                let (a, b) = (w.get32(i.a), w.get32(i.b));
+                let value = std::array::from_fn(|lane| {
+                    output(-extreme(-input(a[lane], i.imm), -input(b[lane], i.imm), i.imm), i.imm)
+                });
+                w.put32(i.d, m, &value);
+            }),
+            _ => return missing(""),
+        })
+    }
+
+    fn double_kind(&self, opcode: &str, approx: bool, mode: Round) -> Decoded<Kind> {
+        let wide = self.wide();
+        let near = mode == Round::Near;
+        Ok(match opcode {
+            "add" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a + b }),
+            "sub" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a - b }),
+            "mul" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a * b }),
+            "fma" | "mad" if near => {
+                lanes!(wide, |a: f64, b: f64, c: f64| -> f64 { a.mul_add(b, c) })
+            }
+            "add" => slow64!(wide, |round, a, b| rounding::add64(a, b, round)),
+            "sub" => slow64!(wide, |round, a, b| rounding::add64(a, -b, round)),
+            "mul" => slow64!(wide, |round, a, b| rounding::mul64(a, b, round)),
+            "fma" | "mad" => slow64!(wide, |round, a, b, c| rounding::fma64(a, b, c, round)),
+            "div" => slow64!(wide, |round, a, b| rounding::div64(a, b, round)),
+            "sqrt" => slow64!(wide, |round, a| rounding::sqrt64(a, round)),
+            "rcp" if approx => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a) }),
+            "rcp" => slow64!(wide, |round, a| rounding::div64(1.0, a, round)),
+            "rsqrt" => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a.sqrt()) }),
+            "neg" => lanes!(wide, |a: f64| -> f64 { -a }),
+            "abs" => lanes!(wide, |a: f64| -> f64 { a.abs() }),
+            "copysign" => lanes!(wide, |a: f64, b: f64| -> f64 { b.copysign(a) }),
+            "min" => lanes!(wide, |a: f64, b: f64| -> f64 { min64(a, b) }),
+            "max" => lanes!(wide, |a: f64, b: f64| -> f64 { -min64(-a, -b) }),
+            _ => return missing(""),
+        })
+    }
+}
+
+fn extreme(a: f32, b: f32, flags: u64) -> f32 {
+    if flags & NAN != 0 && (a.is_nan() || b.is_nan()) {
+        return NAN32;
+    }
+    min32(a, b)
+}
+
+/// Saturates an f64, for conversions.
+pub(super) fn clamp_unit(value: f64) -> f64 {
+    saturate64(value)
+}

@@ -1,0 +1,516 @@
+//! One function: declarations, scopes, labels.
+
+use std::collections::HashMap;
+
+use super::form::{Form, Ty};
+use super::module::{Names, Output, invalid_at, layout, param_layout};
+use super::operand::Sym;
+use super::{Decoded, Refuse, invalid, missing};
+use crate::ptx::{self, Instruction, Register, Space, Statement, Variable};
+use crate::vm::code::{ALWAYS, Ins, Kind, NEGATED, Place, Slot};
+use crate::vm::fault::LoadError;
+
+/// The largest parameter buffer of a kernel.
+pub(super) const MAX_PARAMS: u32 = 32764;
+/// What local memory of one frame may come to.
+const MAX_FRAME: u64 = 512 << 10;
+
+/// Where a register is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    Pred,
+    W32,
+    W64,
+    /// Two registers of 64 bits.
+    W128,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reg {
+    pub(super) width: Width,
+    /// As declared: 8, 16, 32, 64.
+    pub(super) bits: u32,
+    pub(super) slot: Slot,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Name {
+    Reg(Reg),
+    Sym(Sym),
+}
+
+#[derive(Default)]
+struct Scope<'a> {
+    names: HashMap<&'a str, Name>,
+    /// `%r<10>`: the first of them and how many.
+    numbered: HashMap<&'a str, (Reg, u32)>,
+    vectors: HashMap<&'a str, (Reg, u32)>,
+    id: usize,
+    frame: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patch {
+    Jump(usize),
+    Table(usize, usize),
+}
+
+pub(super) struct FunctionDecoder<'a, 'o> {
+    pub(super) out: &'o mut Output,
+    pub(super) names: &'o Names<'a>,
+    function: &'a ptx::Function<'a>,
+    pub(super) index: usize,
+    scopes: Vec<Scope<'a>>,
+    parents: Vec<usize>,
+    labels: HashMap<(usize, &'a str), u32>,
+    patches: Vec<(Patch, &'a str, usize, u32)>,
+    pub(super) tables: HashMap<&'a str, Vec<&'a str>>,
+    pub(super) sizes: HashMap<u32, u32>,
+    frame: u64,
+    max_frame: u64,
+    shared: u64,
+    temps: [(Vec<Slot>, usize); 3],
+    pub(super) guard: u32,
+    pub(super) line: u32,
+    files: HashMap<u32, u32>,
+}
+
+impl<'a, 'o> FunctionDecoder<'a, 'o> {
+    pub(super) fn new(
+        out: &'o mut Output,
+        names: &'o Names<'a>,
+        function: &'a ptx::Function<'a>,
+        index: usize,
+    ) -> Self {
+        Self {
+            out,
+            names,
+            function,
+            index,
+            scopes: vec![Scope::default()],
+            parents: vec![0],
+            labels: HashMap::new(),
+            patches: Vec::new(),
+            tables: HashMap::new(),
+            sizes: HashMap::new(),
+            frame: 0,
+            max_frame: 0,
+            shared: 0,
+            temps: Default::default(),
+            guard: ALWAYS,
+            line: 0,
+            files: HashMap::new(),
+        }
+    }
+
+    /// Where the function's own shared variables begin.
+    pub(super) fn shared_start(&mut self, start: u64) {
+        self.shared = start;
+    }
+
+    pub(super) fn files(&mut self, first: u32, numbers: &[u32]) {
+        self.files = numbers.iter().copied().zip(first..).collect();
+    }
+
+    pub(super) fn wide(&self) -> bool {
+        self.out.wide
+    }
+
+    pub(super) fn entry(&self) -> bool {
+        self.function.entry
+    }
+
+    /// Decodes the body; returns where shared variables end.
+    pub(super) fn run(mut self, body: &'a [Statement<'a>]) -> Result<u64, LoadError> {
+        let entry = self.out.program.code.len() as u32;
+        self.out.program.functions[self.index].entry = Some(entry);
+        self.line = self.function.line;
+        self.signature().map_err(|refuse| self.load_error(refuse))?;
+        for statement in body {
+            if let Err(refuse) = self.statement(statement) {
+                return Err(self.load_error(refuse));
+            }
+            if self.max_frame > MAX_FRAME {
+                return Err(invalid_at(self.line, "Too much local data"));
+            }
+        }
+        // Code that runs off the end returns.
+        self.guard = ALWAYS;
+        self.emit(Kind::Ret, 0, 0, 0, 0, 0);
+        self.patch()?;
+        let end = self.out.program.code.len() as u32;
+        let code = &mut self.out.program.functions[self.index];
+        code.end = end;
+        code.frame = self.max_frame.next_multiple_of(16) as u32;
+        Ok(self.shared)
+    }
+
+    fn load_error(&self, refuse: Refuse) -> LoadError {
+        match refuse {
+            Refuse::Invalid(message) | Refuse::Missing(message) => invalid_at(self.line, &message),
+        }
+    }
+
+    fn signature(&mut self) -> Decoded {
+        let function = self.function;
+        if function.entry {
+            let (params, _) = param_layout(&function.params);
+            for (variable, param) in function.params.iter().zip(params) {
+                self.declare(variable.name, Name::Sym(Sym::Param(param.offset)))?;
+            }
+            return Ok(());
+        }
+        let mut returns = Vec::new();
+        for variable in &function.returns {
+            returns.push(self.parameter(variable)?);
+        }
+        let mut params = Vec::new();
+        for variable in &function.params {
+            params.push(self.parameter(variable)?);
+        }
+        let code = &mut self.out.program.functions[self.index];
+        code.params = params;
+        code.returns = returns;
+        Ok(())
+    }
+
+    fn parameter(&mut self, variable: &Variable<'a>) -> Decoded<Place> {
+        if variable.space == Space::Reg {
+            let reg = self.register(variable.ty, 1)?;
+            self.declare(variable.name, Name::Reg(reg))?;
+            return Ok(match reg.width {
+                Width::Pred => Place::Pred(reg.slot),
+                Width::W32 => Place::R32(reg.slot),
+                Width::W64 | Width::W128 => Place::R64(reg.slot),
+            });
+        }
+        let offset = self.local(variable)?;
+        let (size, _) = layout(variable);
+        Ok(Place::Local {
+            offset,
+            size: size as u32,
+        })
+    }
+
+    /// Makes room in the frame and declares the variable.
+    fn local(&mut self, variable: &Variable<'a>) -> Decoded<u32> {
+        let (size, align) = layout(variable);
+        if size > MAX_FRAME {
+            return invalid("Too much local data");
+        }
+        self.frame = self.frame.next_multiple_of(align.max(4));
+        let offset = self.frame as u32;
+        self.frame += size;
+        self.max_frame = self.max_frame.max(self.frame);
+        self.sizes.insert(offset, size as u32);
+        self.declare(variable.name, Name::Sym(Sym::Local(offset)))?;
+        Ok(offset)
+    }
+
+    fn declare(&mut self, name: &'a str, what: Name) -> Decoded {
+        let Some(scope) = self.scopes.last_mut() else {
+            return Ok(());
+        };
+        if scope.names.insert(name, what).is_some() && name != "_" {
+            return invalid(format!("Duplicate definition of '{name}'"));
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, ty: &str, count: u32) -> Decoded<Reg> {
+        let Some(ty) = Ty::parse(ty) else {
+            return invalid(format!("Unknown type '.{ty}'"));
+        };
+        let code = &mut self.out.program.functions[self.index];
+        let (width, counter, step) = match ty.width() {
+            1 => (Width::Pred, &mut code.preds, 1),
+            64 => (Width::W64, &mut code.r64, 1),
+            128 => (Width::W128, &mut code.r64, 2),
+            _ => (Width::W32, &mut code.r32, 1),
+        };
+        let slot = *counter;
+        *counter += count * step;
+        if *counter > 1 << 20 {
+            return invalid("Too many registers");
+        }
+        Ok(Reg {
+            width,
+            bits: ty.width(),
+            slot,
+        })
+    }
+
+    fn registers(&mut self, register: &Register<'a>) -> Decoded {
+        let count = register.count.unwrap_or(1);
+        let reg = self.register(register.ty, count * register.vector)?;
+        let Some(scope) = self.scopes.last_mut() else {
+            return Ok(());
+        };
+        if register.vector > 1 {
+            scope.vectors.insert(register.name, (reg, register.vector));
+        } else if register.count.is_some() {
+            scope.numbered.insert(register.name, (reg, count));
+        } else {
+            return self.declare(register.name, Name::Reg(reg));
+        }
+        Ok(())
+    }
+
+    pub(super) fn lookup(&self, name: &str) -> Option<Name> {
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        for scope in self.scopes.iter().rev() {
+            if let Some(&found) = scope.names.get(name) {
+                return Some(found);
+            }
+            // `%f1` may be number 1 of `%f<..>`, and `%f11` number 1 of `%f1<..>`.
+            for split in name.len() - digits..name.len() {
+                let (prefix, number) = name.split_at(split);
+                if number.len() > 1 && number.starts_with('0') {
+                    continue;
+                }
+                if let Some(&(first, count)) = scope.numbered.get(prefix)
+                    && let Ok(number) = number.parse::<u32>()
+                    && number < count
+                {
+                    let step = if first.width == Width::W128 { 2 } else { 1 };
+                    return Some(Name::Reg(Reg {
+                        slot: first.slot + number * step,
+                        ..first
+                    }));
+                }
+            }
+        }
+        self.names.symbols.get(name).copied().map(Name::Sym)
+    }
+
+    pub(super) fn lookup_member(&self, name: &str, member: &str) -> Option<Reg> {
+        let index = match member {
+            "x" | "r" => 0,
+            "y" | "g" => 1,
+            "z" | "b" => 2,
+            "w" | "a" => 3,
+            _ => return None,
+        };
+        let mut vectors = self.scopes.iter().rev();
+        let &(reg, count) = vectors.find_map(|scope| scope.vectors.get(name))?;
+        (index < count).then(|| Reg {
+            slot: reg.slot + index,
+            ..reg
+        })
+    }
+
+    fn temp(&mut self, class: usize) -> Slot {
+        let (slots, used) = &mut self.temps[class];
+        if *used == slots.len() {
+            let code = &mut self.out.program.functions[self.index];
+            let counter = [&mut code.preds, &mut code.r32, &mut code.r64];
+            let [preds, r32, r64] = counter;
+            let counter = match class {
+                0 => preds,
+                1 => r32,
+                _ => r64,
+            };
+            slots.push(*counter);
+            *counter += 1;
+        }
+        *used += 1;
+        slots[*used - 1]
+    }
+
+    pub(super) fn temp_pred(&mut self) -> Slot {
+        self.temp(0)
+    }
+
+    pub(super) fn temp32(&mut self) -> Slot {
+        self.temp(1)
+    }
+
+    pub(super) fn temp64(&mut self) -> Slot {
+        self.temp(2)
+    }
+
+    pub(super) fn emit(&mut self, kind: Kind, d: Slot, a: Slot, b: Slot, c: Slot, imm: u64) {
+        self.out.program.code.push(Ins {
+            kind,
+            guard: self.guard,
+            d,
+            a,
+            b,
+            c,
+            e: 0,
+            line: self.line,
+            imm,
+        });
+    }
+
+    /// Keeps a message for an instruction that fails; returns its number.
+    pub(super) fn message(&mut self, text: String) -> u32 {
+        self.out.program.messages.push(text);
+        self.out.program.messages.len() as u32 - 1
+    }
+
+    /// The last instruction, or an entry of a table, is to get the place of `label`.
+    pub(super) fn refer(&mut self, patch: Patch, label: &'a str) {
+        let scope = self.scopes.last().map_or(0, |scope| scope.id);
+        self.patches.push((patch, label, scope, self.line));
+    }
+
+    fn patch(&mut self) -> Result<(), LoadError> {
+        for &(patch, label, mut scope, line) in &self.patches {
+            let target = loop {
+                if let Some(&target) = self.labels.get(&(scope, label)) {
+                    break target;
+                }
+                if scope == 0 {
+                    return Err(invalid_at(line, &format!("Unknown label '{label}'")));
+                }
+                scope = self.parents[scope];
+            };
+            match patch {
+                Patch::Jump(at) => self.out.program.code[at].imm = target.into(),
+                Patch::Table(table, entry) => self.out.program.tables[table][entry] = target,
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &'a Statement<'a>) -> Decoded {
+        match statement {
+            Statement::Label(name, line) => {
+                self.line = *line;
+                let at = self.out.program.code.len() as u32;
+                let scope = self.scopes.last().map_or(0, |scope| scope.id);
+                if self.labels.insert((scope, name), at).is_some() {
+                    return invalid(format!("Duplicate definition of label '{name}'"));
+                }
+                Ok(())
+            }
+            Statement::Loc { file, line } => {
+                let at = self.out.program.code.len() as u32;
+                if let Some(&file) = self.files.get(file) {
+                    self.out.program.lines.push((at, file, *line));
+                }
+                Ok(())
+            }
+            Statement::Open => {
+                let parent = self.scopes.last().map_or(0, |scope| scope.id);
+                let id = self.parents.len();
+                self.parents.push(parent);
+                self.scopes.push(Scope {
+                    id,
+                    frame: self.frame,
+                    ..Scope::default()
+                });
+                Ok(())
+            }
+            Statement::Close => {
+                if let Some(scope) = self.scopes.pop() {
+                    self.frame = scope.frame;
+                }
+                Ok(())
+            }
+            Statement::Register(register) => self.registers(register),
+            Statement::Variable(variable) => self.variable(variable),
+            Statement::BranchTargets(name, labels) => {
+                self.tables.insert(name, labels.clone());
+                Ok(())
+            }
+            Statement::CallTargets(..) | Statement::Prototype(..) => Ok(()),
+            Statement::Instruction(instruction) => self.instruction(instruction),
+        }
+    }
+
+    fn variable(&mut self, variable: &Variable<'a>) -> Decoded {
+        self.line = variable.line;
+        match variable.space {
+            Space::Local | Space::Param => self.local(variable).map(|_| ()),
+            Space::Shared if variable.count.is_none() => {
+                self.declare(variable.name, Name::Sym(Sym::DynamicShared))
+            }
+            // Those of functions have their place already, among what all kernels share.
+            Space::Shared if !self.entry() => Ok(()),
+            Space::Shared => {
+                let (size, align) = layout(variable);
+                self.shared = self.shared.next_multiple_of(align);
+                let at = self.shared;
+                self.shared = self.shared.saturating_add(size);
+                if self.shared > 1 << 30 {
+                    return invalid("Too much shared data");
+                }
+                self.declare(variable.name, Name::Sym(Sym::Shared(at as u32)))
+            }
+            Space::Reg | Space::Global | Space::Const => {
+                missing("`.global` and `.const` variables inside a function")
+            }
+        }
+    }
+
+    fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Decoded {
+        self.line = instruction.line;
+        for (_, used) in &mut self.temps {
+            *used = 0;
+        }
+        self.guard = ALWAYS;
+        if let Some(predicate) = instruction.predicate {
+            match self.named(predicate.name)? {
+                Name::Reg(reg) if reg.width == Width::Pred => {
+                    self.guard = reg.slot | if predicate.negated { NEGATED } else { 0 };
+                }
+                _ => return invalid(format!("'{}' is not a predicate", predicate.name)),
+            }
+        }
+        let start = self.out.program.code.len();
+        let patches = self.patches.len();
+        let mut form = Form::new(instruction);
+        match self.dispatch(&mut form).and_then(|()| form.done()) {
+            Ok(()) => Ok(()),
+            Err(Refuse::Invalid(message)) => Err(Refuse::Invalid(message)),
+            Err(Refuse::Missing(what)) => {
+                self.out.program.code.truncate(start);
+                self.patches.truncate(patches);
+                let mnemonic = instruction.mnemonic();
+                let mut message = format!("the software device has no instruction `{mnemonic}`");
+                if self.out.strict {
+                    return Err(Refuse::Missing(message));
+                }
+                if !what.is_empty() {
+                    message.push_str(&format!(" ({what})"));
+                }
+                let number = self.message(message);
+                self.emit(Kind::Missing, 0, 0, 0, 0, number.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn dispatch(&mut self, form: &mut Form<'a>) -> Decoded {
+        match form.opcode {
+            "mov" | "ld" | "ldu" | "st" | "cvta" | "isspacep" | "atom" | "red" | "prefetch"
+            | "prefetchu" | "discard" | "applypriority" | "mapa" => self.memory(form),
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
+            | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
+            | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
+            "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
+            "cvt" => self.convert(form),
+            _ => self.arithmetic(form),
+        }
+    }
+
+    fn arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = match form.opcode {
+            "bfe" | "bfi" | "popc" | "clz" | "bfind" | "brev" | "fns" | "prmt" | "shf" | "lop3"
+            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "bmsk" | "szext" | "cnot" | "shl"
+            | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => return self.integer(form),
+            "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
+            | "fma" => form.modifiers.last().and_then(|text| Ty::parse(text)),
+            _ => form.modifiers.iter().rev().find_map(|text| Ty::parse(text)),
+        };
+        use super::form::Class;
+        match ty.map(|ty| (ty.class, ty.bits)) {
+            Some((Class::Float, 32 | 64)) => self.float(form),
+            Some((Class::Float | Class::Brain, 16)) => self.half(form),
+            Some(_) => self.integer(form),
+            None => missing(""),
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! Integer arithmetic and logic.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, missing};
+use crate::vm::code::Kind;
+use crate::vm::lanes::lanes;
+
+/// Chooses by width, for operations that do not care about the sign.
+macro_rules! any {
+    ($wide:expr, $ty:expr, |$($a:ident),+| $body:expr) => {
+        match $ty.bits {
+            16 => any!(@one $wide, u16, |$($a),+| $body),
+            32 => any!(@one $wide, u32, |$($a),+| $body),
+            64 => any!(@one $wide, u64, |$($a),+| $body),
+            _ => return missing("type"),
+        }
+    };
+    (@one $wide:expr, $t:ty, |$a:ident| $body:expr) => {
+        lanes!($wide, |$a: $t| -> $t { $body })
+    };
+    (@one $wide:expr, $t:ty, |$a:ident, $b:ident| $body:expr) => {
+        lanes!($wide, |$a: $t, $b: $t| -> $t { $body })
+    };
+    (@one $wide:expr, $t:ty, |$a:ident, $b:ident, $c:ident| $body:expr) => {
+        lanes!($wide, |$a: $t, $b: $t, $c: $t| -> $t { $body })
+    };
+}
+
+/// Chooses by width and sign.
+macro_rules! signed {
+    ($wide:expr, $ty:expr, |$($a:ident),+| $body:expr) => {
+        match ($ty.signed(), $ty.bits) {
+            (false, 16) => any!(@one $wide, u16, |$($a),+| $body),
+            (false, 32) => any!(@one $wide, u32, |$($a),+| $body),
+            (false, 64) => any!(@one $wide, u64, |$($a),+| $body),
+            (true, 16) => any!(@one $wide, i16, |$($a),+| $body),
+            (true, 32) => any!(@one $wide, i32, |$($a),+| $body),
+            (true, 64) => any!(@one $wide, i64, |$($a),+| $body),
+            _ => return missing("type"),
+        }
+    };
+}
+
+/// Chooses by width for bit types, with predicates.
+macro_rules! bitwise {
+    ($wide:expr, $ty:expr, |$a:ident, $b:ident| $body:expr) => {
+        if $ty.class == Class::Pred {
+            lanes!($wide, with w, i, m {
+                let ($a, $b) = (w.get_pred(i.a), w.get_pred(i.b));
+                w.put_pred(i.d, m, $body);
+            })
+        } else {
+            any!($wide, $ty, |$a, $b| $body)
+        }
+    };
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn integer(&mut self, form: &mut Form<'a>) -> Decoded {
+        match form.opcode {
+            "add" | "sub" | "mul" | "mad" | "div" | "rem" | "min" | "max" | "abs" | "neg"
+            | "sad" | "mul24" | "mad24" | "addc" | "subc" | "madc" => self.integer_arithmetic(form),
+            "dp4a" | "dp2a" => self.dot(form),
+            "shf" | "prmt" | "lop3" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" => {
+                self.integer_fields(form)
+            }
+            _ => self.integer_bits(form),
+        }
+    }
+
+    /// Emits `kind` for sources of the type `ty` and a destination of the type `to`.
+    pub(super) fn emit_plain(
+        &mut self,
+        form: &Form<'a>,
+        kind: Kind,
+        to: Ty,
+        from: &[Ty],
+    ) -> Decoded {
+        form.arity(from.len() + 1)?;
+        let mut slots = [0; 4];
+        for (index, &ty) in from.iter().enumerate() {
+            slots[index] = self.source(&form.operands[index + 1], ty)?;
+        }
+        let (d, widen) = self.dest(&form.operands[0], to)?;
+        self.emit(kind, d, slots[0], slots[1], slots[2], slots[3].into());
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn integer_arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        let wide = self.wide();
+        if ty.packed {
+            return self.integer_packed(form, ty);
+        }
+        let saturates = form.flag("sat");
+        if saturates {
+            if ty != Ty::new(Class::Signed, 32) {
+                return missing("`.sat`");
+            }
+            let opcode = form.opcode;
+            let kind = match opcode {
+                "add" => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_add(b) }),
+                "sub" => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
+                "mad" if form.flag("hi") => {
+                    let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
+                        let high = (i64::from(a) * i64::from(b) >> 32) as i32;
+                        high.saturating_add(c)
+                    });
+                    return self.emit_plain(form, kind, ty, &[ty; 3]);
+                }
+                _ => return missing("`.sat`"),
+            };
+            return self.emit_plain(form, kind, ty, &[ty; 2]);
+        }
+        match form.opcode {
+            "add" | "sub" | "addc" | "subc" | "madc" => return self.carrying(form, ty),
+            "mad" if form.modifiers.contains(&"cc") => return self.carrying(form, ty),
+            "mul" | "mad" | "mul24" | "mad24" => return self.multiply(form, ty),
+            _ => {}
+        }
+        let two = [ty; 2];
+        let (kind, from) = match form.opcode {
+            // Division by zero gives what the hardware gives: all ones; the remainder is the dividend.
+            "div" => {
+                let kind = match (ty.signed(), ty.bits) {
+                    (true, 16) => lanes!(wide, |a: i16, b: i16| -> i16 {
+                        if b == 0 { -1 } else { a.wrapping_div(b) }
+                    }),
+                    (true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
+                        if b == 0 { -1 } else { a.wrapping_div(b) }
+                    }),
+                    (true, 64) => lanes!(wide, |a: i64, b: i64| -> i64 {
+                        if b == 0 { -1 } else { a.wrapping_div(b) }
+                    }),
+                    (false, 16) => {
+                        lanes!(wide, |a: u16, b: u16| -> u16 {
+                            a.checked_div(b).unwrap_or(!0)
+                        })
+                    }
+                    (false, 32) => {
+                        lanes!(wide, |a: u32, b: u32| -> u32 {
+                            a.checked_div(b).unwrap_or(!0)
+                        })
+                    }
+                    (false, 64) => {
+                        lanes!(wide, |a: u64, b: u64| -> u64 {
+                            a.checked_div(b).unwrap_or(!0)
+                        })
+                    }
+                    _ => return missing("type"),
+                };
+                (kind, &two[..])
+            }
+            "rem" => {
+                let kind = signed!(wide, ty, |a, b| if b == 0 { a } else { a.wrapping_rem(b) });
+                (kind, &two[..])
+            }
+            "min" => (signed!(wide, ty, |a, b| a.min(b)), &two[..]),
+            "max" => (signed!(wide, ty, |a, b| a.max(b)), &two[..]),
+            "abs" => {
+                let kind = match ty.bits {
+                    16 => lanes!(wide, |a: i16| -> i16 { a.wrapping_abs() }),
+                    32 => lanes!(wide, |a: i32| -> i32 { a.wrapping_abs() }),
+                    64 => lanes!(wide, |a: i64| -> i64 { a.wrapping_abs() }),
+                    _ => return missing("type"),
+                };
+                (kind, &two[..1])
+            }
+            "neg" => (any!(wide, ty, |a| a.wrapping_neg()), &two[..1]),
+            "sad" => {
+                let kind = match (ty.signed(), ty.bits) {
+                    (true, 16) => lanes!(wide, |a: i16, b: i16, c: u16| -> u16 {
+                        a.abs_diff(b).wrapping_add(c)
+                    }),
+                    (true, 32) => lanes!(wide, |a: i32, b: i32, c: u32| -> u32 {
+                        a.abs_diff(b).wrapping_add(c)
+                    }),
+                    (true, 64) => lanes!(wide, |a: i64, b: i64, c: u64| -> u64 {
+                        a.abs_diff(b).wrapping_add(c)
+                    }),
+                    _ => any!(wide, ty, |a, b, c| a.abs_diff(b).wrapping_add(c)),
+                };
+                return self.emit_plain(form, kind, ty, &[ty; 3]);
+            }
+            _ => return missing(""),
+        };
+        if ty.class == Class::Bits {
+            return missing("type");
+        }
+        self.emit_plain(form, kind, ty, from)
+    }
+
+    /// Two 16-bit integers in one register.
+    fn integer_packed(&mut self, _form: &mut Form<'a>, _ty: Ty) -> Decoded {
+        missing("packed integers")
+    }
+
+    /// `add`, `sub`, `mad` with the carry flag in and out.
+    fn carrying(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+        let out = form.flag("cc");
+        let carries = matches!(form.opcode, "addc" | "subc" | "madc");
+        let wide = self.wide();
+        let multiplies = matches!(form.opcode, "mad" | "madc");
+        if !out && !carries {
+            let kind = match form.opcode {
+                "add" => any!(wide, ty, |a, b| a.wrapping_add(b)),
+                _ => any!(wide, ty, |a, b| a.wrapping_sub(b)),
+            };
+            return self.emit_plain(form, kind, ty, &[ty; 2]);
+        }
+        let high = form.flag("hi");
+        if multiplies && !high && !form.flag("lo") {
+            return missing("no `.lo` or `.hi`");
+        }
+        if ty.bits != 32 && ty.bits != 64 {
+            return missing("type");
+        }
+        let from = [ty; 3];
+        form.arity(if multiplies { 4 } else { 3 })?;
+        let mut slots = [0; 3];
+        let count = form.operands.len() - 1;
+        for (index, slot) in slots[..count].iter_mut().enumerate() {
+            *slot = self.source(&form.operands[index + 1], from[index])?;
+        }
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        // Bits of `imm`: write the carry; read it; subtract.
+        let subtracts = matches!(form.opcode, "subc") || form.opcode == "sub";
+        let imm = u64::from(out) | u64::from(carries) << 1 | u64::from(subtracts) << 2;
+        if multiplies {
+            let product = if ty.bits == 64 {
+                self.temp64()
+            } else {
+                self.temp32()
+            };
+            let kind = product_kind(wide, ty, high)?;
+            self.emit(kind, product, slots[0], slots[1], 0, 0);
+            slots = [product, slots[2], 0];
+        }
+        let kind = if ty.bits == 64 {
+            lanes!(wide, with w, i, m {
+                let (a, b) = (w.get64(i.a), w.get64(i.b));
+                let (d, carry) = carry_chain(a, b, w.carry, i.imm, u64::overflowing_add, |b: u64| !b);
+                w.put64(i.d, m, &d);
+                if i.imm & 1 != 0 {
+                    w.carry = w.carry & !m | carry & m;
+                }
+            })
+        } else {
+            lanes!(wide, with w, i, m {
+                let (a, b) = (w.get32(i.a), w.get32(i.b));
+                let (d, carry) = carry_chain(a, b, w.carry, i.imm, u32::overflowing_add, |b: u32| !b);
+                w.put32(i.d, m, &d);
+                if i.imm & 1 != 0 {
+                    w.carry = w.carry & !m | carry & m;
+                }
+            })
+        };
+        self.emit(kind, d, slots[0], slots[1], 0, imm);
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn multiply(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+        let wide = self.wide();
+        let adds = matches!(form.opcode, "mad" | "mad24");
+        let mut part = form.one_of(&["lo", "hi", "wide"]);
+        if form.opcode.ends_with("24") {
+            return self.multiply24(form, ty, part.take());
+        }
+        let Some(part) = part else {
+            return missing("no `.lo`, `.hi` or `.wide`");
+        };
+        if part == "wide" {
+            let to = Ty::new(ty.class, ty.bits * 2);
+            let kind = match (ty.signed(), ty.bits, adds) {
+                (true, 16, false) => {
+                    lanes!(wide, |a: i16, b: i16| -> i32 {
+                        i32::from(a) * i32::from(b)
+                    })
+                }
+                (false, 16, false) => {
+                    lanes!(wide, |a: u16, b: u16| -> u32 {
+                        u32::from(a) * u32::from(b)
+                    })
+                }
+                (true, 32, false) => {
+                    lanes!(wide, |a: i32, b: i32| -> i64 {
+                        i64::from(a) * i64::from(b)
+                    })
+                }
+                (false, 32, false) => {
+                    lanes!(wide, |a: u32, b: u32| -> u64 {
+                        u64::from(a) * u64::from(b)
+                    })
+                }
+                (true, 16, true) => lanes!(wide, |a: i16, b: i16, c: i32| -> i32 {
+                    (i32::from(a) * i32::from(b)).wrapping_add(c)
+                }),
+                (false, 16, true) => lanes!(wide, |a: u16, b: u16, c: u32| -> u32 {
+                    (u32::from(a) * u32::from(b)).wrapping_add(c)
+                }),
+                (true, 32, true) => lanes!(wide, |a: i32, b: i32, c: i64| -> i64 {
+                    (i64::from(a) * i64::from(b)).wrapping_add(c)
+                }),
+                (false, 32, true) => lanes!(wide, |a: u32, b: u32, c: u64| -> u64 {
+                    (u64::from(a) * u64::from(b)).wrapping_add(c)
+                }),
+                _ => return missing("type"),
+            };
+            let from = [ty, ty, to];
+            return self.emit_plain(form, kind, to, &from[..if adds { 3 } else { 2 }]);
+        }
+        if part == "lo" {
+            if adds {
+                let kind = any!(wide, ty, |a, b, c| a.wrapping_mul(b).wrapping_add(c));
+                return self.emit_plain(form, kind, ty, &[ty; 3]);
+            }
+            let kind = any!(wide, ty, |a, b| a.wrapping_mul(b));
+            return self.emit_plain(form, kind, ty, &[ty; 2]);
+        }
+        if !adds {
+            let kind = product_kind(wide, ty, true)?;
+            return self.emit_plain(form, kind, ty, &[ty; 2]);
+        }
+        let kind = match (ty.signed(), ty.bits) {
+            (true, 16) => lanes!(wide, |a: i16, b: i16, c: i16| -> i16 {
+                ((i32::from(a) * i32::from(b) >> 16) as i16).wrapping_add(c)
+            }),
+            (false, 16) => lanes!(wide, |a: u16, b: u16, c: u16| -> u16 {
+                ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c)
+            }),
+            (true, 32) => lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
+                ((i64::from(a) * i64::from(b) >> 32) as i32).wrapping_add(c)
+            }),
+            (false, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c)
+            }),
+            (true, 64) => lanes!(wide, |a: i64, b: i64, c: i64| -> i64 {
+                ((i128::from(a) * i128::from(b) >> 64) as i64).wrapping_add(c)
+            }),
+            (false, 64) => lanes!(wide, |a: u64, b: u64, c: u64| -> u64 {
+                ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)
+            }),
+            _ => return missing("type"),
+        };
+        self.emit_plain(form, kind, ty, &[ty; 3])
+    }
+
+    fn multiply24(&mut self, form: &mut Form<'a>, ty: Ty, part: Option<&str>) -> Decoded {
+        let wide = self.wide();
+        let three = [ty; 3];
+        let kind = match (form.opcode, part, ty.signed(), ty.bits) {
+            ("mul24", Some("lo"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
+                (a << 8 >> 8).wrapping_mul(b << 8 >> 8)
+            }),
+            ("mul24", Some("lo"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)
+            }),
+            ("mul24", Some("hi"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
+                (i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> 16) as i32
+            }),
+            ("mul24", Some("hi"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                (u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff) >> 16) as u32
+            }),
+            ("mad24", Some("lo"), true, 32) => {
+                let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
+                    (a << 8 >> 8).wrapping_mul(b << 8 >> 8).wrapping_add(c)
+                });
+                return self.emit_plain(form, kind, ty, &three);
+            }
+            ("mad24", Some("lo"), false, 32) => {
+                let kind = lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                    (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)
+                });
+                return self.emit_plain(form, kind, ty, &three);
+            }
+            _ => return missing("type"),
+        };
+        self.emit_plain(form, kind, ty, &three[..2])
+    }
+
+    fn integer_bits(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        if form.opcode == "bfind" {
+            return self.bfind(form);
+        }
+        let ty = form.ty()?;
+        let two = [ty; 2];
+        let (kind, to, from) = match form.opcode {
+            "and" => (bitwise!(wide, ty, |a, b| a & b), ty, &two[..]),
+            "or" => (bitwise!(wide, ty, |a, b| a | b), ty, &two[..]),
+            "xor" => (bitwise!(wide, ty, |a, b| a ^ b), ty, &two[..]),
+            "not" if ty.class == Class::Pred => {
+                let kind = lanes!(wide, with w, i, m {
+                    let value = !w.get_pred(i.a);
+                    w.put_pred(i.d, m, value);
+                });
+                (kind, ty, &two[..1])
+            }
+            "not" => (any!(wide, ty, |a| !a), ty, &two[..1]),
+            "cnot" => (any!(wide, ty, |a| u8::from(a == 0).into()), ty, &two[..1]),
+            "popc" if ty.bits == 32 => (
+                lanes!(wide, |a: u32| -> u32 { a.count_ones() }),
+                Ty::U32,
+                &two[..1],
+            ),
+            "popc" => (
+                lanes!(wide, |a: u64| -> u32 { a.count_ones() }),
+                Ty::U32,
+                &two[..1],
+            ),
+            "clz" if ty.bits == 32 => (
+                lanes!(wide, |a: u32| -> u32 { a.leading_zeros() }),
+                Ty::U32,
+                &two[..1],
+            ),
+            "clz" => (
+                lanes!(wide, |a: u64| -> u32 { a.leading_zeros() }),
+                Ty::U32,
+                &two[..1],
+            ),
+            "brev" if ty.bits == 32 => (
+                lanes!(wide, |a: u32| -> u32 { a.reverse_bits() }),
+                ty,
+                &two[..1],
+            ),
+            "brev" => (
+                lanes!(wide, |a: u64| -> u64 { a.reverse_bits() }),
+                ty,
+                &two[..1],
+            ),
+            "shl" | "shr" => return self.shift(form, ty),
+            _ => return missing(""),
+        };
+        let counts = matches!(form.opcode, "popc" | "clz" | "brev");
+        if counts && !matches!((ty.class, ty.bits), (Class::Bits, 32 | 64)) {
+            return missing("type");
+        }
+        if ty.packed || matches!(ty.class, Class::Float | Class::Brain) {
+            return missing("type");
+        }
+        self.emit_plain(form, kind, to, from)
+    }
+
+    fn shift(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+        let wide = self.wide();
+        let left = form.opcode == "shl";
+        // Amounts beyond the width give zero, or the sign.
+        let kind = match (left, ty.signed(), ty.bits) {
+            (true, _, 16) => lanes!(wide, |a: u16, b: u32| -> u16 {
+                if b > 15 { 0 } else { a << b }
+            }),
+            (true, _, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                if b > 31 { 0 } else { a << (b & 31) }
+            }),
+            (true, _, 64) => lanes!(wide, |a: u64, b: u32| -> u64 {
+                if b > 63 { 0 } else { a << (b & 63) }
+            }),
+            (_, false, 16) => lanes!(wide, |a: u16, b: u32| -> u16 {
+                if b > 15 { 0 } else { a >> b }
+            }),
+            (_, false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                if b > 31 { 0 } else { a >> (b & 31) }
+            }),
+            (_, false, 64) => lanes!(wide, |a: u64, b: u32| -> u64 {
+                if b > 63 { 0 } else { a >> (b & 63) }
+            }),
+            (_, true, 16) => lanes!(wide, |a: i16, b: u32| -> i16 { a >> b.min(15) }),
+            (_, true, 32) => lanes!(wide, |a: i32, b: u32| -> i32 { a >> b.min(31) }),
+            (_, true, 64) => lanes!(wide, |a: i64, b: u32| -> i64 { a >> b.min(63) }),
+            _ => return missing("type"),
+        };
+        self.emit_plain(form, kind, ty, &[ty, Ty::U32])
+    }
+
+    fn bfind(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        let amount = form.flag("shiftamt");
+        let kind = match (ty.signed(), ty.bits, amount) {
+            (false, 32, false) => lanes!(wide, |a: u32| -> u32 {
+                31u32.wrapping_sub(a.leading_zeros())
+            }),
+            (false, 32, true) => lanes!(wide, |a: u32| -> u32 {
+                if a == 0 { !0 } else { a.leading_zeros() }
+            }),
+            (true, 32, false) => lanes!(wide, |a: i32| -> u32 {
+                31u32.wrapping_sub((a ^ (a >> 31)).leading_zeros())
+            }),
+            (true, 32, true) => lanes!(wide, |a: i32| -> u32 {
+                let a = a ^ (a >> 31);
+                if a == 0 { !0 } else { a.leading_zeros() }
+            }),
+            (false, 64, false) => lanes!(wide, |a: u64| -> u32 {
+                63u32.wrapping_sub(a.leading_zeros())
+            }),
+            (false, 64, true) => lanes!(wide, |a: u64| -> u32 {
+                if a == 0 { !0 } else { a.leading_zeros() }
+            }),
+            (true, 64, false) => lanes!(wide, |a: i64| -> u32 {
+                63u32.wrapping_sub((a ^ (a >> 63)).leading_zeros())
+            }),
+            (true, 64, true) => lanes!(wide, |a: i64| -> u32 {
+                let a = a ^ (a >> 63);
+                if a == 0 { !0 } else { a.leading_zeros() }
+            }),
+            _ => return missing("type"),
+        };
+        self.emit_plain(form, kind, Ty::U32, &[ty])
+    }
+}
+
+/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is then a borrow.
+#[inline(always)]
+fn carry_chain<T: Copy + Default + From<bool>>(
+    a: [T; 32],
+    b: [T; 32],
+    carry: u32,
+    flags: u64,
+    add: impl Fn(T, T) -> (T, bool),
+    not: impl Fn(T) -> T,
+) -> ([T; 32], u32) {
+    let mut sums = [T::default(); 32];
+    let mut carries = 0;
+    let (reads, subtracts) = (flags & 2 != 0, flags & 4 != 0);
+    for lane in 0..32 {
+        let flag = reads && carry >> lane & 1 != 0;
+        let (b, flag) = if subtracts {
+            (not(b[lane]), !flag)
+        } else {
+            (b[lane], flag)
+        };
+        let (sum, first) = add(a[lane], b);
+        let (sum, second) = add(sum, T::from(flag));
+        sums[lane] = sum;
+        carries |= u32::from((first | second) != subtracts) << lane;
+    }
+    (sums, carries)
+}
+
+fn product_kind(wide: bool, ty: Ty, high: bool) -> Decoded<Kind> {
+    Ok(match (high, ty.signed(), ty.bits) {
+        (false, ..) => any!(wide, ty, |a, b| a.wrapping_mul(b)),
+        (_, true, 16) => lanes!(wide, |a: i16, b: i16| -> i16 {
+            (i32::from(a) * i32::from(b) >> 16) as i16
+        }),
+        (_, false, 16) => lanes!(wide, |a: u16, b: u16| -> u16 {
+            (u32::from(a) * u32::from(b) >> 16) as u16
+        }),
+        (_, true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
+            (i64::from(a) * i64::from(b) >> 32) as i32
+        }),
+        (_, false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+            (u64::from(a) * u64::from(b) >> 32) as u32
+        }),
+        (_, true, 64) => lanes!(wide, |a: i64, b: i64| -> i64 {
+            (i128::from(a) * i128::from(b) >> 64) as i64
+        }),
+        (_, false, 64) => lanes!(wide, |a: u64, b: u64| -> u64 {
+            (u128::from(a) * u128::from(b) >> 64) as u64
+        }),
+        _ => return missing("type"),
+    })
+}

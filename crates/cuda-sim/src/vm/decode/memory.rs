@@ -1,0 +1,517 @@
+//! Moves, loads, stores, address conversions, atomics.
+
+use std::sync::atomic::{Ordering, fence};
+
+use super::form::{Class, Form, Ty};
+use super::function::{FunctionDecoder, Name, Width};
+use super::operand::Sym;
+use super::{Decoded, invalid, missing};
+use crate::ptx::{Base, Operand};
+use crate::vm::atomic;
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::{Bit, lanes, pick_touch};
+use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, SHARED, Store, TAG};
+use crate::vm::special;
+
+/// Modifiers that say how a load or store goes through caches, which there are none of.
+fn drop_hints(form: &mut Form<'_>) {
+    form.modifiers.retain(|name| {
+        let hint = matches!(
+            *name,
+            "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified"
+        );
+        !hint && !name.starts_with("L1::") && !name.starts_with("L2::")
+    });
+}
+
+/// What an access promises about order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Order {
+    pub(super) acquire: bool,
+    pub(super) release: bool,
+}
+
+pub(super) fn take_order(form: &mut Form<'_>) -> Order {
+    let names = [
+        "weak", "relaxed", "volatile", "acquire", "release", "acq_rel", "mmio",
+    ];
+    let mut order = Order::default();
+    while let Some(name) = form.one_of(&names) {
+        order.acquire |= matches!(name, "acquire" | "acq_rel");
+        order.release |= matches!(name, "release" | "acq_rel");
+    }
+    form.one_of(&["cta", "cluster", "gpu", "sys"]);
+    order
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn memory(&mut self, form: &mut Form<'a>) -> Decoded {
+        match form.opcode {
+            "mov" => self.mov(form),
+            "ld" | "ldu" => self.load(form),
+            "st" => self.store(form),
+            "cvta" => self.cvta(form),
+            "isspacep" => self.isspacep(form),
+            "atom" | "red" => self.atomic(form),
+            "prefetch" | "prefetchu" | "applypriority" => {
+                form.modifiers.clear();
+                Ok(())
+            }
+            _ => missing(""),
+        }
+    }
+
+    fn mov(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        form.arity(2)?;
+        match (&form.operands[0], &form.operands[1]) {
+            (Operand::Vector(parts), from) => return self.unpack(parts, from, ty),
+            (to, Operand::Vector(parts)) => return self.pack(to, parts, ty),
+            _ => {}
+        }
+        let wide = self.wide();
+        if ty.class == Class::Pred {
+            let a = self.predicate(&form.operands[1])?;
+            let (d, _) = self.dest(&form.operands[0], ty)?;
+            let kind = lanes!(wide, with w, i, m {
+                let value = w.get_pred(i.a);
+                w.put_pred(i.d, m, value);
+            });
+            self.emit(kind, d, a, 0, 0, 0);
+            return Ok(());
+        }
+        if ty.bits == 128 {
+            return self.mov128(form);
+        }
+        let found = match &form.operands[1] {
+            Operand::Name(name) => special::parse(name, ""),
+            Operand::Member(name, member) => special::parse(name, member),
+            _ => None,
+        };
+        if let Some(special) = found {
+            let (d, widen) = self.dest(&form.operands[0], ty)?;
+            self.emit(special::read(special, ty.bits == 64, wide), d, 0, 0, 0, 0);
+            self.finish(widen);
+            return Ok(());
+        }
+        let kind = if ty.width() == 64 {
+            lanes!(wide, |a: u64| -> u64 { a })
+        } else {
+            lanes!(wide, |a: u32| -> u32 { a })
+        };
+        self.emit_plain(form, kind, ty, &[ty])
+    }
+
+    fn halves(&self, operand: &Operand<'a>) -> Decoded<Slot> {
+        if let Operand::Name(name) = operand
+            && let Name::Reg(reg) = self.named(name)?
+            && reg.width == Width::W128
+        {
+            return Ok(reg.slot);
+        }
+        missing("128-bit operand")
+    }
+
+    fn mov128(&mut self, form: &Form<'a>) -> Decoded {
+        let (to, from) = (
+            self.halves(&form.operands[0])?,
+            self.halves(&form.operands[1])?,
+        );
+        for half in 0..2 {
+            let kind = lanes!(self.wide(), |a: u64| -> u64 { a });
+            self.emit(kind, to + half, from + half, 0, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// `mov.b64 {a, b}, c`
+    fn unpack(&mut self, parts: &[Operand<'a>], from: &Operand<'a>, ty: Ty) -> Decoded {
+        let wide = self.wide();
+        if ty.bits == 128 {
+            let from = self.halves(from)?;
+            for (part, half) in parts.iter().zip(0..2) {
+                let (d, _) = self.dest(part, Ty::B64)?;
+                let kind = lanes!(wide, |a: u64| -> u64 { a });
+                self.emit(kind, d, from + half, 0, 0, 0);
+            }
+            return Ok(());
+        }
+        if parts.is_empty() || ty.width() as usize % parts.len() != 0 {
+            return invalid("Bad vector size");
+        }
+        let bits = ty.width() / parts.len() as u32;
+        let from = self.source(from, Ty::new(Class::Bits, ty.width()))?;
+        // A destination may be the source: take it apart first.
+        let mut slots = Vec::new();
+        for index in 0..parts.len() as u32 {
+            let part = self.temp32();
+            let kind = match (ty.width(), bits) {
+                (64, 32) => lanes!(wide, with w, i, m {
+                    let value = w.get64(i.a).map(|a| (a >> i.imm) as u32);
+                    w.put32(i.d, m, &value);
+                }),
+                (64, 16) => lanes!(wide, with w, i, m {
+                    let value = w.get64(i.a).map(|a| (a >> i.imm) as u32 & 0xffff);
+                    w.put32(i.d, m, &value);
+                }),
+                (32, 16) => lanes!(wide, with w, i, m {
+                    let value = w.get32(i.a).map(|a| a >> i.imm & 0xffff);
+                    w.put32(i.d, m, &value);
+                }),
+                (16 | 32, 8) => lanes!(wide, with w, i, m {
+                    let value = w.get32(i.a).map(|a| a >> i.imm & 0xff);
+                    w.put32(i.d, m, &value);
+                }),
+                _ => return missing("vector size"),
+            };
+            self.emit(kind, part, from, 0, 0, u64::from(index * bits));
+            slots.push(part);
+        }
+        for (part, slot) in parts.iter().zip(slots) {
+            let (d, _) = self.dest(part, Ty::new(Class::Bits, bits))?;
+            let kind = lanes!(wide, |a: u32| -> u32 { a });
+            self.emit(kind, d, slot, 0, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// `mov.b64 c, {a, b}`
+    fn pack(&mut self, to: &Operand<'a>, parts: &[Operand<'a>], ty: Ty) -> Decoded {
+        let wide = self.wide();
+        if ty.bits == 128 {
+            let to = self.halves(to)?;
+            let mut slots = Vec::new();
+            for part in parts {
+                slots.push(self.source(part, Ty::B64)?);
+            }
+            for (slot, half) in slots.into_iter().zip(0..2) {
+                let kind = lanes!(wide, |a: u64| -> u64 { a });
+                self.emit(kind, to + half, slot, 0, 0, 0);
+            }
+            return Ok(());
+        }
+        if parts.is_empty() || ty.width() as usize % parts.len() != 0 {
+            return invalid("Bad vector size");
+        }
+        let bits = ty.width() / parts.len() as u32;
+        if bits < 8 || (ty.width() == 64 && bits < 16) {
+            return missing("vector size");
+        }
+        let mut slots = Vec::new();
+        for part in parts {
+            slots.push(self.source(part, Ty::new(Class::Bits, bits))?);
+        }
+        let mut sum = self.const32(0);
+        if ty.width() == 64 {
+            sum = self.const64(0);
+        }
+        for (index, slot) in slots.into_iter().enumerate() {
+            let next = if ty.width() == 64 {
+                self.temp64()
+            } else {
+                self.temp32()
+            };
+            let kind = if ty.width() == 64 {
+                lanes!(wide, with w, i, m {
+                    let (a, b) = (w.get64(i.a), w.get32(i.b));
+                    let value = std::array::from_fn(|lane| a[lane] | u64::from(b[lane]) << i.imm);
+                    w.put64(i.d, m, &value);
+                })
+            } else {
+                lanes!(wide, with w, i, m {
+                    let (a, b) = (w.get32(i.a), w.get32(i.b));
+                    let value = std::array::from_fn(|lane| a[lane] | b[lane] << i.imm);
+                    w.put32(i.d, m, &value);
+                })
+            };
+            self.emit(kind, next, sum, slot, 0, u64::from(index as u32 * bits));
+            sum = next;
+        }
+        let (d, _) = self.dest(to, Ty::new(Class::Bits, ty.width()))?;
+        let kind = if ty.width() == 64 {
+            lanes!(wide, |a: u64| -> u64 { a })
+        } else {
+            lanes!(wide, |a: u32| -> u32 { a })
+        };
+        self.emit(kind, d, sum, 0, 0, 0);
+        Ok(())
+    }
+
+    /// The tag of the space that an access names.
+    fn space(form: &mut Form<'_>) -> Decoded<u64> {
+        let names = [
+            "global",
+            "shared",
+            "shared::cta",
+            "local",
+            "const",
+            "param",
+            "param::entry",
+            "param::func",
+            "generic",
+            "shared::cluster",
+        ];
+        Ok(match form.one_of(&names) {
+            Some("shared" | "shared::cta") => SHARED,
+            Some("local") => LOCAL,
+            Some("shared::cluster") => return missing("`.shared::cluster`"),
+            // Addresses of parameters carry their tag already.
+            _ => 0,
+        })
+    }
+
+    fn vector(form: &mut Form<'_>) -> usize {
+        match form.one_of(&["v2", "v4", "v8"]) {
+            Some("v2") => 2,
+            Some("v4") => 4,
+            Some(_) => 8,
+            None => 1,
+        }
+    }
+
+    fn elements<'v>(operand: &'v Operand<'a>, count: usize) -> Decoded<&'v [Operand<'a>]> {
+        let elements = match operand {
+            Operand::Vector(elements) => &elements[..],
+            single => std::slice::from_ref(single),
+        };
+        if elements.len() != count {
+            return invalid("Bad vector size");
+        }
+        Ok(elements)
+    }
+
+    fn load(&mut self, form: &mut Form<'a>) -> Decoded {
+        drop_hints(form);
+        let ty = form.ty()?;
+        let order = take_order(form);
+        let tag = Self::space(form)?;
+        let count = Self::vector(form);
+        if form.operands.len() != 2 {
+            return missing("cache policy");
+        }
+        if ty.bits > 64 || ty.class == Class::Pred {
+            return missing("type");
+        }
+        let wide = self.wide();
+        let elements = Self::elements(&form.operands[0], count)?;
+        let bytes = ty.width() / 8;
+        if let Operand::Address(Base::Name(name), offset) = &form.operands[1]
+            && let Name::Sym(Sym::Param(start)) = self.named(name)?
+        {
+            for (index, element) in elements.iter().enumerate() {
+                let kind = Kind::Touch(match bytes {
+                    1 => pick_touch::<LoadParam<u8>>(wide),
+                    2 => pick_touch::<LoadParam<u16>>(wide),
+                    4 => pick_touch::<LoadParam<u32>>(wide),
+                    _ => pick_touch::<LoadParam<u64>>(wide),
+                });
+                let at = u64::from(start).wrapping_add_signed(*offset);
+                let (d, widen) = self.dest(element, ty)?;
+                self.emit(
+                    kind,
+                    d,
+                    0,
+                    0,
+                    0,
+                    at.wrapping_add(u64::from(bytes) * index as u64),
+                );
+                self.finish(widen);
+            }
+            return Ok(());
+        }
+        let (mut base, offset, bits) = self.address(&form.operands[1], tag)?;
+        if count > 1 && bytes == 8 {
+            // The first element may overwrite the address.
+            let copy = self.temp64();
+            if bits & crate::vm::space::NARROW == 0 {
+                let kind = lanes!(wide, |a: u64| -> u64 { a });
+                self.emit(kind, copy, base, 0, 0, 0);
+                base = copy;
+            }
+        } else if count > 1 && bits & crate::vm::space::NARROW != 0 {
+            let copy = self.temp32();
+            let kind = lanes!(wide, |a: u32| -> u32 { a });
+            self.emit(kind, copy, base, 0, 0, 0);
+            base = copy;
+        }
+        for (index, element) in elements.iter().enumerate() {
+            let kind = Kind::Touch(match bytes {
+                1 => pick_touch::<Load<u8>>(wide),
+                2 => pick_touch::<Load<u16>>(wide),
+                4 => pick_touch::<Load<u32>>(wide),
+                _ => pick_touch::<Load<u64>>(wide),
+            });
+            let whole = if index == 0 { count as u32 } else { 1 };
+            let (d, widen) = self.dest(element, ty)?;
+            let at = offset.wrapping_add(u64::from(bytes) * index as u64);
+            self.emit(kind, d, base, 0, bits | (bytes * whole - 1), at);
+            self.finish(widen);
+        }
+        if order.acquire {
+            self.fence();
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, form: &mut Form<'a>) -> Decoded {
+        drop_hints(form);
+        let ty = form.ty()?;
+        if form.flag("async") || form.flag("bulk") {
+            return missing("asynchronous store");
+        }
+        let order = take_order(form);
+        let tag = Self::space(form)?;
+        let count = Self::vector(form);
+        if form.operands.len() != 2 {
+            return missing("cache policy");
+        }
+        if ty.bits > 64 || ty.class == Class::Pred {
+            return missing("type");
+        }
+        if order.release {
+            self.fence();
+        }
+        let wide = self.wide();
+        let (base, offset, bits) = self.address(&form.operands[0], tag)?;
+        let bytes = ty.width() / 8;
+        for (index, element) in Self::elements(&form.operands[1], count)?.iter().enumerate() {
+            let kind = Kind::Touch(match bytes {
+                1 => pick_touch::<Store<u8>>(wide),
+                2 => pick_touch::<Store<u16>>(wide),
+                4 => pick_touch::<Store<u32>>(wide),
+                _ => pick_touch::<Store<u64>>(wide),
+            });
+            let whole = if index == 0 { count as u32 } else { 1 };
+            let b = self.source(element, ty)?;
+            let at = offset.wrapping_add(u64::from(bytes) * index as u64);
+            self.emit(kind, 0, base, b, bits | (bytes * whole - 1), at);
+        }
+        Ok(())
+    }
+
+    /// Orders memory of this thread of the host.
+    pub(super) fn fence(&mut self) {
+        let kind = lanes!(self.wide(), with _w, _i, _m {
+            fence(Ordering::SeqCst);
+        });
+        self.emit(kind, 0, 0, 0, 0, 0);
+    }
+
+    fn cvta(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        let to_space = form.flag("to");
+        let tag = match form.one_of(&[
+            "global",
+            "shared",
+            "shared::cta",
+            "local",
+            "const",
+            "param",
+            "param::entry",
+        ]) {
+            Some("shared" | "shared::cta") => SHARED,
+            Some("local") => LOCAL,
+            Some(_) => 0,
+            None => return missing("space"),
+        };
+        if ty != Ty::U64 {
+            return missing("type");
+        }
+        form.arity(2)?;
+        let a = self.source(&form.operands[1], ty)?;
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        let kind = match (tag, to_space) {
+            (0, _) => lanes!(self.wide(), |a: u64| -> u64 { a }),
+            (_, false) => lanes!(self.wide(), with w, i, m {
+                let value = w.get64(i.a).map(|a| a | i.imm);
+                w.put64(i.d, m, &value);
+            }),
+            (_, true) => lanes!(self.wide(), |a: u64| -> u64 { a & !TAG }),
+        };
+        self.emit(kind, d, a, 0, 0, tag);
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn isspacep(&mut self, form: &mut Form<'a>) -> Decoded {
+        let names = [
+            "global",
+            "shared",
+            "shared::cta",
+            "shared::cluster",
+            "local",
+            "const",
+            "param",
+            "param::entry",
+        ];
+        let wide = self.wide();
+        let kind = match form.one_of(&names) {
+            Some("global" | "const") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == 0) }),
+            Some("local") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == LOCAL) }),
+            Some("param" | "param::entry") => {
+                lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == PARAM) })
+            }
+            Some(_) => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == SHARED) }),
+            None => return missing("space"),
+        };
+        self.emit_plain(form, kind, Ty::PRED, &[Ty::U64])
+    }
+
+    fn atomic(&mut self, form: &mut Form<'a>) -> Decoded {
+        drop_hints(form);
+        form.flag("noftz");
+        let reduces = form.opcode == "red";
+        let ty = form.ty()?;
+        let order = take_order(form);
+        let tag = Self::space(form)?;
+        if Self::vector(form) > 1 || form.flag("async") {
+            return missing("vector");
+        }
+        let names = [
+            "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec",
+        ];
+        let Some(name) = form.one_of(&names) else {
+            return missing("operation");
+        };
+        let Some(op) = atomic::Op::parse(name, ty.class, ty.bits, ty.packed) else {
+            return missing("operation on this type");
+        };
+        let swaps = name == "cas";
+        let first = usize::from(!reduces);
+        form.arity(first + 2 + usize::from(swaps))?;
+        let raw = Ty::new(Class::Bits, ty.width());
+        let (base, offset, bits) = self.address(&form.operands[first], tag)?;
+        let b = self.source(&form.operands[first + 1], raw)?;
+        let e = if swaps {
+            self.source(&form.operands[first + 2], raw)?
+        } else {
+            b
+        };
+        let (d, widen) = if reduces {
+            self.dest(&Operand::Sink, raw)?
+        } else {
+            self.dest(&form.operands[0], ty)?
+        };
+        let wide = self.wide();
+        let kind = Kind::Touch(match ty.width() {
+            16 => pick_touch::<atomic::Rmw<u16>>(wide),
+            32 => pick_touch::<atomic::Rmw<u32>>(wide),
+            _ => pick_touch::<atomic::Rmw<u64>>(wide),
+        });
+        let _ = order;
+        let bytes = ty.width() / 8;
+        self.emit(
+            kind,
+            d,
+            base,
+            b,
+            bits | (bytes - 1) | (op as u32) << atomic::OP_SHIFT,
+            offset,
+        );
+        if let Some(last) = self.out.program.code.last_mut() {
+            last.e = e;
+        }
+        self.finish(widen);
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! From the syntax tree to code.
+//!
+//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an instruction that
+//! fails when it is executed, with the name of the PTX instruction in the message.
+
+mod control;
+mod convert;
+mod fields;
+mod float;
+mod form;
+mod function;
+mod half;
+mod integer;
+mod memory;
+mod module;
+mod operand;
+mod predicate;
+
+pub(super) use form::Class;
+pub(super) use half::add as half_add;
+pub(super) use module::program;
+
+/// Why an instruction cannot be decoded.
+#[derive(Debug)]
+enum Refuse {
+    /// The text is wrong: loading fails.
+    Invalid(String),
+    /// The software device does not have it: executing it fails. What in it is unknown, or empty.
+    Missing(String),
+}
+
+type Decoded<T = ()> = Result<T, Refuse>;
+
+fn invalid<T>(message: impl Into<String>) -> Decoded<T> {
+    Err(Refuse::Invalid(message.into()))
+}
+
+fn missing<T>(what: impl Into<String>) -> Decoded<T> {
+    Err(Refuse::Missing(what.into()))
+}

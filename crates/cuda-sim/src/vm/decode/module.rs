@@ -1,0 +1,395 @@
+//! Modules: checks, symbols, layouts.
+
+use std::collections::{HashMap, HashSet};
+
+use super::form::Ty;
+use super::function::{self, FunctionDecoder};
+use super::operand::Sym;
+use crate::ptx::{self, Init, Linkage, Space, Statement, Variable};
+use crate::vm::builtin;
+use crate::vm::code::FunctionCode;
+use crate::vm::fault::LoadError;
+use crate::vm::lanes::wide_cpu;
+use crate::vm::program::{
+    Global, GlobalSpace, Kernel, Param, Program, Relocation, Symbol, TargetInfo,
+};
+
+/// What is known while functions are decoded.
+pub(super) struct Output {
+    pub(super) program: Program,
+    pub(super) index32: HashMap<u32, u32>,
+    pub(super) index64: HashMap<u64, u32>,
+    pub(super) strict: bool,
+    pub(super) wide: bool,
+    /// What each function refers to.
+    pub(super) uses: Vec<Uses>,
+}
+
+/// What a function refers to, for the layout of kernels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses {
+    pub(super) common_shared: bool,
+    pub(super) indirect: bool,
+    pub(super) callees: Vec<usize>,
+}
+
+/// The names of one module.
+pub(super) struct Names<'a> {
+    pub(super) symbols: HashMap<&'a str, Sym>,
+    /// Declared and used, but not defined anywhere: functions of the device that are not there.
+    pub(super) undefined: HashSet<&'a str>,
+}
+
+/// The size of a variable and its alignment.
+pub(super) fn layout(variable: &Variable<'_>) -> (u64, u64) {
+    let element = match Ty::parse(variable.ty) {
+        Some(ty) => u64::from(ty.width().max(8) / 8),
+        // Texture, sampler and surface references.
+        None => 8,
+    };
+    let element = element * u64::from(variable.vector);
+    let size = element.saturating_mul(variable.count.unwrap_or(0));
+    (size, variable.align.unwrap_or(element).max(1))
+}
+
+pub(super) fn invalid_at(line: u32, message: &str) -> LoadError {
+    LoadError::InvalidPtx(format!(
+        "ptxas application ptx input, line {line}; error   : {message}"
+    ))
+}
+
+fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {
+    if module.version > target.max_ptx {
+        return Err(LoadError::UnsupportedVersion {
+            found: module.version,
+            supported: target.max_ptx,
+        });
+    }
+    let sm = module.target.sm;
+    if sm == 0 {
+        return Err(invalid_at(1, "Missing .target directive"));
+    }
+    if module.address_size != 64 {
+        return Err(invalid_at(1, "Only '.address_size 64' is supported"));
+    }
+    let (major, minor) = target.compute_capability;
+    let device = major * 10 + minor;
+    let runs = match module.target.suffix {
+        "a" => sm == device,
+        "f" => sm / 10 == major && sm <= device,
+        _ => sm <= device,
+    };
+    if runs {
+        return Ok(());
+    }
+    Err(LoadError::NoBinaryForGpu {
+        target: format!("sm_{sm}{}", module.target.suffix),
+        device: format!("sm_{device}"),
+    })
+}
+
+/// Decodes `modules` together.
+pub(in crate::vm) fn program(
+    modules: &[ptx::Module<'_>],
+    target: &TargetInfo,
+) -> Result<Program, LoadError> {
+    for module in modules {
+        check_target(module, target)?;
+    }
+    let mut out = Output {
+        program: Program::default(),
+        index32: HashMap::new(),
+        index64: HashMap::new(),
+        strict: target.strict,
+        wide: wide_cpu(),
+        uses: Vec::new(),
+    };
+    let mut common = 0u64;
+    let names = symbols(modules, &mut out, &mut common)?;
+    for (module, names) in modules.iter().zip(&names) {
+        initial_values(module, names, &mut out)?;
+    }
+    let mut ends = Vec::new();
+    for (module, names) in modules.iter().zip(&names) {
+        let first_file = out.program.files.len() as u32;
+        let files: Vec<u32> = module.files.iter().map(|&(number, _)| number).collect();
+        let paths = module.files.iter().map(|&(_, path)| path.to_owned());
+        out.program.files.extend(paths);
+        for function in &module.functions {
+            let (Some(body), Some(&Sym::Function(index))) =
+                (&function.body, names.symbols.get(function.name))
+            else {
+                continue;
+            };
+            let mut decoder = FunctionDecoder::new(&mut out, names, function, index);
+            decoder.shared_start(if function.entry { common } else { 0 });
+            decoder.files(first_file, &files);
+            let end = decoder.run(body)?;
+            if function.entry {
+                ends.push((function, index, end));
+            }
+        }
+    }
+    for (function, index, end) in ends {
+        kernel(&mut out, function, index, end, common)?;
+    }
+    Ok(out.program)
+}
+
+/// Collects the symbols of all modules and lays out what they share.
+fn symbols<'a>(
+    modules: &'a [ptx::Module<'a>],
+    out: &mut Output,
+    common: &mut u64,
+) -> Result<Vec<Names<'a>>, LoadError> {
+    let mut exported: HashMap<&'a str, Sym> = HashMap::new();
+    let mut all = Vec::new();
+    for module in modules {
+        let mut symbols: HashMap<&'a str, Sym> = HashMap::new();
+        for variable in &module.variables {
+            let sym = match variable.space {
+                _ if variable.linkage == Linkage::Extern && variable.space != Space::Shared => {
+                    continue;
+                }
+                Space::Shared if variable.count.is_none() => Sym::DynamicShared,
+                Space::Shared => {
+                    let (size, align) = layout(variable);
+                    *common = common.next_multiple_of(align);
+                    let at = *common as u32;
+                    *common = common.saturating_add(size);
+                    Sym::Shared(at)
+                }
+                _ => {
+                    out.program.globals.push(global(variable));
+                    Sym::Global(out.program.globals.len() - 1)
+                }
+            };
+            if *common > 1 << 30 {
+                return Err(invalid_at(variable.line, "Too much shared data"));
+            }
+            let weak = variable.linkage == Linkage::Weak;
+            let sym = match exported.get(variable.name) {
+                Some(&first) if weak => first,
+                _ => sym,
+            };
+            if symbols.insert(variable.name, sym).is_some() {
+                let message = format!("Duplicate definition of variable '{}'", variable.name);
+                return Err(invalid_at(variable.line, &message));
+            }
+            if variable.linkage != Linkage::Internal {
+                exported.insert(variable.name, sym);
+            }
+        }
+        for function in &module.functions {
+            let Some(body) = &function.body else {
+                continue;
+            };
+            let index = out.program.functions.len();
+            out.program.functions.push(FunctionCode {
+                name: function.name.to_owned(),
+                ..FunctionCode::default()
+            });
+            out.uses.push(Uses::default());
+            if symbols
+                .insert(function.name, Sym::Function(index))
+                .is_some()
+            {
+                let message = format!("Duplicate definition of function '{}'", function.name);
+                return Err(invalid_at(function.line, &message));
+            }
+            if function.linkage != Linkage::Internal {
+                exported
+                    .entry(function.name)
+                    .or_insert(Sym::Function(index));
+            }
+            if !function.entry {
+                for statement in body {
+                    if let Statement::Variable(variable) = statement
+                        && variable.space == Space::Shared
+                    {
+                        let (size, align) = layout(variable);
+                        *common = common.next_multiple_of(align);
+                        symbols.insert(variable.name, Sym::Shared(*common as u32));
+                        *common = common.saturating_add(size);
+                    }
+                }
+            }
+        }
+        all.push(symbols);
+    }
+    let mut names = Vec::new();
+    for (module, mut symbols) in modules.iter().zip(all) {
+        let mut undefined = HashSet::new();
+        let declared_functions = module.functions.iter().filter(|f| f.body.is_none());
+        let declared_variables = module
+            .variables
+            .iter()
+            .filter(|v| v.linkage == Linkage::Extern);
+        for name in declared_functions
+            .map(|function| function.name)
+            .chain(declared_variables.map(|variable| variable.name))
+        {
+            if symbols.contains_key(name) || builtin::by_name(name).is_some() {
+                continue;
+            }
+            match exported.get(name) {
+                Some(&sym) => {
+                    symbols.insert(name, sym);
+                }
+                None => {
+                    undefined.insert(name);
+                }
+            }
+        }
+        names.push(Names { symbols, undefined });
+    }
+    Ok(names)
+}
+
+fn global(variable: &Variable<'_>) -> Global {
+    let (size, align) = layout(variable);
+    Global {
+        name: variable.name.to_owned(),
+        size,
+        align,
+        space: match variable.space {
+            Space::Const => GlobalSpace::Const,
+            _ => GlobalSpace::Global,
+        },
+        visible: variable.linkage != Linkage::Internal,
+        init: Vec::new(),
+        relocations: Vec::new(),
+    }
+}
+
+fn initial_values(
+    module: &ptx::Module<'_>,
+    names: &Names<'_>,
+    out: &mut Output,
+) -> Result<(), LoadError> {
+    for variable in &module.variables {
+        let Some(&Sym::Global(index)) = names.symbols.get(variable.name) else {
+            continue;
+        };
+        if variable.init.is_empty() {
+            continue;
+        }
+        let Some(ty) = Ty::parse(variable.ty) else {
+            continue;
+        };
+        let element = (ty.width().max(8) / 8) as usize;
+        let mut bytes = Vec::new();
+        let mut relocations = Vec::new();
+        for &init in &variable.init {
+            let at = bytes.len() as u64;
+            match init {
+                Init::Literal(literal) => {
+                    let value = u128::from(FunctionDecoder::literal(literal, ty));
+                    bytes.extend_from_slice(&value.to_le_bytes()[..element]);
+                }
+                Init::Symbol {
+                    name, offset, byte, ..
+                } => {
+                    let target = match names.symbols.get(name) {
+                        Some(&Sym::Global(index)) => Symbol::Global(index),
+                        Some(&Sym::Function(index)) => Symbol::Function(index),
+                        _ => return Err(LoadError::Unresolved(name.to_owned())),
+                    };
+                    if element < 8 && byte.is_none() {
+                        let message = "Address in an initial value that is too narrow";
+                        return Err(invalid_at(variable.line, message));
+                    }
+                    relocations.push(Relocation {
+                        at,
+                        target,
+                        offset,
+                        byte,
+                    });
+                    bytes.resize(bytes.len() + element, 0);
+                }
+            }
+        }
+        let global = &mut out.program.globals[index];
+        if bytes.len() as u64 > global.size {
+            return Err(invalid_at(variable.line, "Too many initial values"));
+        }
+        global.init = bytes;
+        global.relocations = relocations;
+    }
+    Ok(())
+}
+
+/// Parameters at their offsets.
+pub(super) fn param_layout(params: &[Variable<'_>]) -> (Vec<Param>, u32) {
+    let mut end = 0u64;
+    let mut list = Vec::new();
+    for variable in params {
+        let (size, align) = layout(variable);
+        end = end.next_multiple_of(align);
+        list.push(Param {
+            offset: end as u32,
+            size: size as u32,
+            align: align as u32,
+        });
+        end = end.saturating_add(size).min(1 << 30);
+    }
+    (list, end as u32)
+}
+
+fn kernel(
+    out: &mut Output,
+    function: &ptx::Function<'_>,
+    index: usize,
+    end: u64,
+    common: u64,
+) -> Result<(), LoadError> {
+    // Everything that can be reached by calls; an indirect call reaches all.
+    let mut reached = HashSet::from([index]);
+    let mut open = vec![index];
+    while let Some(next) = open.pop() {
+        let uses = &out.uses[next];
+        let everything = 0..if uses.indirect { out.uses.len() } else { 0 };
+        for callee in uses.callees.iter().copied().chain(everything) {
+            if reached.insert(callee) {
+                open.push(callee);
+            }
+        }
+    }
+    let needs_common = reached.iter().any(|&index| out.uses[index].common_shared);
+    let static_shared = match (needs_common, end > common) {
+        (_, true) => end,
+        (true, _) => common,
+        _ => 0,
+    };
+    let three = |name: &str| {
+        let found = function.directives.iter().find(|(other, _)| *other == name);
+        found.map(|(_, values)| {
+            std::array::from_fn(|axis| values.get(axis).map_or(1, |&value| value as u32))
+        })
+    };
+    let (params, param_bytes) = param_layout(&function.params);
+    if param_bytes > function::MAX_PARAMS {
+        return Err(invalid_at(
+            function.line,
+            "Formal parameter space overflowed",
+        ));
+    }
+    let constants = out.program.globals.iter();
+    let constants = constants.filter(|global| global.space == GlobalSpace::Const);
+    let const_bytes = constants.map(|global| global.size).sum::<u64>() as u32;
+    let code = &out.program.functions[index];
+    out.program.kernels.push(Kernel {
+        name: function.name.to_owned(),
+        params,
+        param_bytes,
+        static_shared: static_shared as u32,
+        local_bytes: code.frame,
+        const_bytes,
+        max_threads: three("maxntid"),
+        required_threads: three("reqntid"),
+        cluster: three("reqnctapercluster"),
+        registers: (code.r32 + 2 * code.r64).clamp(8, 255),
+    });
+    out.program.entries.push(index);
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! Operands to slots.
+
+use super::form::{Class, Ty};
+use super::function::{FunctionDecoder, Name, Reg, Width};
+use super::{Decoded, invalid, missing};
+use crate::ptx::{Base, Literal, Operand};
+use crate::vm::code::{CONST, Slot};
+use crate::vm::lanes::lanes;
+use crate::vm::program::{Fixup, Symbol};
+use crate::vm::space::{FUNCTION, LOCAL, NARROW, PARAM, SHARED, TAG_SHIFT};
+use crate::vm::special;
+
+/// What a symbol is, inside a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sym {
+    Global(usize),
+    Function(usize),
+    Shared(u32),
+    DynamicShared,
+    /// An offset in the frame.
+    Local(u32),
+    /// An offset in the parameters of the kernel.
+    Param(u32),
+}
+
+/// What must follow once an instruction has written a temporary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Widen {
+    to: Reg,
+    from: Slot,
+    ty: Ty,
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    /// A constant of 32 bits.
+    pub(super) fn const32(&mut self, value: u32) -> Slot {
+        let consts = &mut self.out.program.consts32;
+        let index = *self.out.index32.entry(value).or_insert_with(|| {
+            consts.push(value);
+            consts.len() as u32 - 1
+        });
+        index | CONST
+    }
+
+    /// A constant of 64 bits.
+    pub(super) fn const64(&mut self, value: u64) -> Slot {
+        let consts = &mut self.out.program.consts64;
+        let index = *self.out.index64.entry(value).or_insert_with(|| {
+            consts.push(value);
+            consts.len() as u32 - 1
+        });
+        index | CONST
+    }
+
+    fn address_const(&mut self, target: Symbol, offset: i64) -> Slot {
+        let constant = self.out.program.consts64.len() as u32;
+        self.out.program.consts64.push(0);
+        self.out.program.fixups.push(Fixup {
+            constant,
+            target,
+            offset,
+        });
+        constant | CONST
+    }
+
+    /// The bits of a number as the type `ty` has them.
+    pub(super) fn literal(literal: Literal, ty: Ty) -> u64 {
+        let bits = match (literal, ty.class, ty.bits) {
+            (Literal::Int(value), Class::Float, 32) => (value as i64 as f32).to_bits().into(),
+            (Literal::Int(value), Class::Float, 64) => (value as i64 as f64).to_bits(),
+            (Literal::Int(value), ..) => value,
+            (Literal::F32(bits), Class::Float, 64) => f64::from(f32::from_bits(bits)).to_bits(),
+            (Literal::F32(bits), ..) => bits.into(),
+            (Literal::F64(bits), Class::Float, 32) => {
+                (f64::from_bits(bits) as f32).to_bits().into()
+            }
+            (Literal::F64(bits), ..) => bits,
+        };
+        match ty.width() {
+            8 => bits & 0xff,
+            16 => bits & 0xffff,
+            32 => bits & 0xffff_ffff,
+            _ => bits,
+        }
+    }
+
+    /// The register or symbol that `name` stands for.
+    pub(super) fn named(&self, name: &str) -> Decoded<Name> {
+        match self.lookup(name) {
+            Some(name) => Ok(name),
+            None => invalid(format!("Unknown symbol '{name}'")),
+        }
+    }
+
+    /// A source of the type `ty`.
+    pub(super) fn source(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
+        if ty.class == Class::Pred {
+            return self.predicate(operand);
+        }
+        if ty.width() > 64 {
+            return missing("128-bit operand");
+        }
+        let wide = ty.width() == 64;
+        match operand {
+            Operand::Literal(literal) => {
+                let bits = Self::literal(*literal, ty);
+                Ok(if wide {
+                    self.const64(bits)
+                } else {
+                    self.const32(bits as u32)
+                })
+            }
+            Operand::Name(name) => {
+                if let Some(special) = special::parse(name, "") {
+                    return self.special(special, ty);
+                }
+                match self.named(name)? {
+                    Name::Reg(reg) => self.read(reg, ty),
+                    Name::Sym(sym) => self.symbol(sym, 0, wide),
+                }
+            }
+            Operand::Offset(name, offset) => match self.named(name)? {
+                Name::Sym(sym) => self.symbol(sym, *offset, wide),
+                Name::Reg(_) => invalid(format!("'{name}' is not an address")),
+            },
+            Operand::Member(name, member) => {
+                if let Some(special) = special::parse(name, member) {
+                    return self.special(special, ty);
+                }
+                match self.lookup_member(name, member) {
+                    Some(reg) => self.read(reg, ty),
+                    None => invalid(format!("Unknown symbol '{name}.{member}'")),
+                }
+            }
+            Operand::Sink => missing("operand `_` as a source"),
+            _ => missing("operand form"),
+        }
+    }
+
+    /// Two sources, and so on, of one type.
+    pub(super) fn sources<const N: usize>(
+        &mut self,
+        operands: &[Operand<'a>],
+        ty: Ty,
+    ) -> Decoded<[Slot; N]> {
+        let mut slots = [0; N];
+        for (slot, operand) in slots.iter_mut().zip(operands) {
+            *slot = self.source(operand, ty)?;
+        }
+        Ok(slots)
+    }
+
+    /// A register read as `ty`, cut off if it is wider.
+    fn read(&mut self, reg: Reg, ty: Ty) -> Decoded<Slot> {
+        match (reg.width, ty.width()) {
+            (Width::W32, ..=32) | (Width::W64, 64) => Ok(reg.slot),
+            (Width::W64, _) => {
+                let to = self.temp32();
+                let kind = lanes!(self.wide(), |a: u64| -> u32 { a as u32 });
+                self.emit(kind, to, reg.slot, 0, 0, 0);
+                Ok(to)
+            }
+            (Width::W32, 64) => {
+                let to = self.temp64();
+                let kind = lanes!(self.wide(), |a: u32| -> u64 { u64::from(a) });
+                self.emit(kind, to, reg.slot, 0, 0, 0);
+                Ok(to)
+            }
+            _ => invalid("Arguments mismatch for instruction"),
+        }
+    }
+
+    fn special(&mut self, special: special::Special, ty: Ty) -> Decoded<Slot> {
+        let wide = ty.width() == 64;
+        let to = if wide { self.temp64() } else { self.temp32() };
+        let kind = special::read(special, wide, self.wide());
+        self.emit(kind, to, 0, 0, 0, 0);
+        Ok(to)
+    }
+
+    /// The value of a symbol: an address in its own space.
+    pub(super) fn symbol(&mut self, sym: Sym, offset: i64, wide: bool) -> Decoded<Slot> {
+        let constant = |this: &mut Self, value: u64| {
+            if wide {
+                this.const64(value)
+            } else {
+                this.const32(value as u32)
+            }
+        };
+        match sym {
+            Sym::Shared(start) => Ok(constant(self, u64::from(start).wrapping_add_signed(offset))),
+            Sym::Param(start) => Ok(constant(
+                self,
+                PARAM | u64::from(start).wrapping_add_signed(offset),
+            )),
+            Sym::Global(index) if wide => Ok(self.address_const(Symbol::Global(index), offset)),
+            Sym::Function(index) if wide => Ok(self.const64(FUNCTION + index as u64)),
+            Sym::Global(_) | Sym::Function(_) => missing("32-bit address"),
+            Sym::DynamicShared => {
+                let to = if wide { self.temp64() } else { self.temp32() };
+                self.emit(special::dynamic_shared(wide), to, 0, 0, 0, offset as u64);
+                Ok(to)
+            }
+            Sym::Local(start) => {
+                let to = if wide { self.temp64() } else { self.temp32() };
+                let imm = u64::from(start).wrapping_add_signed(offset);
+                let kind = if wide {
+                    lanes!(self.wide(), with w, i, m {
+                        let value = u64::from(w.base.local).wrapping_add(i.imm);
+                        w.put64(i.d, m, &[value; 32]);
+                    })
+                } else {
+                    lanes!(self.wide(), with w, i, m {
+                        let value = w.base.local.wrapping_add(i.imm as u32);
+                        w.put32(i.d, m, &[value; 32]);
+                    })
+                };
+                self.emit(kind, to, 0, 0, 0, imm);
+                Ok(to)
+            }
+        }
+    }
+
+    /// A predicate as a source.
+    pub(super) fn predicate(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
+        match operand {
+            Operand::Name(name) => match self.named(name)? {
+                Name::Reg(reg) if reg.width == Width::Pred => Ok(reg.slot),
+                _ => invalid(format!("'{name}' is not a predicate")),
+            },
+            Operand::Literal(Literal::Int(value)) => Ok(CONST | u32::from(*value != 0)),
+            Operand::Not(name) => match self.named(name)? {
+                Name::Reg(reg) if reg.width == Width::Pred => {
+                    let to = self.temp_pred();
+                    let kind = lanes!(self.wide(), with w, i, m {
+                        let value = !w.get_pred(i.a);
+                        w.put_pred(i.d, m, value);
+                    });
+                    self.emit(kind, to, reg.slot, 0, 0, 0);
+                    Ok(to)
+                }
+                _ => invalid(format!("'{name}' is not a predicate")),
+            },
+            _ => missing("operand form"),
+        }
+    }
+
+    /// A destination of the type `ty`; [`finish`](Self::finish) must follow the instruction.
+    pub(super) fn dest(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<(Slot, Option<Widen>)> {
+        let reg = match operand {
+            Operand::Sink => {
+                let slot = match ty.width() {
+                    1 => self.temp_pred(),
+                    64 => self.temp64(),
+                    _ => self.temp32(),
+                };
+                return Ok((slot, None));
+            }
+            Operand::Name(name) => match self.named(name)? {
+                Name::Reg(reg) => reg,
+                Name::Sym(_) => return invalid(format!("'{name}' is not a register")),
+            },
+            Operand::Member(name, member) => match self.lookup_member(name, member) {
+                Some(reg) => reg,
+                None => return invalid(format!("Unknown symbol '{name}.{member}'")),
+            },
+            _ => return missing("operand form"),
+        };
+        let fits = match (reg.width, ty.class, ty.width()) {
+            (Width::Pred, Class::Pred, _) | (Width::W64, _, 64) => true,
+            (Width::W32, class, ..=32) => class != Class::Pred,
+            (Width::W64, class, ..=32) if class != Class::Pred => false,
+            _ => return invalid("Arguments mismatch for instruction"),
+        };
+        // A signed value narrower than its register is extended.
+        if fits && (!ty.signed() || ty.bits >= reg.bits) {
+            return Ok((reg.slot, None));
+        }
+        let from = self.temp32();
+        Ok((from, Some(Widen { to: reg, from, ty })))
+    }
+
+    /// Extends what an instruction wrote for a wider register.
+    pub(super) fn finish(&mut self, widen: Option<Widen>) {
+        let Some(Widen { to, from, ty }) = widen else {
+            return;
+        };
+        let wide = self.wide();
+        let kind = match (to.width, to.bits, ty.signed(), ty.bits) {
+            (Width::W64, _, true, 8) => lanes!(wide, |a: i8| -> i64 { i64::from(a) }),
+            (Width::W64, _, true, 16) => lanes!(wide, |a: i16| -> i64 { i64::from(a) }),
+            (Width::W64, _, true, _) => lanes!(wide, |a: i32| -> i64 { i64::from(a) }),
+            (Width::W64, ..) => lanes!(wide, |a: u32| -> u64 { u64::from(a) }),
+            (_, 16, true, 8) => lanes!(wide, |a: i8| -> i16 { i16::from(a) }),
+            (_, _, true, 8) => lanes!(wide, |a: i8| -> i32 { i32::from(a) }),
+            (_, _, true, 16) => lanes!(wide, |a: i16| -> i32 { i32::from(a) }),
+            _ => lanes!(wide, |a: u32| -> u32 { a }),
+        };
+        self.emit(kind, to.slot, from, 0, 0, 0);
+    }
+
+    /// The base of an address: slot, offset, and what goes into `Ins::c`.
+    ///
+    /// `tag` is that of the instruction's space, 0 for generic, global and constant memory.
+    pub(super) fn address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<(Slot, u64, u32)> {
+        let Operand::Address(base, offset) = operand else {
+            return missing("address form");
+        };
+        let bits = ((tag >> 56) as u32) << TAG_SHIFT;
+        match base {
+            Base::Absolute => Ok((self.const64(0), *offset as u64, bits)),
+            Base::Name(name) => match self.named(name)? {
+                Name::Reg(reg) => match reg.width {
+                    Width::W64 => Ok((reg.slot, *offset as u64, bits)),
+                    Width::W32 => Ok((reg.slot, *offset as u64, bits | NARROW)),
+                    _ => invalid(format!("'{name}' is not an address")),
+                },
+                Name::Sym(sym) => {
+                    let own = match sym {
+                        Sym::Local(_) => LOCAL,
+                        Sym::Shared(_) | Sym::DynamicShared => SHARED,
+                        _ => 0,
+                    };
+                    let bits = ((own >> 56) as u32) << TAG_SHIFT;
+                    let slot = self.symbol(sym, 0, true)?;
+                    Ok((slot, *offset as u64, bits))
+                }
+            },
+        }
+    }
+}

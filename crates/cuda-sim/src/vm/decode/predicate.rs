@@ -1,0 +1,312 @@
+//! Comparisons and selections.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, half, missing};
+use crate::ptx::Operand;
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::{Bit, lanes};
+use crate::vm::rounding::flush;
+
+const COMPARISONS: [&str; 18] = [
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu",
+    "geu", "num", "nan",
+];
+
+macro_rules! ordered {
+    ($wide:expr, $op:expr, $t:ty) => {
+        match $op {
+            "eq" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a == b) }),
+            "ne" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a != b) }),
+            "lt" | "lo" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a < b) }),
+            "le" | "ls" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a <= b) }),
+            "gt" | "hi" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a > b) }),
+            "ge" | "hs" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a >= b) }),
+            _ => return missing("comparison"),
+        }
+    };
+}
+
+macro_rules! unordered {
+    ($wide:expr, $op:expr, $t:ty, $prepare:expr) => {
+        match $op {
+            "eq" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) == $prepare(b))
+            }),
+            "ne" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                let (a, b) = ($prepare(a), $prepare(b));
+                Bit(a < b || a > b)
+            }),
+            "lt" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) < $prepare(b))
+            }),
+            "le" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) <= $prepare(b))
+            }),
+            "gt" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) > $prepare(b))
+            }),
+            "ge" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) >= $prepare(b))
+            }),
+            "equ" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                let (a, b) = ($prepare(a), $prepare(b));
+                Bit(!(a < b || a > b))
+            }),
+            "neu" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit($prepare(a) != $prepare(b))
+            }),
+            "ltu" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(!($prepare(a) >= $prepare(b)))
+            }),
+            "leu" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(!($prepare(a) > $prepare(b)))
+            }),
+            "gtu" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(!($prepare(a) <= $prepare(b)))
+            }),
+            "geu" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(!($prepare(a) < $prepare(b)))
+            }),
+            "num" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(!a.is_nan() && !b.is_nan())
+            }),
+            "nan" => lanes!($wide, |a: $t, b: $t| -> Bit {
+                Bit(a.is_nan() || b.is_nan())
+            }),
+            _ => return missing("comparison"),
+        }
+    };
+}
+
+/// Nothing to do before a comparison.
+#[inline(always)]
+fn same<T>(a: T) -> T {
+    a
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn compare(&mut self, form: &mut Form<'a>) -> Decoded {
+        match form.opcode {
+            "setp" => self.setp(form),
+            "set" => self.set(form),
+            "selp" => self.selp(form),
+            "slct" => self.slct(form),
+            _ => self.testp(form),
+        }
+    }
+
+    /// `p = a op b`, to a predicate slot.
+    #[expect(
+        clippy::neg_cmp_op_on_partial_ord,
+        reason = "`!(a < b)` is what `geu` means: true for a NaN"
+    )]
+    fn comparison(&mut self, form: &mut Form<'a>, ty: Ty, p: Slot, at: usize) -> Decoded {
+        let Some(op) = form.one_of(&COMPARISONS) else {
+            return missing("no comparison");
+        };
+        let ftz = form.flag("ftz");
+        let wide = self.wide();
+        let [mut a, mut b] = self.sources(&form.operands[at..at + 2], ty)?;
+        let unsigned_name = matches!(op, "lo" | "ls" | "hi" | "hs");
+        let kind = match (ty.class, ty.bits) {
+            (Class::Unsigned | Class::Bits, 16) => ordered!(wide, op, u16),
+            (Class::Unsigned | Class::Bits, 32) => ordered!(wide, op, u32),
+            (Class::Unsigned | Class::Bits, 64) => ordered!(wide, op, u64),
+            (Class::Signed, _) if unsigned_name => return missing("comparison"),
+            (Class::Signed, 16) => ordered!(wide, op, i16),
+            (Class::Signed, 32) => ordered!(wide, op, i32),
+            (Class::Signed, 64) => ordered!(wide, op, i64),
+            (Class::Float, 32) if ftz => unordered!(wide, op, f32, flush),
+            (Class::Float, 32) => unordered!(wide, op, f32, same),
+            (Class::Float, 64) => unordered!(wide, op, f64, same),
+            (Class::Float | Class::Brain, 16) if !ty.packed && !ftz => {
+                a = self.half_to_single(a, ty);
+                b = self.half_to_single(b, ty);
+                unordered!(wide, op, f32, same)
+            }
+            _ => return missing("type"),
+        };
+        self.emit(kind, p, a, b, 0, 0);
+        Ok(())
+    }
+
+    fn half_to_single(&mut self, from: Slot, ty: Ty) -> Slot {
+        let to = self.temp32();
+        let kind = if ty.class == Class::Brain {
+            lanes!(self.wide(), |a: u16| -> f32 { half::widen(a, true) })
+        } else {
+            lanes!(self.wide(), |a: u16| -> f32 { half::widen(a, false) })
+        };
+        self.emit(kind, to, from, 0, 0, 0);
+        to
+    }
+
+    fn combine(
+        &mut self,
+        op: Option<&str>,
+        p: Slot,
+        c: Option<Slot>,
+        to: Slot,
+        negated: bool,
+    ) -> Decoded {
+        let negate = u64::from(negated);
+        let wide = self.wide();
+        let kind = match op {
+            None => lanes!(wide, with w, i, m {
+                let value = w.get_pred(i.a) ^ (i.imm as u32).wrapping_neg();
+                w.put_pred(i.d, m, value);
+            }),
+            Some("and") => lanes!(wide, with w, i, m {
+                let value = (w.get_pred(i.a) ^ (i.imm as u32).wrapping_neg()) & w.get_pred(i.b);
+                w.put_pred(i.d, m, value);
+            }),
+            Some("or") => lanes!(wide, with w, i, m {
+                let value = (w.get_pred(i.a) ^ (i.imm as u32).wrapping_neg()) | w.get_pred(i.b);
+                w.put_pred(i.d, m, value);
+            }),
+            _ => lanes!(wide, with w, i, m {
+                let value = w.get_pred(i.a) ^ (i.imm as u32).wrapping_neg() ^ w.get_pred(i.b);
+                w.put_pred(i.d, m, value);
+            }),
+        };
+        self.emit(kind, to, p, c.unwrap_or(p), 0, negate);
+        Ok(())
+    }
+
+    fn setp(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        let combine = form.one_of(&["and", "or", "xor"]);
+        form.arity(if combine.is_some() { 4 } else { 3 })?;
+        let (first, second) = match &form.operands[0] {
+            Operand::Pair(pair) => (&pair.0, Some(&pair.1)),
+            other => (other, None),
+        };
+        let (p, _) = self.dest(first, Ty::PRED)?;
+        if combine.is_none() && second.is_none() {
+            return self.comparison(form, ty, p, 1);
+        }
+        let c = match combine {
+            Some(_) => Some(self.predicate(&form.operands[3])?),
+            None => None,
+        };
+        let result = self.temp_pred();
+        self.comparison(form, ty, result, 1)?;
+        if let Some(second) = second {
+            let (q, _) = self.dest(second, Ty::PRED)?;
+            // `c` may be one of the destinations.
+            let spare = self.temp_pred();
+            self.combine(combine, result, c, spare, true)?;
+            self.combine(combine, result, c, p, false)?;
+            return self.combine(None, spare, None, q, false);
+        }
+        self.combine(combine, result, c, p, false)
+    }
+
+    fn set(&mut self, form: &mut Form<'a>) -> Decoded {
+        let from = form.ty()?;
+        let to = form.ty()?;
+        let combine = form.one_of(&["and", "or", "xor"]);
+        form.arity(if combine.is_some() { 4 } else { 3 })?;
+        let c = match combine {
+            Some(_) => Some(self.predicate(&form.operands[3])?),
+            None => None,
+        };
+        let result = self.temp_pred();
+        self.comparison(form, from, result, 1)?;
+        self.combine(combine, result, c, result, false)?;
+        let one = match (to.class, to.bits) {
+            (Class::Float, 32) => 1f32.to_bits(),
+            (Class::Unsigned | Class::Signed, 32) => u32::MAX,
+            (Class::Float, 16) if !to.packed => 0x3c00,
+            (Class::Brain, 16) if !to.packed => 0x3f80,
+            _ => return missing("type"),
+        };
+        let (yes, no) = (self.const32(one), self.const32(0));
+        let (d, widen) = self.dest(&form.operands[0], to)?;
+        let kind = self.select_kind(32);
+        self.emit(kind, d, yes, no, result, 0);
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn select_kind(&self, bits: u32) -> Kind {
+        let wide = self.wide();
+        if bits == 64 {
+            lanes!(wide, |a: u64, b: u64, c: Bit| -> u64 {
+                if c.0 { a } else { b }
+            })
+        } else {
+            lanes!(wide, |a: u32, b: u32, c: Bit| -> u32 {
+                if c.0 { a } else { b }
+            })
+        }
+    }
+
+    fn selp(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        if ty.class == Class::Pred || ty.bits < 16 {
+            return missing("type");
+        }
+        let kind = self.select_kind(ty.width());
+        self.emit_plain(form, kind, ty, &[ty, ty, Ty::PRED])
+    }
+
+    fn slct(&mut self, form: &mut Form<'a>) -> Decoded {
+        let by = form.ty()?;
+        let ty = form.ty()?;
+        let ftz = form.flag("ftz");
+        let wide = self.wide();
+        form.arity(4)?;
+        let p = self.temp_pred();
+        let c = self.source(&form.operands[3], by)?;
+        let kind = match (by.class, by.bits) {
+            (Class::Signed, 32) => lanes!(wide, |a: i32| -> Bit { Bit(a >= 0) }),
+            (Class::Float, 32) if ftz => lanes!(wide, |a: f32| -> Bit { Bit(flush(a) >= 0.0) }),
+            (Class::Float, 32) => lanes!(wide, |a: f32| -> Bit { Bit(a >= 0.0) }),
+            _ => return missing("type"),
+        };
+        self.emit(kind, p, c, 0, 0, 0);
+        let [a, b] = self.sources(&form.operands[1..3], ty)?;
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        let kind = self.select_kind(ty.width());
+        self.emit(kind, d, a, b, p, 0);
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn testp(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        let wide = self.wide();
+        let names = [
+            "finite",
+            "infinite",
+            "number",
+            "notanumber",
+            "normal",
+            "subnormal",
+        ];
+        let what = form.one_of(&names);
+        macro_rules! test {
+            ($t:ty) => {
+                match what {
+                    Some("finite") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_finite()) }),
+                    Some("infinite") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_infinite()) }),
+                    Some("number") => lanes!(wide, |a: $t| -> Bit { Bit(!a.is_nan()) }),
+                    Some("notanumber") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_nan()) }),
+                    Some("normal") => {
+                        lanes!(wide, |a: $t| -> Bit { Bit(a.is_normal() || a == 0.0) })
+                    }
+                    Some("subnormal") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_subnormal()) }),
+                    _ => return missing("test"),
+                }
+            };
+        }
+        let kind = match (ty.class, ty.bits) {
+            (Class::Float, 32) => test!(f32),
+            (Class::Float, 64) => test!(f64),
+            _ => return missing("type"),
+        };
+        self.emit_plain(form, kind, Ty::PRED, &[ty])
+    }
+}

@@ -1,0 +1,274 @@
+//! Operations on all lanes of a warp, compiled for plain and for wide CPUs.
+
+use super::code::{CONST, Ins, LaneFn, Slot, TouchFn, Trouble};
+use super::space::Env;
+use super::warp::Warp;
+
+/// Lanes of a warp.
+pub(super) const LANES: usize = 32;
+
+/// A value that a register holds, 32 times.
+pub(super) trait Lane: Copy {
+    fn get(warp: &Warp, slot: Slot) -> [Self; LANES];
+    fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]);
+}
+
+#[inline(always)]
+fn blend<T: Copy>(to: &mut [T; LANES], mask: u32, from: &[T; LANES]) {
+    if mask == u32::MAX {
+        *to = *from;
+    } else {
+        for lane in 0..LANES {
+            to[lane] = if mask >> lane & 1 != 0 {
+                from[lane]
+            } else {
+                to[lane]
+            };
+        }
+    }
+}
+
+impl Warp {
+    #[inline(always)]
+    pub(super) fn get32(&self, slot: Slot) -> [u32; LANES] {
+        if slot & CONST != 0 {
+            [self.consts32[(slot & !CONST) as usize]; LANES]
+        } else {
+            self.r32[self.base.r32 as usize + slot as usize]
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn get64(&self, slot: Slot) -> [u64; LANES] {
+        if slot & CONST != 0 {
+            [self.consts64[(slot & !CONST) as usize]; LANES]
+        } else {
+            self.r64[self.base.r64 as usize + slot as usize]
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn put32(&mut self, slot: Slot, mask: u32, value: &[u32; LANES]) {
+        let to = &mut self.r32[self.base.r32 as usize + slot as usize];
+        blend(to, mask, value);
+    }
+
+    #[inline(always)]
+    pub(super) fn put64(&mut self, slot: Slot, mask: u32, value: &[u64; LANES]) {
+        let to = &mut self.r64[self.base.r64 as usize + slot as usize];
+        blend(to, mask, value);
+    }
+
+    /// The lanes where a predicate is true.
+    #[inline(always)]
+    pub(super) fn get_pred(&self, slot: Slot) -> u32 {
+        if slot & CONST != 0 {
+            (slot & 1).wrapping_neg()
+        } else {
+            self.preds[self.base.preds as usize + slot as usize]
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn put_pred(&mut self, slot: Slot, mask: u32, value: u32) {
+        let to = &mut self.preds[self.base.preds as usize + slot as usize];
+        *to = *to & !mask | value & mask;
+    }
+}
+
+macro_rules! lane_type {
+    ($($ty:ty, $get:ident, $put:ident, $bits:ident => $from:expr, $to:expr;)*) => {$(
+        impl Lane for $ty {
+            #[inline(always)]
+            fn get(warp: &Warp, slot: Slot) -> [Self; LANES] {
+                warp.$get(slot).map($from)
+            }
+            #[inline(always)]
+            fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]) {
+                warp.$put(slot, mask, &value.map($to));
+            }
+        }
+    )*};
+}
+
+lane_type! {
+    u8, get32, put32, u32 => |bits| bits as u8, |value| u32::from(value);
+    i8, get32, put32, u32 => |bits| bits as i8, |value| u32::from(value as u8);
+    u16, get32, put32, u32 => |bits| bits as u16, |value| u32::from(value);
+    i16, get32, put32, u32 => |bits| bits as i16, |value| u32::from(value as u16);
+    u32, get32, put32, u32 => |bits| bits, |value| value;
+    i32, get32, put32, u32 => |bits| bits as i32, |value| value as u32;
+    f32, get32, put32, u32 => f32::from_bits, f32::to_bits;
+    u64, get64, put64, u64 => |bits| bits, |value| value;
+    i64, get64, put64, u64 => |bits| bits as i64, |value| value as u64;
+    f64, get64, put64, u64 => f64::from_bits, f64::to_bits;
+}
+
+/// Values of a predicate as lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Bit(pub(super) bool);
+
+impl Lane for Bit {
+    #[inline(always)]
+    fn get(warp: &Warp, slot: Slot) -> [Self; LANES] {
+        let bits = warp.get_pred(slot);
+        let mut value = [Self(false); LANES];
+        for (lane, bit) in value.iter_mut().enumerate() {
+            bit.0 = bits >> lane & 1 != 0;
+        }
+        value
+    }
+
+    #[inline(always)]
+    fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]) {
+        let mut bits = 0;
+        for (lane, bit) in value.iter().enumerate() {
+            bits |= u32::from(bit.0) << lane;
+        }
+        warp.put_pred(slot, mask, bits);
+    }
+}
+
+#[inline(always)]
+pub(super) fn unary<A: Lane, D: Lane>(w: &mut Warp, i: &Ins, m: u32, f: impl Fn(A) -> D) {
+    let a = A::get(w, i.a);
+    D::put(w, i.d, m, std::array::from_fn(|lane| f(a[lane])));
+}
+
+#[inline(always)]
+pub(super) fn binary<A: Lane, B: Lane, D: Lane>(
+    w: &mut Warp,
+    i: &Ins,
+    m: u32,
+    f: impl Fn(A, B) -> D,
+) {
+    let a = A::get(w, i.a);
+    let b = B::get(w, i.b);
+    D::put(w, i.d, m, std::array::from_fn(|lane| f(a[lane], b[lane])));
+}
+
+#[inline(always)]
+pub(super) fn ternary<A: Lane, B: Lane, C: Lane, D: Lane>(
+    w: &mut Warp,
+    i: &Ins,
+    m: u32,
+    f: impl Fn(A, B, C) -> D,
+) {
+    let a = A::get(w, i.a);
+    let b = B::get(w, i.b);
+    let c = C::get(w, i.c);
+    D::put(
+        w,
+        i.d,
+        m,
+        std::array::from_fn(|lane| f(a[lane], b[lane], c[lane])),
+    );
+}
+
+/// The body of a [`LaneFn`], before it is compiled for one kind of CPU.
+pub(super) trait LaneOp {
+    fn run(w: &mut Warp, i: &Ins, m: u32);
+}
+
+/// The body of a [`TouchFn`], before it is compiled for one kind of CPU.
+pub(super) trait TouchOp {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble>;
+}
+
+/// Whether this CPU has what the wide versions are compiled for.
+pub(super) fn wide_cpu() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("f16c")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+fn plain<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
+    K::run(w, i, m);
+}
+
+fn plain_touch<K: TouchOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    K::run(w, e, i, m)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
+fn wide<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
+    K::run(w, i, m);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
+fn wide_touch<K: TouchOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    K::run(w, e, i, m)
+}
+
+/// The version of `K` for a CPU of which [`wide_cpu`] says `is_wide`.
+pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
+    #[cfg(target_arch = "x86_64")]
+    if is_wide {
+        return wide::<K>;
+    }
+    let _ = is_wide;
+    plain::<K>
+}
+
+/// The version of `K` for a CPU of which [`wide_cpu`] says `is_wide`.
+pub(super) fn pick_touch<K: TouchOp>(is_wide: bool) -> TouchFn {
+    #[cfg(target_arch = "x86_64")]
+    if is_wide {
+        return wide_touch::<K>;
+    }
+    let _ = is_wide;
+    plain_touch::<K>
+}
+
+/// A [`Kind::Lanes`](super::code::Kind) from the computation of one lane.
+macro_rules! lanes {
+    ($wide:expr, |$a:ident: $ta:ty| -> $td:ty $body:block) => {{
+        struct K;
+        impl $crate::vm::lanes::LaneOp for K {
+            #[inline(always)]
+            fn run(w: &mut $crate::vm::warp::Warp, i: &$crate::vm::code::Ins, m: u32) {
+                $crate::vm::lanes::unary(w, i, m, |$a: $ta| -> $td { $body });
+            }
+        }
+        $crate::vm::code::Kind::Lanes($crate::vm::lanes::pick::<K>($wide))
+    }};
+    ($wide:expr, |$a:ident: $ta:ty, $b:ident: $tb:ty| -> $td:ty $body:block) => {{
+        struct K;
+        impl $crate::vm::lanes::LaneOp for K {
+            #[inline(always)]
+            fn run(w: &mut $crate::vm::warp::Warp, i: &$crate::vm::code::Ins, m: u32) {
+                $crate::vm::lanes::binary(w, i, m, |$a: $ta, $b: $tb| -> $td { $body });
+            }
+        }
+        $crate::vm::code::Kind::Lanes($crate::vm::lanes::pick::<K>($wide))
+    }};
+    ($wide:expr, |$a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty| -> $td:ty $body:block) => {{
+        struct K;
+        impl $crate::vm::lanes::LaneOp for K {
+            #[inline(always)]
+            fn run(w: &mut $crate::vm::warp::Warp, i: &$crate::vm::code::Ins, m: u32) {
+                $crate::vm::lanes::ternary(w, i, m, |$a: $ta, $b: $tb, $c: $tc| -> $td { $body });
+            }
+        }
+        $crate::vm::code::Kind::Lanes($crate::vm::lanes::pick::<K>($wide))
+    }};
+    ($wide:expr, with $w:ident, $i:ident, $m:ident $body:block) => {{
+        struct K;
+        impl $crate::vm::lanes::LaneOp for K {
+            #[inline(always)]
+            fn run($w: &mut $crate::vm::warp::Warp, $i: &$crate::vm::code::Ins, $m: u32) $body
+        }
+        $crate::vm::code::Kind::Lanes($crate::vm::lanes::pick::<K>($wide))
+    }};
+}
+pub(super) use lanes;

@@ -1,0 +1,379 @@
+//! The loop that executes a warp.
+
+use super::SLICE;
+use super::block::Common;
+use super::builtin;
+use super::code::{ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, NEGATED, Trouble};
+use super::fault::FaultKind;
+use super::space::{Env, FUNCTION, bits};
+use super::warp::{Base, Frame, Wait, Warp};
+
+/// Frames that may be open at once.
+const MAX_DEPTH: usize = 4096;
+
+/// Why a warp stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It has used its fuel.
+    Slice,
+    /// No fragment can run, or none is left.
+    Blocked,
+}
+
+impl Warp {
+    /// Runs until nothing can run or `fuel` is used up.
+    pub(super) fn run(
+        &mut self,
+        env: &Env<'_>,
+        common: &mut Common,
+        fuel: &mut u64,
+    ) -> Result<Stop, Trouble> {
+        let code = &env.program.code[..];
+        let mut rotate = false;
+        while *fuel > 0 {
+            self.finish_reductions(code, common);
+            let Some(limit) = self.select(common, rotate) else {
+                if self.sync_waiting(code)? {
+                    continue;
+                }
+                return Ok(Stop::Blocked);
+            };
+            let slice = (*fuel).min(u64::from(SLICE)) as u32;
+            let mut left = slice;
+            let mask = self.fragments[self.current].mask;
+            let outcome = self.straight(env, common, limit, &mut left);
+            let used = u64::from(slice - left);
+            *fuel -= used;
+            self.warp_instructions += used;
+            self.lane_instructions += used * u64::from(mask.count_ones());
+            outcome?;
+            rotate = left == 0 && !rotate;
+        }
+        Ok(Stop::Slice)
+    }
+
+    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up `left`.
+    fn straight(
+        &mut self,
+        env: &Env<'_>,
+        common: &mut Common,
+        limit: u32,
+        left: &mut u32,
+    ) -> Result<(), Trouble> {
+        let code = &env.program.code[..];
+        let mask = self.fragments[self.current].mask;
+        let mut pc = self.fragments[self.current].pc;
+        while pc < limit && *left > 0 {
+            *left -= 1;
+            let Some(i) = code.get(pc as usize) else {
+                return Err(Trouble::new(
+                    FaultKind::InvalidPc,
+                    mask,
+                    "the code ends here",
+                ));
+            };
+            let m = match i.guard {
+                ALWAYS => mask,
+                guard if guard & NEGATED != 0 => mask & !self.get_pred(guard & !NEGATED),
+                guard => mask & self.get_pred(guard),
+            };
+            match i.kind {
+                Kind::Lanes(run) => {
+                    if m != 0 {
+                        // SAFETY: `pick` chose a version that this CPU can run.
+                        unsafe { run(self, i, m) };
+                    }
+                    pc += 1;
+                }
+                Kind::Touch(run) => {
+                    if m != 0 {
+                        // SAFETY: `pick_touch` chose a version that this CPU can run.
+                        let outcome = unsafe { run(self, env, i, m) };
+                        if outcome.is_err() {
+                            self.fragments[self.current].pc = pc;
+                        }
+                        outcome?;
+                    }
+                    pc += 1;
+                }
+                Kind::Jump if m == mask => pc = i.imm as u32,
+                Kind::Nop => pc += 1,
+                _ if m == 0 => pc += 1,
+                _ => {
+                    self.fragments[self.current].pc = pc;
+                    return self.control(env, common, i, m);
+                }
+            }
+        }
+        self.fragments[self.current].pc = pc;
+        Ok(())
+    }
+
+    /// What changes fragments. The current one stands at `i`, which the lanes `m` of it execute.
+    fn control(
+        &mut self,
+        env: &Env<'_>,
+        common: &mut Common,
+        i: &Ins,
+        m: u32,
+    ) -> Result<(), Trouble> {
+        match i.kind {
+            Kind::Jump => {
+                let part = self.split(m).unwrap_or(self.current);
+                if part != self.current {
+                    self.fragments[self.current].pc += 1;
+                }
+                self.fragments[part].pc = i.imm as u32;
+                Ok(())
+            }
+            Kind::JumpTable => self.jump_table(env, i, m),
+            Kind::Call => self.call(env, i, m),
+            Kind::Ret => self.ret(env, common, m),
+            Kind::Exit => {
+                self.exit(common, m);
+                Ok(())
+            }
+            Kind::Barrier(op) => self.barrier(common, i, op, m),
+            Kind::Sync(_) => {
+                let part = self.split(m).unwrap_or(self.current);
+                if part != self.current {
+                    self.fragments[self.current].pc += 1;
+                }
+                self.fragments[part].wait = Wait::Sync;
+                self.sync_arrived(&env.program.code, part)
+            }
+            Kind::Trap => Err(Trouble::new(FaultKind::LaunchFailed, m, "trap")),
+            Kind::Missing => {
+                let message = env.program.messages.get(i.imm as usize);
+                let message = message.cloned().unwrap_or_default();
+                Err(Trouble::new(FaultKind::IllegalInstruction, m, message))
+            }
+            Kind::Lanes(_) | Kind::Touch(_) | Kind::Nop => Ok(()),
+        }
+    }
+
+    fn jump_table(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let table = env.program.tables.get(i.imm as usize);
+        let table = table.map_or(&[][..], Vec::as_slice);
+        let index = self.get32(i.a);
+        let lane = m.trailing_zeros() as usize;
+        let Some(&target) = table.get(index[lane] as usize) else {
+            let message = format!("brx.idx {} of {} targets", index[lane], table.len());
+            return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+        };
+        let same = bits(m).fold(0, |same, other| {
+            same | u32::from(index[other] == index[lane]) << other
+        });
+        let rest = self.fragments[self.current].mask & !m;
+        if let Some(others) = self.split(same) {
+            // `others` are the lanes that jump; those with another index stay here, those without go on.
+            self.fragments[others].pc = target;
+            if rest != 0
+                && let Some(rest) = self.split(rest).or(Some(self.current))
+            {
+                self.fragments[rest].pc += 1;
+            }
+        } else {
+            self.fragments[self.current].pc = target;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let program = env.program;
+        let site = &program.sites[i.imm as usize];
+        let mut m = m;
+        let function = match site.callee {
+            Callee::Function(function) => function,
+            Callee::Builtin(which) => {
+                builtin::call(self, env, which, site, m)?;
+                self.fragments[self.current].pc += 1;
+                return Ok(());
+            }
+            Callee::Undefined(message) => {
+                let message = program.messages[message as usize].clone();
+                return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
+            }
+            Callee::Indirect(slot) => {
+                let target = self.get64(slot);
+                let first = target[m.trailing_zeros() as usize];
+                let all = m;
+                m = bits(m).fold(0, |same, lane| {
+                    same | u32::from(target[lane] == first) << lane
+                });
+                let function = first.wrapping_sub(FUNCTION) as usize;
+                let known = program.functions.get(function);
+                if known.is_none_or(|function| function.entry.is_none()) {
+                    let message = format!("call of {first:#x}, which is not a function");
+                    return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+                }
+                if m != all {
+                    // The lanes with another target come back to this instruction; those that do not call go on.
+                    let idle = self.fragments[self.current].mask & !all;
+                    if idle != 0
+                        && let Some(part) = self.split(idle)
+                    {
+                        self.fragments[part].pc += 1;
+                    }
+                    if let Some(part) = self.split(m) {
+                        self.current = part;
+                    }
+                }
+                function
+            }
+        };
+        let callee = &program.functions[function];
+        let Some(entry) = callee.entry else {
+            let message = format!("`{}` is declared but not defined", callee.name);
+            return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+        };
+        let caller_code = &program.functions[self.base.function as usize];
+        let caller = self.base;
+        let base = Base {
+            r32: caller.r32 + caller_code.r32,
+            r64: caller.r64 + caller_code.r64,
+            preds: caller.preds + caller_code.preds,
+            local: (caller.local + caller_code.frame).next_multiple_of(16),
+            function: function as u32,
+        };
+        let depth = self.fragments[self.current].frames.len();
+        if base.local + callee.frame > self.stride || depth >= MAX_DEPTH {
+            let message = format!(
+                "the call of `{}` needs more than {} bytes of stack, or {MAX_DEPTH} frames",
+                callee.name, self.stride
+            );
+            return Err(Trouble::new(FaultKind::HardwareStack, m, message));
+        }
+        if let Some(part) = self.split(m) {
+            self.fragments[self.current].pc += 1;
+            self.current = part;
+        }
+        self.base = base;
+        self.reserve(callee);
+        self.pass((caller, &site.args), (base, &callee.params), m);
+        let fragment = &mut self.fragments[self.current];
+        fragment.frames.push(Frame {
+            base: caller,
+            pc: fragment.pc + 1,
+            site: i.imm as u32,
+        });
+        fragment.base = base;
+        fragment.pc = entry;
+        Ok(())
+    }
+
+    fn ret(&mut self, env: &Env<'_>, common: &mut Common, m: u32) -> Result<(), Trouble> {
+        if self.fragments[self.current].frames.is_empty() {
+            self.exit(common, m);
+            return Ok(());
+        }
+        if let Some(part) = self.split(m) {
+            self.fragments[self.current].pc += 1;
+            self.current = part;
+        }
+        let fragment = &mut self.fragments[self.current];
+        let Some(frame) = fragment.frames.pop() else {
+            return Ok(());
+        };
+        fragment.pc = frame.pc;
+        fragment.base = frame.base;
+        let callee = self.base;
+        let returns = &env.program.functions[callee.function as usize].returns;
+        let site = &env.program.sites[frame.site as usize];
+        self.pass((callee, returns), (frame.base, &site.returns), m);
+        self.base = frame.base;
+        Ok(())
+    }
+
+    fn exit(&mut self, common: &mut Common, m: u32) {
+        self.live &= !m;
+        let fragment = &mut self.fragments[self.current];
+        fragment.mask &= !m;
+        fragment.pc += 1;
+        common.exited(self.index, self.live);
+        if self.live == 0 {
+            self.fragments.clear();
+        }
+    }
+
+    fn barrier(
+        &mut self,
+        common: &mut Common,
+        i: &Ins,
+        op: BarrierOp,
+        m: u32,
+    ) -> Result<(), Trouble> {
+        let lane = m.trailing_zeros() as usize;
+        let id = self.get32(i.a)[lane];
+        if id > 15 {
+            let message = format!("barrier {id} does not exist");
+            return Err(Trouble::new(FaultKind::LaunchFailed, m, message));
+        }
+        let expected = op.counted.then(|| self.get32(i.b)[lane]);
+        let reduces = !matches!(op.action, BarrierAction::Sync | BarrierAction::Arrive);
+        let mut predicate = 0;
+        let phase = common.phase(id);
+        if reduces {
+            predicate = self.get_pred(i.c);
+            if op.negated {
+                predicate = !predicate;
+            }
+        }
+        let part = self.split(m);
+        let waiting = part.unwrap_or(self.current);
+        if part.is_some() {
+            self.fragments[self.current].pc += 1;
+        }
+        let complete = common.arrive(id, self.index, m, expected, predicate);
+        if op.action == BarrierAction::Arrive || (complete && !reduces) {
+            self.fragments[waiting].pc += 1;
+            return Ok(());
+        }
+        if complete {
+            let value = common.result(id, phase, op.action);
+            self.barrier_result(i, op, m, value);
+            self.fragments[waiting].pc += 1;
+            return Ok(());
+        }
+        let fragment = &mut self.fragments[waiting];
+        if reduces {
+            fragment.wait = Wait::Reduction { id, phase };
+        } else {
+            fragment.wait = Wait::Barrier { id, phase };
+            fragment.pc += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives the fragments that waited for a reduction its result.
+    fn finish_reductions(&mut self, code: &[Ins], common: &Common) {
+        for index in 0..self.fragments.len() {
+            let fragment = &mut self.fragments[index];
+            let Wait::Reduction { id, phase } = fragment.wait else {
+                continue;
+            };
+            if common.phase(id) == phase {
+                continue;
+            }
+            let i = code[fragment.pc as usize];
+            fragment.wait = Wait::Ready;
+            fragment.pc += 1;
+            let mask = fragment.mask;
+            self.base = fragment.base;
+            if let Kind::Barrier(op) = i.kind {
+                let value = common.result(id, phase, op.action);
+                self.barrier_result(&i, op, mask, value);
+            }
+        }
+    }
+
+    fn barrier_result(&mut self, i: &Ins, op: BarrierOp, m: u32, value: u32) {
+        match op.action {
+            BarrierAction::Popc => self.put32(i.d, m, &[value; 32]),
+            BarrierAction::And | BarrierAction::Or => {
+                self.put_pred(i.d, m, value.wrapping_neg());
+            }
+            BarrierAction::Sync | BarrierAction::Arrive => {}
+        }
+    }
+}

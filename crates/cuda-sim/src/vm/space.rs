@@ -1,0 +1,323 @@
+//! Addresses as a kernel sees them, and accesses through them.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::code::{Ins, Trouble};
+use super::fault::FaultKind;
+use super::lanes::{LANES, Lane, TouchOp};
+use super::launch::LaunchParams;
+use super::program::Program;
+use super::warp::Warp;
+
+/// The top byte of a generic address says where it points; 0 is memory of the device or the host.
+pub(super) const SHARED: u64 = 1 << 56;
+/// Generic address of local memory.
+pub(super) const LOCAL: u64 = 2 << 56;
+/// Generic address of a kernel parameter.
+pub(super) const PARAM: u64 = 3 << 56;
+/// Address of a function: this plus its number.
+pub(super) const FUNCTION: u64 = 4 << 56;
+/// What tells these apart.
+pub(super) const TAG: u64 = 0xff << 56;
+
+/// Bits of `Ins::c` in accesses: the address register is 32 bits wide.
+pub(super) const NARROW: u32 = 1 << 8;
+/// Bits of `Ins::c` in accesses: which tag to add.
+pub(super) const TAG_SHIFT: u32 = 9;
+
+/// What a launch gives to every block.
+pub(super) struct Env<'a> {
+    pub(super) program: &'a Program,
+    pub(super) kernel: usize,
+    pub(super) launch: &'a LaunchParams<'a>,
+    /// The parameter buffer, 16-byte aligned and followed by nothing.
+    pub(super) params: Window,
+    pub(super) grid_id: u64,
+    /// The exposed address of what a grid barrier counts in, 0 if the launch is not cooperative.
+    pub(super) workspace: u64,
+    pub(super) workspace_bytes: u64,
+    pub(super) static_shared: u32,
+    pub(super) shared_bytes: u32,
+}
+
+/// A range of addresses and where it is in this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    /// The exposed address of the byte at `start`.
+    pub(super) host: u64,
+}
+
+/// A value in memory.
+pub(super) trait Cell: Copy + Default {
+    type Reg: Lane;
+    fn to_reg(self) -> Self::Reg;
+    fn from_reg(reg: Self::Reg) -> Self;
+    /// # Safety
+    ///
+    /// `host` is the exposed address of a live, aligned value of this size.
+    unsafe fn load(host: u64) -> Self;
+    /// # Safety
+    ///
+    /// As for `load`.
+    unsafe fn store(self, host: u64);
+}
+
+macro_rules! cell {
+    ($($ty:ty, $reg:ty, $atomic:ty;)*) => {$(
+        impl Cell for $ty {
+            type Reg = $reg;
+            #[inline(always)]
+            fn to_reg(self) -> $reg {
+                <$reg>::from(self)
+            }
+            #[inline(always)]
+            fn from_reg(reg: $reg) -> Self {
+                reg as Self
+            }
+            #[inline(always)]
+            unsafe fn load(host: u64) -> Self {
+                let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                unsafe { &*cell }.load(Ordering::Relaxed)
+            }
+            #[inline(always)]
+            unsafe fn store(self, host: u64) {
+                let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                unsafe { &*cell }.store(self, Ordering::Relaxed);
+            }
+        }
+    )*};
+}
+
+cell! {
+    u8, u32, AtomicU8;
+    u16, u32, AtomicU16;
+    u32, u32, AtomicU32;
+    u64, u64, AtomicU64;
+}
+
+/// The lanes of a mask, one by one.
+pub(super) fn bits(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        Some(lane)
+    })
+}
+
+impl Warp {
+    /// Generic addresses: the register `slot`, plus `imm`, plus the tag of the space in `c`.
+    #[inline(always)]
+    fn generic(&self, slot: u32, i: &Ins) -> [u64; LANES] {
+        let tag = u64::from(i.c >> TAG_SHIFT) << 56;
+        if i.c & NARROW != 0 {
+            let base = self.get32(slot);
+            let offset = i.imm as u32;
+            return std::array::from_fn(|lane| u64::from(base[lane].wrapping_add(offset)) | tag);
+        }
+        let base = self.get64(slot);
+        std::array::from_fn(|lane| base[lane].wrapping_add(i.imm) | tag)
+    }
+
+    /// Where in this process `size` bytes are at the addresses in `slot`, for the lanes of `m`.
+    ///
+    /// The addresses of these lanes are exposed, live and multiples of `align + 1`; those of others mean nothing.
+    #[inline(always)]
+    pub(super) fn hosts(
+        &mut self,
+        env: &Env<'_>,
+        slot: u32,
+        i: &Ins,
+        m: u32,
+        size: u64,
+    ) -> Result<[u64; LANES], Trouble> {
+        let address = self.generic(slot, i);
+        let align = u64::from(i.c & 0xff);
+        let hit = self.hit;
+        if size <= hit.len {
+            let limit = hit.len - size;
+            let mut bad = 0;
+            for (lane, &address) in address.iter().enumerate() {
+                let outside = address.wrapping_sub(hit.start) > limit;
+                bad |= u32::from(outside | (address & align != 0)) << lane;
+            }
+            if bad & m == 0 {
+                let distance = hit.host.wrapping_sub(hit.start);
+                return Ok(address.map(|address| address.wrapping_add(distance)));
+            }
+        }
+        self.hosts_one_by_one(env, address, m, size, align)
+    }
+
+    #[inline(never)]
+    fn hosts_one_by_one(
+        &mut self,
+        env: &Env<'_>,
+        mut address: [u64; LANES],
+        m: u32,
+        size: u64,
+        align: u64,
+    ) -> Result<[u64; LANES], Trouble> {
+        let mut window = self.hit;
+        for lane in bits(m) {
+            let at = address[lane];
+            if at & align != 0 {
+                return Err(Trouble {
+                    kind: FaultKind::MisalignedAddress,
+                    lane: lane as u32,
+                    message: format!("{:#x} is not a multiple of {}", at & !TAG, align + 1),
+                });
+            }
+            let inside = |window: &Window| {
+                let offset = at.wrapping_sub(window.start);
+                offset < window.len && size <= window.len - offset
+            };
+            if !inside(&window) {
+                window = self.window(env, at, lane);
+                if !inside(&window) {
+                    return Err(self.outside(env, at, size, lane));
+                }
+            }
+            address[lane] = at.wrapping_sub(window.start).wrapping_add(window.host);
+            if at & TAG == LOCAL {
+                window = Window::default();
+            }
+        }
+        if window.len != 0 {
+            self.hit = window;
+        }
+        Ok(address)
+    }
+
+    /// The window that `at` is in, or an empty one.
+    fn window(&self, env: &Env<'_>, at: u64, lane: usize) -> Window {
+        match at & TAG {
+            0 if at.wrapping_sub(env.workspace) < env.workspace_bytes && env.workspace != 0 => {
+                Window {
+                    start: env.workspace,
+                    len: env.workspace_bytes,
+                    host: env.workspace,
+                }
+            }
+            0 => {
+                let range = env.launch.map.find(at, 1);
+                range.map_or(Window::default(), |range| Window {
+                    start: range.start,
+                    len: range.len,
+                    host: range.host.expose_provenance() as u64,
+                })
+            }
+            SHARED => self.shared,
+            PARAM => env.params,
+            LOCAL => Window {
+                start: LOCAL,
+                len: u64::from(self.stride),
+                host: self.local_host() + lane as u64 * u64::from(self.stride),
+            },
+            _ => Window::default(),
+        }
+    }
+
+    fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> Trouble {
+        let offset = at & !TAG;
+        let message = match at & TAG {
+            0 => env.launch.map.error(at, size).to_string(),
+            SHARED => format!(
+                "{size} bytes at {offset:#x} of shared memory, which has {} bytes",
+                self.shared.len
+            ),
+            LOCAL => format!(
+                "{size} bytes at {offset:#x} of local memory, which has {} bytes",
+                self.stride
+            ),
+            PARAM => format!(
+                "{size} bytes at {offset:#x} of the parameters, which have {} bytes",
+                env.params.len
+            ),
+            _ => format!("{size} bytes at {at:#x}: not an address"),
+        };
+        Trouble {
+            kind: FaultKind::IllegalAddress,
+            lane: lane as u32,
+            message,
+        }
+    }
+}
+
+/// `d = [a + imm]`
+pub(super) struct Load<T>(std::marker::PhantomData<T>);
+
+impl<T: Cell> TouchOp for Load<T> {
+    #[inline(always)]
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        if m == 0 {
+            return Ok(());
+        }
+        let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
+        let mut value = [T::default().to_reg(); LANES];
+        if m == u32::MAX {
+            for lane in 0..LANES {
+                // SAFETY: `hosts` checked all lanes.
+                value[lane] = unsafe { T::load(hosts[lane]) }.to_reg();
+            }
+        } else {
+            for lane in bits(m) {
+                // SAFETY: `hosts` checked the lanes of `m`.
+                value[lane] = unsafe { T::load(hosts[lane]) }.to_reg();
+            }
+        }
+        T::Reg::put(w, i.d, m, value);
+        Ok(())
+    }
+}
+
+/// `[a + imm] = b`
+pub(super) struct Store<T>(std::marker::PhantomData<T>);
+
+impl<T: Cell> TouchOp for Store<T> {
+    #[inline(always)]
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        if m == 0 {
+            return Ok(());
+        }
+        let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
+        let value = T::Reg::get(w, i.b);
+        if m == u32::MAX {
+            for lane in 0..LANES {
+                // SAFETY: `hosts` checked all lanes.
+                unsafe { T::from_reg(value[lane]).store(hosts[lane]) };
+            }
+        } else {
+            for lane in bits(m) {
+                // SAFETY: `hosts` checked the lanes of `m`.
+                unsafe { T::from_reg(value[lane]).store(hosts[lane]) };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `d = ` the kernel parameter at `imm`, the same for all lanes.
+pub(super) struct LoadParam<T>(std::marker::PhantomData<T>);
+
+impl<T: Cell> TouchOp for LoadParam<T> {
+    #[inline(always)]
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let size = size_of::<T>() as u64;
+        let inside = i.imm <= env.params.len && size <= env.params.len - i.imm;
+        if !inside || i.imm % size != 0 {
+            return Err(w.outside(env, PARAM | i.imm, size, m.trailing_zeros() as usize));
+        }
+        // SAFETY: the value lies within the parameters, at a multiple of its size from a start aligned to 16.
+        let value = unsafe { T::load(env.params.host + i.imm) };
+        T::Reg::put(w, i.d, m, [value.to_reg(); LANES]);
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! Special registers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::code::{Ins, Kind, Trouble};
+use super::lanes::{LANES, TouchOp, pick_touch};
+use super::space::Env;
+use super::warp::Warp;
+
+/// A special register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    Tid(u8),
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    Lane,
+    Warp,
+    Warps,
+    Sm,
+    Sms,
+    Grid,
+    Clock,
+    ClockHigh,
+    Timer,
+    TimerHigh,
+    LaneMaskEq,
+    LaneMaskLe,
+    LaneMaskLt,
+    LaneMaskGe,
+    LaneMaskGt,
+    SharedBytes,
+    DynamicSharedBytes,
+    WorkspaceLow,
+    WorkspaceHigh,
+    Zero,
+    One,
+}
+
+/// All of them, by their place in an instruction's `imm`.
+const ALL: [Special; 33] = {
+    use Special::*;
+    [
+        Tid(0),
+        Tid(1),
+        Tid(2),
+        Ntid(0),
+        Ntid(1),
+        Ntid(2),
+        Ctaid(0),
+        Ctaid(1),
+        Ctaid(2),
+        Nctaid(0),
+        Nctaid(1),
+        Nctaid(2),
+        Lane,
+        Warp,
+        Warps,
+        Sm,
+        Sms,
+        Grid,
+        Clock,
+        ClockHigh,
+        Timer,
+        TimerHigh,
+        LaneMaskEq,
+        LaneMaskLe,
+        LaneMaskLt,
+        LaneMaskGe,
+        LaneMaskGt,
+        SharedBytes,
+        DynamicSharedBytes,
+        WorkspaceLow,
+        WorkspaceHigh,
+        Zero,
+        One,
+    ]
+};
+
+/// The special register `name.member`.
+pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
+    let axis = match member {
+        "x" => Some(0),
+        "y" => Some(1),
+        "z" => Some(2),
+        _ => None,
+    };
+    if let Some(axis) = axis {
+        return match name {
+            "%tid" => Some(Special::Tid(axis)),
+            "%ntid" => Some(Special::Ntid(axis)),
+            "%ctaid" | "%clusterid" => Some(Special::Ctaid(axis)),
+            "%nctaid" | "%nclusterid" => Some(Special::Nctaid(axis)),
+            "%cluster_ctaid" => Some(Special::Zero),
+            "%cluster_nctaid" => Some(Special::One),
+            _ => None,
+        };
+    }
+    if !member.is_empty() {
+        return None;
+    }
+    Some(match name {
+        "%laneid" => Special::Lane,
+        "%warpid" => Special::Warp,
+        "%nwarpid" => Special::Warps,
+        "%smid" => Special::Sm,
+        "%nsmid" => Special::Sms,
+        "%gridid" => Special::Grid,
+        "%clock" | "%clock64" => Special::Clock,
+        "%clock_hi" => Special::ClockHigh,
+        "%globaltimer" | "%globaltimer_lo" => Special::Timer,
+        "%globaltimer_hi" => Special::TimerHigh,
+        "%lanemask_eq" => Special::LaneMaskEq,
+        "%lanemask_le" => Special::LaneMaskLe,
+        "%lanemask_lt" => Special::LaneMaskLt,
+        "%lanemask_ge" => Special::LaneMaskGe,
+        "%lanemask_gt" => Special::LaneMaskGt,
+        "%total_smem_size" | "%aggr_smem_size" => Special::SharedBytes,
+        "%dynamic_smem_size" => Special::DynamicSharedBytes,
+        "%envreg1" => Special::WorkspaceLow,
+        "%envreg2" => Special::WorkspaceHigh,
+        "%cluster_ctarank" | "%is_explicit_cluster" => Special::Zero,
+        "%cluster_nctarank" => Special::One,
+        _ => return None,
+    })
+}
+
+/// The instruction that reads `special`; `imm` of it is set by [`read`].
+struct Read32<const N: usize>;
+struct Read64<const N: usize>;
+
+impl<const N: usize> TouchOp for Read32<N> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let value = value(w, env, ALL[N]).map(|value| value as u32);
+        w.put32(i.d, m, &value);
+        Ok(())
+    }
+}
+
+impl<const N: usize> TouchOp for Read64<N> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let value = value(w, env, ALL[N]);
+        w.put64(i.d, m, &value);
+        Ok(())
+    }
+}
+
+/// The instruction that reads `special` into a register of 64 bits if `wide`.
+pub(super) fn read(special: Special, wide: bool, wide_cpu: bool) -> Kind {
+    macro_rules! table {
+        ($($n:literal)*) => {
+            match ALL.iter().position(|&other| other == special) {
+                $(Some($n) if wide => pick_touch::<Read64<$n>>(wide_cpu),)*
+                $(Some($n) => pick_touch::<Read32<$n>>(wide_cpu),)*
+                _ => pick_touch::<Read32<31>>(wide_cpu),
+            }
+        };
+    }
+    Kind::Touch(
+        table!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29
+        30 31 32),
+    )
+}
+
+#[inline(always)]
+fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
+    let launch = env.launch;
+    let by_lane = |f: fn(u32) -> u32| std::array::from_fn(|lane| u64::from(f(lane as u32)));
+    let one = match special {
+        Special::Tid(axis) => return w.tid[axis as usize].map(u64::from),
+        Special::Ntid(axis) => launch.block[axis as usize].into(),
+        Special::Ctaid(axis) => w.ctaid[axis as usize].into(),
+        Special::Nctaid(axis) => launch.grid[axis as usize].into(),
+        Special::Lane => return by_lane(|lane| lane),
+        Special::LaneMaskEq => return by_lane(|lane| 1 << lane),
+        Special::LaneMaskLt => return by_lane(|lane| (1 << lane) - 1),
+        Special::LaneMaskLe => return by_lane(|lane| u32::MAX >> (31 - lane)),
+        Special::LaneMaskGt => return by_lane(|lane| !(u32::MAX >> (31 - lane))),
+        Special::LaneMaskGe => return by_lane(|lane| !((1 << lane) - 1)),
+        Special::Warp => w.index as u64,
+        Special::Warps => 64,
+        Special::Sm => u64::from(w.ctaid[0] % launch.multiprocessors.max(1)),
+        Special::Sms => launch.multiprocessors.into(),
+        Special::Grid => env.grid_id,
+        Special::Clock => w.warp_instructions + now(),
+        Special::ClockHigh => (w.warp_instructions + now()) >> 32,
+        Special::Timer => now(),
+        Special::TimerHigh => now() >> 32,
+        Special::SharedBytes => env.shared_bytes.into(),
+        Special::DynamicSharedBytes => launch.dynamic_shared.into(),
+        Special::WorkspaceLow => env.workspace & 0xffff_ffff,
+        Special::WorkspaceHigh => env.workspace >> 32,
+        Special::Zero => 0,
+        Special::One => 1,
+    };
+    [one; LANES]
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as u64)
+}
+
+struct DynamicShared<const WIDE: bool>;
+
+impl<const WIDE: bool> TouchOp for DynamicShared<WIDE> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let value = u64::from(env.static_shared).wrapping_add(i.imm);
+        if WIDE {
+            w.put64(i.d, m, &[value; LANES]);
+        } else {
+            w.put32(i.d, m, &[value as u32; LANES]);
+        }
+        Ok(())
+    }
+}
+
+/// The instruction that computes where dynamic shared memory begins, plus `imm`.
+pub(super) fn dynamic_shared(wide: bool) -> Kind {
+    Kind::Touch(if wide {
+        pick_touch::<DynamicShared<true>>(false)
+    } else {
+        pick_touch::<DynamicShared<false>>(false)
+    })
+}

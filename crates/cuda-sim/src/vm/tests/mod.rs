@@ -1,0 +1,4 @@
+//! The interpreter against results that the host computes another way.
+
+mod basic;
+mod device;

@@ -1,0 +1,314 @@
+//! A warp: registers, and the fragments that its lanes have parted into.
+
+use std::sync::Arc;
+
+use super::block::Common;
+use super::code::{FunctionCode, Place};
+use super::lanes::LANES;
+use super::space::{Window, bits};
+
+/// Where the registers and local variables of a frame begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Base {
+    pub(super) r32: u32,
+    pub(super) r64: u32,
+    pub(super) preds: u32,
+    pub(super) local: u32,
+    pub(super) function: u32,
+}
+
+/// What a return goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) base: Base,
+    pub(super) pc: u32,
+    pub(super) site: u32,
+}
+
+/// What a fragment waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Ready,
+    /// Until the barrier's phase is another one.
+    Barrier {
+        id: u32,
+        phase: u32,
+    },
+    /// The same, and then for its result.
+    Reduction {
+        id: u32,
+        phase: u32,
+    },
+    /// For the other lanes of the member mask.
+    Sync,
+}
+
+/// Lanes that run together.
+#[derive(Clone, Debug)]
+pub(super) struct Fragment {
+    pub(super) mask: u32,
+    pub(super) pc: u32,
+    pub(super) base: Base,
+    pub(super) frames: Vec<Frame>,
+    pub(super) wait: Wait,
+    /// When it ran last.
+    pub(super) stamp: u64,
+}
+
+/// A warp.
+#[derive(Debug, Default)]
+pub(super) struct Warp {
+    pub(super) r32: Vec<[u32; LANES]>,
+    pub(super) r64: Vec<[u64; LANES]>,
+    /// The lanes where each predicate is true.
+    pub(super) preds: Vec<u32>,
+    pub(super) consts32: Arc<[u32]>,
+    pub(super) consts64: Arc<[u64]>,
+    /// The frame of the fragment that runs.
+    pub(super) base: Base,
+    pub(super) fragments: Vec<Fragment>,
+    /// Which of them runs.
+    pub(super) current: usize,
+    /// Its number in the block.
+    pub(super) index: usize,
+    /// The lanes that have not exited.
+    pub(super) live: u32,
+    pub(super) tid: [[u32; LANES]; 3],
+    pub(super) ctaid: [u32; 3],
+    /// The range of memory that the last access hit.
+    pub(super) hit: Window,
+    /// The carry flag of each lane.
+    pub(super) carry: u32,
+    pub(super) shared: Window,
+    local: Vec<u64>,
+    /// Bytes of local memory per lane.
+    pub(super) stride: u32,
+    pub(super) warp_instructions: u64,
+    pub(super) lane_instructions: u64,
+    clock: u64,
+}
+
+impl Warp {
+    /// Makes this warp number `index` of a block whose threads all stand before `entry`.
+    pub(super) fn reset(&mut self, index: usize, function: usize, code: &FunctionCode, live: u32) {
+        self.index = index;
+        self.live = live;
+        self.hit = Window::default();
+        self.base = Base {
+            function: function as u32,
+            ..Base::default()
+        };
+        self.reserve(code);
+        self.fragments.clear();
+        self.fragments.push(Fragment {
+            mask: live,
+            pc: code.entry.unwrap_or(0),
+            base: self.base,
+            frames: Vec::new(),
+            wait: Wait::Ready,
+            stamp: 0,
+        });
+        self.current = 0;
+    }
+
+    /// Makes room for the registers of `code` at the current base.
+    pub(super) fn reserve(&mut self, code: &FunctionCode) {
+        let r32 = (self.base.r32 + code.r32) as usize;
+        let r64 = (self.base.r64 + code.r64) as usize;
+        let preds = (self.base.preds + code.preds) as usize;
+        if self.r32.len() < r32 {
+            self.r32.resize(r32, [0; LANES]);
+        }
+        if self.r64.len() < r64 {
+            self.r64.resize(r64, [0; LANES]);
+        }
+        if self.preds.len() < preds {
+            self.preds.resize(preds, 0);
+        }
+    }
+
+    /// Gives each lane `stride` bytes of local memory; the first `poison` of them get the pattern of fresh memory.
+    pub(super) fn set_local(&mut self, stride: u32, poison: u32) {
+        let words = stride as usize / 8 * LANES;
+        if self.local.len() < words {
+            self.local = vec![0; words];
+        }
+        self.stride = stride;
+        if poison > 0 {
+            let row = stride as usize / 8;
+            let used = (poison as usize).div_ceil(8).min(row);
+            for lane in 0..LANES {
+                self.local[lane * row..lane * row + used].fill(0xcdcd_cdcd_cdcd_cdcd);
+            }
+        }
+    }
+
+    /// The exposed address of local memory of lane 0.
+    pub(super) fn local_host(&self) -> u64 {
+        // The kernel writes through this address, with atomic accesses, as long as `local` is not resized.
+        self.local.as_ptr().expose_provenance() as u64
+    }
+
+    /// Copies arguments or results between two frames, for the lanes of `mask`.
+    pub(super) fn pass(&mut self, from: (Base, &[Place]), to: (Base, &[Place]), mask: u32) {
+        let running = self.base;
+        for (&source, &target) in from.1.iter().zip(to.1) {
+            self.base = from.0;
+            let mut wide = [0u64; LANES];
+            let mut bytes = Vec::new();
+            match source {
+                Place::R32(slot) => wide = self.get32(slot).map(u64::from),
+                Place::R64(slot) => wide = self.get64(slot),
+                Place::Pred(slot) => {
+                    let bits = self.get_pred(slot);
+                    for (lane, value) in wide.iter_mut().enumerate() {
+                        *value = u64::from(bits >> lane & 1);
+                    }
+                }
+                Place::Local { offset, size } => {
+                    for lane in bits(mask) {
+                        let start = self.local_index(lane, from.0.local + offset);
+                        let all = self.local_bytes();
+                        let part = all.get(start..start + size as usize).unwrap_or(&[]);
+                        let mut word = [0; 8];
+                        let len = part.len().min(8);
+                        word[..len].copy_from_slice(&part[..len]);
+                        wide[lane] = u64::from_le_bytes(word);
+                        bytes.extend_from_slice(part);
+                    }
+                }
+            }
+            self.base = to.0;
+            match target {
+                Place::R32(slot) => self.put32(slot, mask, &wide.map(|value| value as u32)),
+                Place::R64(slot) => self.put64(slot, mask, &wide),
+                Place::Pred(slot) => {
+                    let mut value = 0;
+                    for (lane, &bit) in wide.iter().enumerate() {
+                        value |= u32::from(bit != 0) << lane;
+                    }
+                    self.put_pred(slot, mask, value);
+                }
+                Place::Local { offset, size } => {
+                    let per_lane = bytes.len() / (mask.count_ones().max(1) as usize);
+                    for (order, lane) in bits(mask).enumerate() {
+                        let start = self.local_index(lane, to.0.local + offset);
+                        let word = wide[lane].to_le_bytes();
+                        let value = match source {
+                            Place::Local { .. } => &bytes[order * per_lane..(order + 1) * per_lane],
+                            _ => &word[..],
+                        };
+                        let len = value.len().min(size as usize);
+                        let all = self.local_bytes_mut();
+                        if let Some(part) = all.get_mut(start..start + len) {
+                            part.copy_from_slice(&value[..len]);
+                        }
+                    }
+                }
+            }
+        }
+        self.base = running;
+    }
+
+    /// The bytes at `offset` of the frame's local memory, of one lane.
+    pub(super) fn local_index(&self, lane: usize, offset: u32) -> usize {
+        lane * self.stride as usize + offset as usize
+    }
+
+    pub(super) fn local_bytes(&self) -> &[u8] {
+        let len = self.local.len() * 8;
+        // SAFETY: any initialised u64 is 8 initialised bytes; the slice covers exactly `local`, borrowed as `self`.
+        unsafe { std::slice::from_raw_parts(self.local.as_ptr().cast(), len) }
+    }
+
+    /// Writes bytes of one lane's local memory, as far as there are any.
+    pub(super) fn write_local(&mut self, lane: usize, offset: u32, bytes: &[u8]) {
+        let start = self.local_index(lane, offset);
+        let all = self.local_bytes_mut();
+        if let Some(part) = all.get_mut(start..start + bytes.len()) {
+            part.copy_from_slice(bytes);
+        }
+    }
+
+    fn local_bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.local.len() * 8;
+        // SAFETY: as in `local_bytes`, and `self` is borrowed mutably; any bytes are a valid u64.
+        unsafe { std::slice::from_raw_parts_mut(self.local.as_mut_ptr().cast(), len) }
+    }
+
+    /// Splits `mask` off the current fragment, which keeps the rest; `None` if that is all of it.
+    pub(super) fn split(&mut self, mask: u32) -> Option<usize> {
+        let current = &mut self.fragments[self.current];
+        if current.mask == mask {
+            return None;
+        }
+        current.mask &= !mask;
+        let part = Fragment {
+            mask,
+            ..current.clone()
+        };
+        self.fragments.push(part);
+        Some(self.fragments.len() - 1)
+    }
+
+    /// Chooses the fragment that runs next and merges others into it; returns the program counter at which another
+    /// one waits to be merged. `None` if none can run.
+    pub(super) fn select(&mut self, common: &Common, rotate: bool) -> Option<u32> {
+        if self.fragments.len() > 1 {
+            self.fragments.retain(|fragment| fragment.mask != 0);
+        }
+        let mut best: Option<usize> = None;
+        for index in 0..self.fragments.len() {
+            let fragment = &mut self.fragments[index];
+            if let Wait::Barrier { id, phase } = fragment.wait
+                && common.phase(id) != phase
+            {
+                fragment.wait = Wait::Ready;
+            }
+            if fragment.wait != Wait::Ready || fragment.mask == 0 {
+                continue;
+            }
+            let fragment = &self.fragments[index];
+            let better = best.is_none_or(|best| {
+                let best = &self.fragments[best];
+                if rotate {
+                    return fragment.stamp < best.stamp;
+                }
+                let key = |f: &Fragment| (std::cmp::Reverse(f.frames.len()), f.pc);
+                key(fragment) < key(best)
+            });
+            if better {
+                best = Some(index);
+            }
+        }
+        let best = best?;
+        self.clock += 1;
+        self.fragments[best].stamp = self.clock;
+        self.current = best;
+        self.base = self.fragments[best].base;
+        if self.fragments.len() == 1 {
+            return Some(u32::MAX);
+        }
+        self.merge_into(best, rotate)
+    }
+
+    fn merge_into(&mut self, best: usize, rotate: bool) -> Option<u32> {
+        let mut limit = u32::MAX;
+        let mut joined = 0;
+        let (before, rest) = self.fragments.split_at_mut(best);
+        let (chosen, after) = rest.split_first_mut()?;
+        for other in before.iter_mut().chain(after) {
+            if other.mask == 0 || other.wait != Wait::Ready {
+                continue;
+            }
+            if other.pc == chosen.pc && other.base == chosen.base && other.frames == chosen.frames {
+                joined |= other.mask;
+                other.mask = 0;
+            } else if !rotate && other.frames.len() == chosen.frames.len() && other.pc > chosen.pc {
+                limit = limit.min(other.pc);
+            }
+        }
+        chosen.mask |= joined;
+        Some(limit)
+    }
+}
