@@ -1,5 +1,6 @@
 //! Atomic operations on memory.
 
+use super::lanes::Over;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -174,11 +175,11 @@ macro_rules! shared {
             }
             #[inline(always)]
             fn lanes(w: &Warp, slot: u32) -> [u64; LANES] {
-                <$ty as Cell>::Reg::get(w, slot).map(u64::from)
+                <$ty as Cell>::Reg::get(w, slot).over(u64::from)
             }
             #[inline(always)]
             fn give(w: &mut Warp, slot: u32, m: u32, value: &[u64; LANES]) {
-                let value = value.map(|value| <$ty as Cell>::Reg::from(value as $ty));
+                let value = value.over(|value| <$ty as Cell>::Reg::from(value as $ty));
                 <$ty as Cell>::Reg::put(w, slot, m, value);
             }
         }

@@ -3,6 +3,7 @@
 use super::code::{Builtin, CallSite, Place, Trouble};
 use super::fault::FaultKind;
 use super::lanes::LANES;
+use super::lanes::{Over, each};
 use super::space::{Env, LOCAL, TAG, bits};
 use super::warp::Warp;
 
@@ -72,13 +73,13 @@ impl Warp {
     /// The lanes of a place in the current frame.
     fn place(&self, place: Place) -> [u64; LANES] {
         match place {
-            Place::R32(slot) => self.get32(slot).map(u64::from),
+            Place::R32(slot) => self.get32(slot).over(u64::from),
             Place::R64(slot) => self.get64(slot),
             Place::Pred(slot) => {
                 let bits = self.get_pred(slot);
-                std::array::from_fn(|lane| u64::from(bits >> lane & 1))
+                each(|lane| u64::from(bits >> lane & 1))
             }
-            Place::Local { offset, size } => std::array::from_fn(|lane| {
+            Place::Local { offset, size } => each(|lane| {
                 let start = self.local_index(lane, self.base.local + offset);
                 let end = start + size.min(8) as usize;
                 let mut word = [0; 8];

@@ -7,8 +7,31 @@ use super::warp::Warp;
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
 
+/// One value for each lane. Unlike `std::array::from_fn` it is compiled for the CPU of its caller.
+#[inline(always)]
+pub(super) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
+    let mut all = [T::default(); LANES];
+    for (lane, one) in all.iter_mut().enumerate() {
+        *one = f(lane);
+    }
+    all
+}
+
+/// What is done to each lane.
+pub(super) trait Over<T> {
+    /// `f` of each. Unlike `map` it is compiled for the CPU of its caller.
+    fn over<U: Copy + Default>(self, f: impl Fn(T) -> U) -> [U; LANES];
+}
+
+impl<T: Copy> Over<T> for [T; LANES] {
+    #[inline(always)]
+    fn over<U: Copy + Default>(self, f: impl Fn(T) -> U) -> [U; LANES] {
+        each(|lane| f(self[lane]))
+    }
+}
+
 /// A value that a register holds, 32 times.
-pub(super) trait Lane: Copy {
+pub(super) trait Lane: Copy + Default {
     fn get(warp: &Warp, slot: Slot) -> [Self; LANES];
     fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]);
 }
@@ -81,11 +104,11 @@ macro_rules! lane_type {
         impl Lane for $ty {
             #[inline(always)]
             fn get(warp: &Warp, slot: Slot) -> [Self; LANES] {
-                warp.$get(slot).map($from)
+                warp.$get(slot).over($from)
             }
             #[inline(always)]
             fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]) {
-                warp.$put(slot, mask, &value.map($to));
+                warp.$put(slot, mask, &value.over($to));
             }
         }
     )*};
@@ -105,7 +128,7 @@ lane_type! {
 }
 
 /// Values of a predicate as lanes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Bit(pub(super) bool);
 
 impl Lane for Bit {
@@ -132,7 +155,7 @@ impl Lane for Bit {
 #[inline(always)]
 pub(super) fn unary<A: Lane, D: Lane>(w: &mut Warp, i: &Ins, m: u32, f: impl Fn(A) -> D) {
     let a = A::get(w, i.a);
-    D::put(w, i.d, m, std::array::from_fn(|lane| f(a[lane])));
+    D::put(w, i.d, m, each(|lane| f(a[lane])));
 }
 
 #[inline(always)]
@@ -144,7 +167,7 @@ pub(super) fn binary<A: Lane, B: Lane, D: Lane>(
 ) {
     let a = A::get(w, i.a);
     let b = B::get(w, i.b);
-    D::put(w, i.d, m, std::array::from_fn(|lane| f(a[lane], b[lane])));
+    D::put(w, i.d, m, each(|lane| f(a[lane], b[lane])));
 }
 
 #[inline(always)]
@@ -157,12 +180,7 @@ pub(super) fn ternary<A: Lane, B: Lane, C: Lane, D: Lane>(
     let a = A::get(w, i.a);
     let b = B::get(w, i.b);
     let c = C::get(w, i.c);
-    D::put(
-        w,
-        i.d,
-        m,
-        std::array::from_fn(|lane| f(a[lane], b[lane], c[lane])),
-    );
+    D::put(w, i.d, m, each(|lane| f(a[lane], b[lane], c[lane])));
 }
 
 /// The body of a [`LaneFn`], before it is compiled for one kind of CPU.

@@ -1,5 +1,6 @@
 //! Addresses as a kernel sees them, and accesses through them.
 
+use super::lanes::{Over, each};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{Ins, Trouble};
@@ -120,10 +121,10 @@ impl Warp {
         if i.c & NARROW != 0 {
             let base = self.get32(slot);
             let offset = i.imm as u32;
-            return std::array::from_fn(|lane| u64::from(base[lane].wrapping_add(offset)) | tag);
+            return each(|lane| u64::from(base[lane].wrapping_add(offset)) | tag);
         }
         let base = self.get64(slot);
-        std::array::from_fn(|lane| base[lane].wrapping_add(i.imm) | tag)
+        each(|lane| base[lane].wrapping_add(i.imm) | tag)
     }
 
     /// Where in this process `size` bytes are at the addresses in `slot`, for the lanes of `m`.
@@ -150,7 +151,7 @@ impl Warp {
             }
             if bad & m == 0 {
                 let distance = hit.host.wrapping_sub(hit.start);
-                return Ok(address.map(|address| address.wrapping_add(distance)));
+                return Ok(address.over(|address| address.wrapping_add(distance)));
             }
         }
         self.hosts_one_by_one(env, address, m, size, align)

@@ -1,5 +1,6 @@
 //! Special registers.
 
+use super::lanes::{Over, each};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::code::{Ins, Kind, Trouble};
@@ -117,8 +118,8 @@ pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
         "%lanemask_gt" => Special::LaneMaskGt,
         "%total_smem_size" | "%aggr_smem_size" => Special::SharedBytes,
         "%dynamic_smem_size" => Special::DynamicSharedBytes,
-        "%envreg1" => Special::WorkspaceLow,
-        "%envreg2" => Special::WorkspaceHigh,
+        "%envreg1" => Special::WorkspaceHigh,
+        "%envreg2" => Special::WorkspaceLow,
         "%cluster_ctarank" | "%is_explicit_cluster" => Special::Zero,
         "%cluster_nctarank" => Special::One,
         _ => return None,
@@ -131,7 +132,7 @@ struct Read64<const N: usize>;
 
 impl<const N: usize> TouchOp for Read32<N> {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
-        let value = value(w, env, ALL[N]).map(|value| value as u32);
+        let value = value(w, env, ALL[N]).over(|value| value as u32);
         w.put32(i.d, m, &value);
         Ok(())
     }
@@ -165,9 +166,9 @@ pub(super) fn read(special: Special, wide: bool, wide_cpu: bool) -> Kind {
 #[inline(always)]
 fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
     let launch = env.launch;
-    let by_lane = |f: fn(u32) -> u32| std::array::from_fn(|lane| u64::from(f(lane as u32)));
+    let by_lane = |f: fn(u32) -> u32| each(|lane| u64::from(f(lane as u32)));
     let one = match special {
-        Special::Tid(axis) => return w.tid[axis as usize].map(u64::from),
+        Special::Tid(axis) => return w.tid[axis as usize].over(u64::from),
         Special::Ntid(axis) => launch.block[axis as usize].into(),
         Special::Ctaid(axis) => w.ctaid[axis as usize].into(),
         Special::Nctaid(axis) => launch.grid[axis as usize].into(),

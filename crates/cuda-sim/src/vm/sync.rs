@@ -2,6 +2,7 @@
 
 use super::code::{Ins, Kind, Slot, Trouble};
 use super::lanes::LANES;
+use super::lanes::{Over, each};
 use super::space::bits;
 use super::warp::{Wait, Warp};
 
@@ -157,9 +158,9 @@ impl Warp {
             }
             SyncOp::Vote { negated, .. } => {
                 let value = self.get_pred(i.a) ^ u32::from(negated).wrapping_neg();
-                take(std::array::from_fn(|lane| u64::from(value >> lane & 1)));
+                take(each(|lane| u64::from(value >> lane & 1)));
             }
-            _ => take(self.get32(i.a).map(u64::from)),
+            _ => take(self.get32(i.a).over(u64::from)),
         }
         if let SyncOp::Shuffle(_) = op {
             let (b, c) = (self.get32(i.b), self.get32(i.c));

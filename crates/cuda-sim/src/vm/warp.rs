@@ -1,5 +1,6 @@
 //! A warp: registers, and the fragments that its lanes have parted into.
 
+use super::lanes::Over;
 use std::sync::Arc;
 
 use super::block::Common;
@@ -157,7 +158,7 @@ impl Warp {
             let mut wide = [0u64; LANES];
             let mut bytes = Vec::new();
             match source {
-                Place::R32(slot) => wide = self.get32(slot).map(u64::from),
+                Place::R32(slot) => wide = self.get32(slot).over(u64::from),
                 Place::R64(slot) => wide = self.get64(slot),
                 Place::Pred(slot) => {
                     let bits = self.get_pred(slot);

@@ -7,6 +7,7 @@ use super::half;
 use super::{Decoded, missing};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
+use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{self, Round, canonical, flush};
 
 /// Bits of `Ins::imm` beside those of the rounding mode.
@@ -197,21 +198,21 @@ impl<'a> FunctionDecoder<'a, '_> {
         let cut = |to: Ty| to.bits;
         match (from.bits == 64, cut(to)) {
             (true, 64) => lanes!(wide, with w, i, m {
-                let value = w.get64(i.a).map(|a| convert(a, i.imm));
+                let value = w.get64(i.a).over(|a| convert(a, i.imm));
                 w.put64(i.d, m, &value);
             }),
             (false, 64) => lanes!(wide, with w, i, m {
-                let value = w.get32(i.a).map(|a| convert(a.into(), i.imm));
+                let value = w.get32(i.a).over(|a| convert(a.into(), i.imm));
                 w.put64(i.d, m, &value);
             }),
             (true, _) => lanes!(wide, with w, i, m {
                 let bits = unpack(i.imm >> TO).bits;
-                let value = w.get64(i.a).map(|a| convert(a, i.imm) as u32 & ones(bits));
+                let value = w.get64(i.a).over(|a| convert(a, i.imm) as u32 & ones(bits));
                 w.put32(i.d, m, &value);
             }),
             (false, _) => lanes!(wide, with w, i, m {
                 let bits = unpack(i.imm >> TO).bits;
-                let value = w.get32(i.a).map(|a| convert(a.into(), i.imm) as u32 & ones(bits));
+                let value = w.get32(i.a).over(|a| convert(a.into(), i.imm) as u32 & ones(bits));
                 w.put32(i.d, m, &value);
             }),
         }
@@ -283,7 +284,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (d, widen) = self.dest(&form.operands[0], to)?;
         let kind = lanes!(self.wide(), with w, i, m {
             let (a, b) = (w.get32(i.a), w.get32(i.b));
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let high = convert(a[lane].into(), i.imm) as u32;
                 let low = convert(b[lane].into(), i.imm) as u32;
                 high << 16 | low & 0xffff

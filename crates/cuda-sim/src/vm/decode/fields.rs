@@ -4,6 +4,7 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, invalid, missing};
 use crate::ptx::{Literal, Operand};
+use crate::vm::lanes::each;
 use crate::vm::lanes::lanes;
 
 impl<'a> FunctionDecoder<'a, '_> {
@@ -64,7 +65,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     32 => lanes!(wide, with w, i, m {
                         let (a, b) = (w.get32(i.a), w.get32(i.b));
                         let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
-                        let value = std::array::from_fn(|lane| {
+                        let value = each(|lane| {
                             insert(a[lane].into(), b[lane].into(), c[lane], d[lane], 32) as u32
                         });
                         w.put32(i.d, m, &value);
@@ -72,7 +73,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     64 => lanes!(wide, with w, i, m {
                         let (a, b) = (w.get64(i.a), w.get64(i.b));
                         let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
-                        let value = std::array::from_fn(|lane| {
+                        let value = each(|lane| {
                             insert(a[lane], b[lane], c[lane], d[lane], 64)
                         });
                         w.put64(i.d, m, &value);
@@ -178,7 +179,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
             let term = |bit: u32| (i.imm >> bit & 1) as u32;
             let on: [u32; 8] = std::array::from_fn(|bit| term(bit as u32).wrapping_neg());
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let (a, b, c) = (a[lane], b[lane], c[lane]);
                 (on[0] & !a & !b & !c) | (on[1] & !a & !b & c) | (on[2] & !a & b & !c)
                     | (on[3] & !a & b & c) | (on[4] & a & !b & !c) | (on[5] & a & !b & c)
@@ -205,7 +206,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         };
         let kind = lanes!(wide, with w, i, m {
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
-            let value = std::array::from_fn(|lane| dot(a[lane], b[lane], c[lane], i.imm));
+            let value = each(|lane| dot(a[lane], b[lane], c[lane], i.imm));
             w.put32(i.d, m, &value);
         });
         let imm = u64::from(first.signed())

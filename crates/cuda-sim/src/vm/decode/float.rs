@@ -5,6 +5,7 @@ use super::function::FunctionDecoder;
 use super::{Decoded, missing};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::lanes;
+use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{self, NAN32, Round, canonical, flush, saturate, saturate64};
 
 /// Bits of `Ins::imm` beside those of the rounding mode.
@@ -18,7 +19,7 @@ macro_rules! slow {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
             let a = w.get32(i.a);
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let $a = input(a[lane], i.imm);
                 output($body, i.imm)
             });
@@ -29,7 +30,7 @@ macro_rules! slow {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
             let (a, b) = (w.get32(i.a), w.get32(i.b));
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
                 output($body, i.imm)
             });
@@ -40,7 +41,7 @@ macro_rules! slow {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
                 let $c = input(c[lane], i.imm);
                 output($body, i.imm)
@@ -55,7 +56,7 @@ macro_rules! slow64 {
     ($wide:expr, |$round:ident, $a:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
-            let value = w.get64(i.a).map(|a| {
+            let value = w.get64(i.a).over(|a| {
                 let $a = f64::from_bits(a);
                 f64::to_bits($body)
             });
@@ -66,7 +67,7 @@ macro_rules! slow64 {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
             let (a, b) = (w.get64(i.a), w.get64(i.b));
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let ($a, $b) = (f64::from_bits(a[lane]), f64::from_bits(b[lane]));
                 f64::to_bits($body)
             });
@@ -77,7 +78,7 @@ macro_rules! slow64 {
         lanes!($wide, with w, i, m {
             let $round = Round::from_bits(i.imm);
             let (a, b, c) = (w.get64(i.a), w.get64(i.b), w.get64(i.c));
-            let value = std::array::from_fn(|lane| {
+            let value = each(|lane| {
                 let ($a, $b) = (f64::from_bits(a[lane]), f64::from_bits(b[lane]));
                 let $c = f64::from_bits(c[lane]);
                 f64::to_bits($body)
@@ -261,14 +262,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             "abs" => slow!(wide, |_round, a| a.abs()),
             "min" => lanes!(wide, with w, i, m {
                 let (a, b) = (w.get32(i.a), w.get32(i.b));
-                let value = std::array::from_fn(|lane| {
+                let value = each(|lane| {
                     output(extreme(input(a[lane], i.imm), input(b[lane], i.imm), i.imm), i.imm)
                 });
                 w.put32(i.d, m, &value);
             }),
             "max" => lanes!(wide, with w, i, m {
                 let (a, b) = (w.get32(i.a), w.get32(i.b));
-                let value = std::array::from_fn(|lane| {
+                let value = each(|lane| {
                     output(-extreme(-input(a[lane], i.imm), -input(b[lane], i.imm), i.imm), i.imm)
                 });
                 w.put32(i.d, m, &value);

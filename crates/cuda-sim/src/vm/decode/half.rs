@@ -1,5 +1,6 @@
 //! Arithmetic on f16 and bf16, one or two in a register.
 
+use crate::vm::lanes::each;
 use half::{bf16, f16};
 
 use super::form::{Class, Form, Ty};
@@ -164,7 +165,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let kind = if ty.packed {
             lanes!(self.wide(), with w, i, m {
                 let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
-                let value = std::array::from_fn(|lane| {
+                let value = each(|lane| {
                     let (a, b, c) = (a[lane], b[lane], c[lane]);
                     let low = compute(i.imm, a as u16, b as u16, c as u16);
                     let high =
@@ -176,7 +177,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         } else {
             lanes!(self.wide(), with w, i, m {
                 let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
-                let value = std::array::from_fn(|lane| {
+                let value = each(|lane| {
                     u32::from(compute(i.imm, a[lane] as u16, b[lane] as u16, c[lane] as u16))
                 });
                 w.put32(i.d, m, &value);

@@ -1,5 +1,6 @@
 //! Moves, loads, stores, address conversions, atomics.
 
+use crate::vm::lanes::{Over, each};
 use std::sync::atomic::{Ordering, fence};
 
 use super::form::{Class, Form, Ty};
@@ -147,19 +148,19 @@ impl<'a> FunctionDecoder<'a, '_> {
             let part = self.temp32();
             let kind = match (ty.width(), bits) {
                 (64, 32) => lanes!(wide, with w, i, m {
-                    let value = w.get64(i.a).map(|a| (a >> i.imm) as u32);
+                    let value = w.get64(i.a).over(|a| (a >> i.imm) as u32);
                     w.put32(i.d, m, &value);
                 }),
                 (64, 16) => lanes!(wide, with w, i, m {
-                    let value = w.get64(i.a).map(|a| (a >> i.imm) as u32 & 0xffff);
+                    let value = w.get64(i.a).over(|a| (a >> i.imm) as u32 & 0xffff);
                     w.put32(i.d, m, &value);
                 }),
                 (32, 16) => lanes!(wide, with w, i, m {
-                    let value = w.get32(i.a).map(|a| a >> i.imm & 0xffff);
+                    let value = w.get32(i.a).over(|a| a >> i.imm & 0xffff);
                     w.put32(i.d, m, &value);
                 }),
                 (16 | 32, 8) => lanes!(wide, with w, i, m {
-                    let value = w.get32(i.a).map(|a| a >> i.imm & 0xff);
+                    let value = w.get32(i.a).over(|a| a >> i.imm & 0xff);
                     w.put32(i.d, m, &value);
                 }),
                 _ => return missing("vector size"),
@@ -214,13 +215,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             let kind = if ty.width() == 64 {
                 lanes!(wide, with w, i, m {
                     let (a, b) = (w.get64(i.a), w.get32(i.b));
-                    let value = std::array::from_fn(|lane| a[lane] | u64::from(b[lane]) << i.imm);
+                    let value = each(|lane| a[lane] | u64::from(b[lane]) << i.imm);
                     w.put64(i.d, m, &value);
                 })
             } else {
                 lanes!(wide, with w, i, m {
                     let (a, b) = (w.get32(i.a), w.get32(i.b));
-                    let value = std::array::from_fn(|lane| a[lane] | b[lane] << i.imm);
+                    let value = each(|lane| a[lane] | b[lane] << i.imm);
                     w.put32(i.d, m, &value);
                 })
             };
@@ -423,7 +424,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let kind = match (tag, to_space) {
             (0, _) => lanes!(self.wide(), |a: u64| -> u64 { a }),
             (_, false) => lanes!(self.wide(), with w, i, m {
-                let value = w.get64(i.a).map(|a| a | i.imm);
+                let value = w.get64(i.a).over(|a| a | i.imm);
                 w.put64(i.d, m, &value);
             }),
             (_, true) => lanes!(self.wide(), |a: u64| -> u64 { a & !TAG }),
