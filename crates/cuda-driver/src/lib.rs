@@ -40,6 +40,8 @@ mod handle;
 mod launch;
 mod memory;
 mod module;
+#[cfg(feature = "nvrtc")]
+pub mod nvrtc;
 mod order;
 pub mod prelude;
 mod stream;

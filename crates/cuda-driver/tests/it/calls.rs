@@ -27,7 +27,13 @@ impl Counted {
         self.simulator().reset_calls();
         let result = f();
         let calls = self.simulator().calls();
-        (result, calls.into_iter().map(|(name, count)| (name.to_string(), count)).collect())
+        (
+            result,
+            calls
+                .into_iter()
+                .map(|(name, count)| (name.to_string(), count))
+                .collect(),
+        )
     }
 
     fn buffer(&self) -> DeviceBuffer<u32> {
@@ -36,7 +42,14 @@ impl Counted {
 
     fn launch(&self, stream: &Stream, input: &DeviceBuffer<u32>, output: &mut DeviceBuffer<u32>) {
         // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
-        unsafe { stream.launch(&self.copy, LaunchConfig::for_num_elems(8), (input, output, 8_u32)) }.unwrap();
+        unsafe {
+            stream.launch(
+                &self.copy,
+                LaunchConfig::for_num_elems(8),
+                (input, output, 8_u32),
+            )
+        }
+        .unwrap();
     }
 }
 
@@ -77,7 +90,11 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
     let (_, calls) = counted.calls(|| {
         // SAFETY: the kernel writes 8 words of the one buffer that it is given twice the address of.
         unsafe {
-            other.launch(&counted.copy, LaunchConfig::for_num_elems(8), (output.as_raw(), &mut output, 8_u32))
+            other.launch(
+                &counted.copy,
+                LaunchConfig::for_num_elems(8),
+                (output.as_raw(), &mut output, 8_u32),
+            )
         }
         .unwrap();
     });
@@ -86,7 +103,11 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
     let (_, calls) = counted.calls(|| {
         // SAFETY: as above.
         unsafe {
-            other.launch(&counted.copy, LaunchConfig::for_num_elems(8), (output.as_raw(), &mut output, 8_u32))
+            other.launch(
+                &counted.copy,
+                LaunchConfig::for_num_elems(8),
+                (output.as_raw(), &mut output, 8_u32),
+            )
         }
         .unwrap();
     });

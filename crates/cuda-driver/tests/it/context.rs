@@ -15,7 +15,10 @@ fn handles_of_one_primary_context_share_it_and_its_default_stream() {
         let other = bench.context.device().primary_context().unwrap();
         assert_eq!(other, bench.context);
         assert_eq!(other.as_raw(), bench.context.as_raw());
-        assert_eq!(other.default_stream().unwrap(), bench.context.default_stream().unwrap());
+        assert_eq!(
+            other.default_stream().unwrap(),
+            bench.context.default_stream().unwrap()
+        );
     }
 }
 
@@ -27,11 +30,24 @@ fn the_primary_context_is_released_once_with_its_last_handle() {
     let context = device.primary_context().unwrap();
     let stream = context.default_stream().unwrap();
     drop(context);
-    assert_eq!(simulator.calls().get("cuDevicePrimaryCtxRelease_v2").copied().unwrap_or(0), 0);
+    assert_eq!(
+        simulator
+            .calls()
+            .get("cuDevicePrimaryCtxRelease_v2")
+            .copied()
+            .unwrap_or(0),
+        0
+    );
     drop(stream);
     assert_eq!(simulator.calls()["cuDevicePrimaryCtxRelease_v2"], 1);
     assert_eq!(simulator.calls()["cuStreamDestroy_v2"], 1);
-    device.primary_context().unwrap().default_stream().unwrap().synchronize().unwrap();
+    device
+        .primary_context()
+        .unwrap()
+        .default_stream()
+        .unwrap()
+        .synchronize()
+        .unwrap();
 }
 
 /// What is current on this thread, asked past the safe layer.
@@ -75,7 +91,14 @@ fn calls_use_their_own_context_whatever_other_code_has_made_current() {
     let stream = bench.stream();
     let mut of = ptr::null_mut();
     // SAFETY: the pointer is to a local, and the stream is alive.
-    assert!(unsafe { driver.library().cuStreamGetCtx(stream.as_raw(), &raw mut of) }.is_success());
+    assert!(
+        unsafe {
+            driver
+                .library()
+                .cuStreamGetCtx(stream.as_raw(), &raw mut of)
+        }
+        .is_success()
+    );
     assert_eq!(of, bench.context.as_raw());
     assert_eq!(current(driver), other.as_raw());
 }

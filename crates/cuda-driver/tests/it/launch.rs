@@ -8,7 +8,10 @@ use crate::support::{COPY, MIX, everywhere, software};
 
 /// `x[i] = 2 * x[i] + y[i]`, on the host.
 fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
-    x.iter().zip(y).map(|(x, y)| x.wrapping_mul(2).wrapping_add(*y)).collect()
+    x.iter()
+        .zip(y)
+        .map(|(x, y)| x.wrapping_mul(2).wrapping_add(*y))
+        .collect()
 }
 
 #[test]
@@ -24,7 +27,12 @@ fn a_launch_computes_what_the_host_computes() {
             let config = LaunchConfig::for_num_elems(n);
             // SAFETY: the kernel reads n words of `y` and reads and writes n words of `x`; each has n.
             unsafe { stream.launch(&mix, config, (&mut x_device, &y_device, n)) }.unwrap();
-            assert_eq!(x_device.to_vec().unwrap(), mixed(&x, &y), "{}: n = {n}", bench.name);
+            assert_eq!(
+                x_device.to_vec().unwrap(),
+                mixed(&x, &y),
+                "{}: n = {n}",
+                bench.name
+            );
         }
     }
 }
@@ -41,7 +49,8 @@ fn views_are_arguments_too() {
         let to = x_device.slice_mut(100..300).unwrap();
         let from = y_device.slice(700..900).unwrap();
         // SAFETY: the kernel touches 200 words of each view; each has 200.
-        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(200), (to, from, 200_u32)) }.unwrap();
+        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(200), (to, from, 200_u32)) }
+            .unwrap();
         let mut want = x.clone();
         want[100..300].copy_from_slice(&mixed(&x[100..300], &y[700..900]));
         assert_eq!(x_device.to_vec().unwrap(), want, "{}", bench.name);
@@ -52,7 +61,10 @@ fn views_are_arguments_too() {
 fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_called() {
     for bench in everywhere("too_few_too_many_and_wrongly_sized_arguments") {
         if bench.context.driver().version().number() < 12040 {
-            println!("skipped on {}: its driver does not tell parameters", bench.name);
+            println!(
+                "skipped on {}: its driver does not tell parameters",
+                bench.name
+            );
             continue;
         }
         let stream = bench.stream();
@@ -67,20 +79,36 @@ fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_
         // SAFETY: none of these launches: their arguments do not match.
         let few = unsafe { stream.launch(&copy, config, (&input, &mut output)) }.unwrap_err();
         // SAFETY: as above.
-        let many = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32, 4_u32)) }.unwrap_err();
+        let many = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32, 4_u32)) }
+            .unwrap_err();
         // SAFETY: as above.
-        let size = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u64)) }.unwrap_err();
+        let size =
+            unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u64)) }.unwrap_err();
         // SAFETY: as above.
         let none = unsafe { stream.launch(&copy, config, ()) }.unwrap_err();
         let kernel = || "copy".to_owned();
-        let count = |given| ArgumentError::Count { kernel: kernel(), expected: 3, given };
+        let count = |given| ArgumentError::Count {
+            kernel: kernel(),
+            expected: 3,
+            given,
+        };
         assert_eq!(few, Error::Argument(Box::new(count(2))));
         assert_eq!(many, Error::Argument(Box::new(count(4))));
         assert_eq!(none, Error::Argument(Box::new(count(0))));
-        let wide = ArgumentError::Size { kernel: kernel(), index: 2, expected: 4, given: 8 };
+        let wide = ArgumentError::Size {
+            kernel: kernel(),
+            index: 2,
+            expected: 4,
+            given: 8,
+        };
         assert_eq!(size, Error::Argument(Box::new(wide)));
         if let Some(simulator) = &bench.simulator {
-            assert_eq!(simulator.calls().values().sum::<u64>(), 0, "{:?}", simulator.calls());
+            assert_eq!(
+                simulator.calls().values().sum::<u64>(),
+                0,
+                "{:?}",
+                simulator.calls()
+            );
         }
         // SAFETY: the kernel reads 4 words of the one and writes 4 of the other.
         unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32)) }.unwrap();
@@ -104,17 +132,36 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
             (LaunchConfig::new(1, (64, 32)), "threads per block", 2048),
             (LaunchConfig::new((1, 65536), 32), "grid.y", 65536),
             (LaunchConfig::new(1, (1, 1, 65)), "block.z", 65),
-            (LaunchConfig::new(1, 1).with_shared_bytes(1 << 30), "dynamic shared memory in bytes", 1 << 30),
+            (
+                LaunchConfig::new(1, 1).with_shared_bytes(1 << 30),
+                "dynamic shared memory in bytes",
+                1 << 30,
+            ),
         ];
         for (config, what, given) in cases {
             // SAFETY: the kernel touches one word of each; and none of these is launched.
-            let error = unsafe { stream.launch(&copy, config, (&input, &mut output, 1_u32)) }.unwrap_err();
-            let Error::LaunchConfig(error) = error else { panic!("{error}") };
-            assert_eq!((error.what(), error.given()), (what, given), "{}: {error}", bench.name);
+            let error =
+                unsafe { stream.launch(&copy, config, (&input, &mut output, 1_u32)) }.unwrap_err();
+            let Error::LaunchConfig(error) = error else {
+                panic!("{error}")
+            };
+            assert_eq!(
+                (error.what(), error.given()),
+                (what, given),
+                "{}: {error}",
+                bench.name
+            );
             assert!(error.to_string().contains("copy"), "{error}");
         }
         // SAFETY: the kernel touches one word of each.
-        unsafe { stream.launch(&copy, LaunchConfig::new(1, most), (&input, &mut output, 1_u32)) }.unwrap();
+        unsafe {
+            stream.launch(
+                &copy,
+                LaunchConfig::new(1, most),
+                (&input, &mut output, 1_u32),
+            )
+        }
+        .unwrap();
         stream.synchronize().unwrap();
     }
 }
@@ -122,7 +169,13 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
 #[test]
 fn objects_of_another_context_are_errors() {
     let bench = software(Builder::new().devices(2));
-    let other = bench.context.driver().device(1).unwrap().primary_context().unwrap();
+    let other = bench
+        .context
+        .driver()
+        .device(1)
+        .unwrap()
+        .primary_context()
+        .unwrap();
     let theirs = other.default_stream().unwrap();
     let ours = bench.stream();
     let copy = bench.kernel(COPY, "copy");
@@ -134,10 +187,19 @@ fn objects_of_another_context_are_errors() {
         error => panic!("{error}"),
     };
     // SAFETY: the kernel touches one word of each; and none of these is launched.
-    is_other(unsafe { ours.launch(&copy, config, (&input, &mut output, 1_u32)) }, "a buffer");
+    is_other(
+        unsafe { ours.launch(&copy, config, (&input, &mut output, 1_u32)) },
+        "a buffer",
+    );
     // SAFETY: as above.
-    is_other(unsafe { theirs.launch(&copy, config, (&input, &mut output, 1_u32)) }, "the kernel");
-    is_other(output.as_mut_slice().copy_from(&input.as_slice()), "the source of the copy");
+    is_other(
+        unsafe { theirs.launch(&copy, config, (&input, &mut output, 1_u32)) },
+        "the kernel",
+    );
+    is_other(
+        output.as_mut_slice().copy_from(&input.as_slice()),
+        "the source of the copy",
+    );
     let event = Event::new(&other, EventFlags::empty()).unwrap();
     is_other(event.record(&ours), "the event");
 }

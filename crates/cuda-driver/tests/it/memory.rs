@@ -36,7 +36,12 @@ fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
         assert_eq!(empty.slice(..).unwrap().len(), 0);
         empty.close().unwrap();
         if let Some(simulator) = &bench.simulator {
-            assert_eq!(simulator.calls().values().sum::<u64>(), 0, "{:?}", simulator.calls());
+            assert_eq!(
+                simulator.calls().values().sum::<u64>(),
+                0,
+                "{:?}",
+                simulator.calls()
+            );
         }
     }
 }
@@ -47,7 +52,10 @@ fn lengths_that_overflow_are_errors() {
         let stream = bench.stream();
         for len in [usize::MAX, usize::MAX / 8 + 1, (1 << 61) + 1, 1 << 60] {
             let error = DeviceBuffer::<u64>::zeroed(&stream, len).unwrap_err();
-            assert!(matches!(error, Error::SizeOverflow { size: 8, .. }), "{len}: {error}");
+            assert!(
+                matches!(error, Error::SizeOverflow { size: 8, .. }),
+                "{len}: {error}"
+            );
         }
     }
 }
@@ -58,7 +66,10 @@ fn copies_need_equal_lengths() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u8, 2, 3]).unwrap();
         let is_mismatch = |result: cuda_driver::Result<()>| {
-            assert!(matches!(result, Err(Error::LengthMismatch { .. })), "{result:?}");
+            assert!(
+                matches!(result, Err(Error::LengthMismatch { .. })),
+                "{result:?}"
+            );
         };
         is_mismatch(buffer.copy_from_host(&[0; 4]));
         is_mismatch(buffer.copy_from_host(&[0; 2]));
@@ -77,15 +88,30 @@ fn ranges_out_of_bounds_are_none() {
         assert!(buffer.slice(3..6).is_none());
         assert!(buffer.slice(6..).is_none());
         assert!(buffer.slice(..=usize::MAX).is_none());
-        #[allow(clippy::reversed_empty_ranges, reason = "a range that is the wrong way round is the case")]
+        #[allow(
+            clippy::reversed_empty_ranges,
+            reason = "a range that is the wrong way round is the case"
+        )]
         let reversed = buffer.slice(4..3);
         assert!(reversed.is_none());
         assert!(buffer.as_slice().split_at(6).is_none());
         assert!(buffer.as_mut_slice().split_at_mut(6).is_none());
         assert_eq!(buffer.slice(5..).unwrap().len(), 0);
-        assert_eq!(buffer.slice(1..=3).unwrap().slice(1..).unwrap().to_vec().unwrap(), [3, 4]);
+        assert_eq!(
+            buffer
+                .slice(1..=3)
+                .unwrap()
+                .slice(1..)
+                .unwrap()
+                .to_vec()
+                .unwrap(),
+            [3, 4]
+        );
         let (lower, upper) = buffer.as_slice().split_at(2).unwrap();
-        assert_eq!((lower.to_vec().unwrap(), upper.to_vec().unwrap()), (vec![1, 2], vec![3, 4, 5]));
+        assert_eq!(
+            (lower.to_vec().unwrap(), upper.to_vec().unwrap()),
+            (vec![1, 2], vec![3, 4, 5])
+        );
     }
 }
 
@@ -103,7 +129,9 @@ fn halves_can_be_copied_between() {
 #[test]
 fn nothing_is_left_when_all_is_dropped_in_any_order() {
     for bench in everywhere("nothing_is_left_when_all_is_dropped_in_any_order") {
-        let Some(simulator) = bench.simulator else { continue };
+        let Some(simulator) = bench.simulator else {
+            continue;
+        };
         let stream = Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap();
         let buffer = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
         let event = Event::new(&bench.context, EventFlags::empty()).unwrap();

@@ -15,7 +15,12 @@ fn benches(test: &str) -> Vec<Bench> {
     benches
 }
 
-fn copy(kernel: &Function, stream: &Stream, input: &DeviceBuffer<u32>, output: &mut DeviceBuffer<u32>) {
+fn copy(
+    kernel: &Function,
+    stream: &Stream,
+    input: &DeviceBuffer<u32>,
+    output: &mut DeviceBuffer<u32>,
+) {
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
 }
@@ -35,9 +40,21 @@ fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
         copy(&kernel, &streams[1], &source, &mut first);
         copy(&kernel, &streams[2], &source, &mut second);
         copy(&kernel, &streams[3], &other, &mut source);
-        assert!(second.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
-        assert!(first.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
-        assert!(source.to_vec().unwrap().iter().all(|&word| word == 2), "{}", bench.name);
+        assert!(
+            second.to_vec().unwrap().iter().all(|&word| word == 1),
+            "{}",
+            bench.name
+        );
+        assert!(
+            first.to_vec().unwrap().iter().all(|&word| word == 1),
+            "{}",
+            bench.name
+        );
+        assert!(
+            source.to_vec().unwrap().iter().all(|&word| word == 2),
+            "{}",
+            bench.name
+        );
     }
 }
 
@@ -52,8 +69,16 @@ fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
         drop(source);
         // Likely the same memory, written at once.
         let next = filled(&home, 9);
-        assert!(result.to_vec().unwrap().iter().all(|&word| word == 1), "{}", bench.name);
-        assert!(next.to_vec().unwrap().iter().all(|&word| word == 9), "{}", bench.name);
+        assert!(
+            result.to_vec().unwrap().iter().all(|&word| word == 1),
+            "{}",
+            bench.name
+        );
+        assert!(
+            next.to_vec().unwrap().iter().all(|&word| word == 9),
+            "{}",
+            bench.name
+        );
     }
 }
 
@@ -66,7 +91,11 @@ fn a_stream_may_be_dropped_with_work_in_it() {
         let passing = bench.stream();
         copy(&kernel, &passing, &source, &mut result);
         drop(passing);
-        assert!(result.to_vec().unwrap().iter().all(|&word| word == 5), "{}", bench.name);
+        assert!(
+            result.to_vec().unwrap().iter().all(|&word| word == 5),
+            "{}",
+            bench.name
+        );
     }
 }
 
@@ -116,7 +145,15 @@ fn a_chain_over_many_streams_is_as_on_one() {
                 x_host = x_host.wrapping_mul(2).wrapping_add(y_host);
             }
         }
-        assert!(x.to_vec().unwrap().iter().all(|&word| word == x_host), "{}", bench.name);
-        assert!(y.to_vec().unwrap().iter().all(|&word| word == y_host), "{}", bench.name);
+        assert!(
+            x.to_vec().unwrap().iter().all(|&word| word == x_host),
+            "{}",
+            bench.name
+        );
+        assert!(
+            y.to_vec().unwrap().iter().all(|&word| word == y_host),
+            "{}",
+            bench.name
+        );
     }
 }

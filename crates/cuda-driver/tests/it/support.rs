@@ -19,7 +19,11 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn of(driver: &Driver, simulator: Option<Simulator>) -> Self {
         let context = driver.device(0).unwrap().primary_context().unwrap();
-        Self { name: driver.origin().to_owned(), context, simulator }
+        Self {
+            name: driver.origin().to_owned(),
+            context,
+            simulator,
+        }
     }
 
     pub(crate) fn stream(&self) -> Stream {
@@ -27,7 +31,10 @@ impl Bench {
     }
 
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> Function {
-        Module::load(&self.context, &Ptx::new(ptx).unwrap()).unwrap().function(name).unwrap()
+        Module::load(&self.context, &Ptx::new(ptx).unwrap())
+            .unwrap()
+            .function(name)
+            .unwrap()
     }
 }
 
@@ -46,7 +53,10 @@ pub(crate) fn gpu(test: &str) -> Option<Bench> {
             let required = std::env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
             assert!(!required, "{test} needs a GPU: {error}");
             let reason = error.to_string();
-            println!("skipped on a GPU: {test}: {}", reason.lines().next().unwrap_or_default());
+            println!(
+                "skipped on a GPU: {test}: {}",
+                reason.lines().next().unwrap_or_default()
+            );
             None
         }
     }
@@ -54,7 +64,11 @@ pub(crate) fn gpu(test: &str) -> Option<Bench> {
 
 /// Where most tests run: an eager and a late software device, and the GPU if there is one.
 pub(crate) fn everywhere(test: &str) -> Vec<Bench> {
-    let mut benches = vec![software(Builder::new()), software(late(1)), software(late(2))];
+    let mut benches = vec![
+        software(Builder::new()),
+        software(late(1)),
+        software(late(2)),
+    ];
     benches.extend(gpu(test));
     benches
 }
