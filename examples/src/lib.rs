@@ -56,13 +56,13 @@ impl Session {
     pub fn compile(&self, nvrtc: &Nvrtc, name: &str, source: &str) -> Result<Compiled> {
         let capability = self.device.compute_capability()?;
         let (major, minor) = (capability.major, capability.minor);
-        let program = Program::new(nvrtc, source)?.name(name)?;
+        let program = Program::new(nvrtc, source).name(name);
         Ok(if self.software {
             let options = Options::new().arch(Arch::compute(major, minor));
-            Compiled::Ptx(program.compile_ptx(&options)?.into_image())
+            Compiled::Ptx(program.compile_ptx(&options)?.image)
         } else {
             let options = Options::new().arch(Arch::sm(major, minor));
-            Compiled::Cubin(program.compile_cubin(&options)?.into_image())
+            Compiled::Cubin(program.compile_cubin(&options)?.image)
         })
     }
 

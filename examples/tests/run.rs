@@ -1,0 +1,104 @@
+//! Each example, run as its users run it: on the software device, and on the GPU if there is one.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const ALL: [&str; 6] = ["demo", "device_query", "matmul", "reduction", "saxpy", "vector_add"];
+/// The ones that need NVRTC.
+const COMPILING: [&str; 4] = ["demo", "matmul", "reduction", "saxpy"];
+
+/// The program of an example: cargo has built it beside this test.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    // In a bundle for another machine the examples lie beside the tests.
+    [folder.join("examples").join(&name), test.with_file_name(&name)]
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("example {name} was not built with its tests"))
+}
+
+fn run(name: &str, environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(program(name));
+    command.env_remove("CUDA_SIM");
+    command.envs(environment.iter().copied()).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{out}{err}")
+}
+
+/// Whether NVRTC can be loaded; says what is skipped if not.
+fn has_nvrtc(test: &str) -> bool {
+    match cuda_nvrtc::Nvrtc::load() {
+        Ok(_) => true,
+        Err(error) => {
+            let required = std::env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
+            assert!(!required, "{test} needs NVRTC: {error}");
+            println!("skipped: {test}: no NVRTC");
+            false
+        }
+    }
+}
+
+#[test]
+fn every_example_verifies_its_result_on_the_software_device() {
+    let nvrtc = has_nvrtc("the examples that compile");
+    for name in ALL {
+        if COMPILING.contains(&name) && !nvrtc {
+            continue;
+        }
+        let output = run(name, &[("CUDA_SIM", "")]);
+        let text = text(&output);
+        assert!(output.status.success(), "{name}:\n{text}");
+        assert!(text.contains("software device"), "{name} does not say what it ran on:\n{text}");
+        assert!(text.contains("verified") || name == "device_query", "{name}:\n{text}");
+    }
+}
+
+#[test]
+fn every_example_verifies_its_result_on_whatever_is_there() {
+    let nvrtc = has_nvrtc("the examples that compile");
+    let gpu = cuda_driver::Driver::load().is_ok();
+    for name in ALL {
+        if COMPILING.contains(&name) && !nvrtc {
+            continue;
+        }
+        let output = run(name, &[]);
+        let text = text(&output);
+        assert!(output.status.success(), "{name}:\n{text}");
+        assert_eq!(!text.contains("software device"), gpu, "{name}:\n{text}");
+    }
+}
+
+/// The commonest trouble in the field: a new NVRTC from a package, an old driver, and PTX between them.
+#[test]
+fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met() {
+    if !has_nvrtc("a new NVRTC on an old driver") {
+        return;
+    }
+    let version = cuda_nvrtc::Nvrtc::load().unwrap().version();
+    if version.number() <= 12000 {
+        println!("skipped: a new NVRTC on an old driver: NVRTC {version} is as old");
+        return;
+    }
+    let output = run("demo", &[("CUDA_SIM", "version=12.0")]);
+    let text = text(&output);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("this driver, of CUDA 12.0, reads up to PTX 8.0"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn the_demo_prints_a_table_of_times() {
+    if !has_nvrtc("the demo") {
+        return;
+    }
+    let output = run("demo", &[("CUDA_SIM", "")]);
+    let text = text(&output);
+    for word in ["compile ms", "kernel ms", "saxpy", "matmul", "GB/s", "GFLOP/s"] {
+        assert!(text.contains(word), "{word} is not in\n{text}");
+    }
+}
