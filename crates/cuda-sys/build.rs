@@ -16,6 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/generated");
     println!("cargo::rustc-check-cfg=cfg(cuda_header, cuda_header_nvrtc)");
+    // The tests compile C for the same target.
+    println!("cargo::rustc-env=CUDA_SYS_TARGET={}", env::var("TARGET")?);
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let choice = choose(&out);
     let snapshot = snapshot_version()?;

@@ -100,10 +100,16 @@ pub(crate) fn number(value: &Expr) -> Option<i128> {
 }
 
 fn table_tokens(model: &Model, name: &str, doc: &str) -> TokenStream {
-    let name = ident(name);
+    let (table, name) = (name, ident(name));
     let count = model.functions.len();
     let fields = model.functions.iter().map(|(name, function)| {
-        let (name, docs, signature) = (ident(name), &function.docs, &function.signature);
+        // The generated line; the header's comment stands at the method, once.
+        let docs = if table == "DriverTable" {
+            &function.docs[..function.docs.len().min(1)]
+        } else {
+            &function.docs
+        };
+        let (name, signature) = (ident(name), &function.signature);
         quote! { #(#docs)* pub #name: Option<#signature> }
     });
     let rows = model.functions.iter().map(|(name, function)| {

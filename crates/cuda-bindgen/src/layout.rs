@@ -1,45 +1,21 @@
 //! The facts that a C compiler checks against the real header: sizes, offsets, values, signatures.
 //!
-//! The file is an expression that only tests include: the numbers are those of the Rust compiler, the names
+//! The file holds one function that only tests include: the numbers are those of the Rust compiler, the names
 //! those of C.
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Item, Member, Type};
+use syn::{Item, Member, Type, TypeFnPtr};
 
 use crate::Error;
-use crate::model::{Model, ident, root};
+use crate::model::{Model, Sourced, TypeGroup, ident, root, signature};
 
-/// One `Facts` literal for all of `model`. `header` tells tags (`struct X`) from typedef names.
+/// The function `facts` for all of `model`. `header` tells tags (`struct X`) from typedef names.
 pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
-    let types = model.types.iter().filter_map(|(name, entry)| {
-        let item = entry.item.items.iter().find(|item| is_type(item, name))?;
-        let c = match item {
-            Item::Struct(_) if has_tag(header, "struct", name) => format!("struct {name}"),
-            Item::Union(_) if has_tag(header, "union", name) => format!("union {name}"),
-            _ => name.clone(),
-        };
-        let mut fields = Vec::new();
-        if !is_opaque(item) && !is_newtype(item) {
-            list_fields(&entry.item.items, item, "", TokenStream::new(), &mut fields);
-        } else if is_opaque(item) {
-            return None;
-        }
-        let from_header = entry.from_header;
-        let ty = ident(name);
-        let rows = fields
-            .iter()
-            .map(|(c, rust)| quote!((#c, ::core::mem::offset_of!(#ty, #rust))));
-        Some(quote! {
-            TypeFacts {
-                c: #c,
-                size: ::core::mem::size_of::<#ty>(),
-                align: ::core::mem::align_of::<#ty>(),
-                from_header: #from_header,
-                fields: &[#(#rows),*],
-            }
-        })
-    });
+    let types = model
+        .types
+        .iter()
+        .filter_map(|(name, entry)| type_facts(name, entry, header));
     let values = model.values.iter().map(|((owner, name), entry)| {
         let (owner, value, from_header) = (ident(owner), ident(name), entry.from_header);
         quote!((#name, #owner::#value.0 as i64, #from_header))
@@ -49,20 +25,13 @@ pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
         let (value, from_header) = (ident(name), entry.from_header);
         Some(quote!((#name, #value as i64, #from_header)))
     });
-    let functions = model.functions.iter().filter_map(|(name, function)| {
+    let mut functions = Vec::new();
+    for (name, function) in &model.functions {
+        let (inputs, output) = c_signature(&function.signature)
+            .ok_or_else(|| Error::Header(format!("{name}: a type that C cannot be told")))?;
         let from_header = function.from_header;
-        let inputs: Option<Vec<String>> = function
-            .signature
-            .inputs
-            .iter()
-            .map(|input| c_type(&input.ty))
-            .collect();
-        let mut inputs = inputs?.join(", ");
-        if inputs.is_empty() {
-            inputs.push_str("void");
-        }
-        Some(quote!((#name, #inputs, #from_header)))
-    });
+        functions.push(quote!((#name, #output, #inputs, #from_header)));
+    }
     let tokens = quote! {
         fn facts() -> Facts {
             Facts {
@@ -82,6 +51,91 @@ pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
     ))
 }
 
+/// The `TypeFacts` literal of one type; `None` for one that C only declares.
+fn type_facts(name: &str, entry: &Sourced<TypeGroup>, header: &str) -> Option<TokenStream> {
+    let group = &entry.item;
+    let item = group.items.iter().find(|item| is_type(item, name))?;
+    if is_opaque(item) {
+        return None;
+    }
+    let c = c_name(item, name, header);
+    let in_header = entry.from_header || group.replaced.is_some();
+    // A type that changed since the header may be longer and stricter here than there.
+    let same_size = group
+        .replaced
+        .as_ref()
+        .is_none_or(|theirs| theirs.size == group.size);
+    let same_align = group.replaced.is_none();
+    let theirs = group
+        .replaced
+        .as_ref()
+        .map(|theirs| field_names(theirs, name));
+    let ty = ident(name);
+    let fields = fields(group, item).into_iter().map(|(c, rust)| {
+        let in_header = match &theirs {
+            // What was reserved may be in use since: its rest begins later.
+            Some(names) => names.contains(&c) && !c.starts_with("reserved"),
+            None => entry.from_header,
+        };
+        quote!((#c, ::core::mem::offset_of!(#ty, #rust), #in_header))
+    });
+    Some(quote! {
+        TypeFacts {
+            c: #c,
+            size: ::core::mem::size_of::<#ty>(),
+            align: ::core::mem::align_of::<#ty>(),
+            in_header: #in_header,
+            same_size: #same_size,
+            same_align: #same_align,
+            fields: &[#(#fields),*],
+        }
+    })
+}
+
+/// The fields of `item` as C and as Rust write them; none for a newtype.
+fn fields(group: &TypeGroup, item: &Item) -> Vec<(String, TokenStream)> {
+    let mut fields = Vec::new();
+    if !is_newtype(item) {
+        list_fields(&group.items, item, "", TokenStream::new(), &mut fields);
+    }
+    fields
+}
+
+fn field_names(group: &TypeGroup, name: &str) -> Vec<String> {
+    let item = group.items.iter().find(|item| is_type(item, name));
+    item.map(|item| fields(group, item))
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(c, _)| c)
+        .collect()
+}
+
+/// The field's name in C: bindgen appends `_` to what is a keyword in Rust.
+fn c_field(name: &str) -> &str {
+    match name.strip_suffix('_') {
+        Some(keyword) if syn::parse_str::<syn::Ident>(keyword).is_err() => keyword,
+        _ => name,
+    }
+}
+
+/// Parameters and result as C writes them.
+fn c_signature(signature: &TypeFnPtr) -> Option<(String, String)> {
+    let inputs: Option<Vec<String>> = signature
+        .inputs
+        .iter()
+        .map(|input| c_type(&input.ty))
+        .collect();
+    let inputs = match inputs?.join(", ") {
+        none if none.is_empty() => "void".to_owned(),
+        some => some,
+    };
+    let output = match &signature.output {
+        syn::ReturnType::Default => "void".to_owned(),
+        syn::ReturnType::Type(_, ty) => c_type(ty)?,
+    };
+    Some((inputs, output))
+}
+
 fn is_type(item: &Item, name: &str) -> bool {
     match item {
         Item::Struct(item) => item.ident == name,
@@ -90,10 +144,29 @@ fn is_type(item: &Item, name: &str) -> bool {
     }
 }
 
-fn has_tag(header: &str, kind: &str, name: &str) -> bool {
-    let tag = format!("{kind} {name}");
-    header.match_indices(&tag).any(|(at, _)| {
-        !header[at + tag.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+/// The type's name in C: with its tag if it has one, and without the name of the type it is defined in, which
+/// bindgen puts before it and C does not.
+fn c_name(item: &Item, name: &str, header: &str) -> String {
+    let kind = match item {
+        Item::Union(_) => "union",
+        _ => "struct",
+    };
+    let inner = name
+        .match_indices('_')
+        .map(|(at, _)| &name[at + 1..])
+        .find(|inner| has_word(header, kind, inner));
+    match inner {
+        _ if has_word(header, kind, name) => format!("{kind} {name}"),
+        Some(inner) if !has_word(header, "}", name) => format!("{kind} {inner}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Whether `name` follows `before` and a space, as a whole word.
+fn has_word(header: &str, before: &str, name: &str) -> bool {
+    let text = format!("{before} {name}");
+    header.match_indices(&text).any(|(at, _)| {
+        !header[at + text.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     })
 }
 
@@ -130,7 +203,7 @@ fn list_fields(
         let rust = quote!(#rust_prefix #member);
         let text = name.to_string();
         let anonymous = text.starts_with("__bindgen_anon");
-        let c = format!("{c_prefix}{}", text.strip_suffix('_').unwrap_or(&text));
+        let c = format!("{c_prefix}{}", c_field(&text));
         if !anonymous {
             out.push((c.clone(), rust.clone()));
         }
@@ -154,7 +227,7 @@ fn list_fields(
     }
 }
 
-/// A Rust type as C writes it; `None` for what needs a declarator around a name.
+/// A Rust type as C writes it without a name; `None` for what no header of CUDA has.
 fn c_type(ty: &Type) -> Option<String> {
     match ty {
         Type::Ptr(pointer) => {
@@ -169,6 +242,10 @@ fn c_type(ty: &Type) -> Option<String> {
         }
         Type::Path(path) => {
             let name = path.path.segments.last()?.ident.to_string();
+            if name == "Option" {
+                let (inputs, output) = c_signature(&signature(ty)?)?;
+                return Some(format!("{output} (*)({inputs})"));
+            }
             Some(
                 match name.as_str() {
                     "c_char" => "char",

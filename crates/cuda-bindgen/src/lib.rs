@@ -11,13 +11,15 @@
 //!    merges two of them (a header's and the snapshot's).
 //! 4. `pair` finds, for each exported function, the `PFN_…_v<version>` typedef that tells since when
 //!    it exists and how `cuGetProcAddress` is asked for it.
-//! 5. `emit` writes the types and the function table, `layout` the facts that a C compiler checks.
+//! 5. `macros` corrects constants whose type bindgen loses, `comments` decides what becomes rustdoc.
+//! 6. `emit` writes the types and the function table, `layout` the facts that a C compiler checks.
 
 mod clang;
 mod comments;
 mod emit;
 pub mod headers;
 mod layout;
+mod macros;
 mod model;
 mod nvrtc;
 mod pair;
@@ -110,7 +112,10 @@ pub fn joined(headers: &Headers, snapshot: &Path) -> Result<Files, Error> {
     if headers.has_nvrtc() {
         let old = Model::read(&[snapshot.join("nvrtc.rs")])?;
         let new = nvrtc_model(headers, Docs::FromHeader)?;
-        files.push(("nvrtc.rs", emit::nvrtc(&new.join(old))?));
+        let model = new.join(old);
+        files.push(("nvrtc.rs", emit::nvrtc(&model)?));
+        let text = headers.text("nvrtc.h")?;
+        files.push(("layout_nvrtc.rs", layout::emit(&model, &text)?));
     }
     Ok(files)
 }
@@ -119,7 +124,10 @@ fn driver_model(headers: &Headers, docs: Docs) -> Result<Model, Error> {
     let text = clang::driver(headers, docs)?;
     let mut model = Model::parse("bindgen's output", &text)?;
     pair::pair(&mut model)?;
-    comments::finish(&mut model, &headers.text("cuda.h")?, docs);
+    let header = headers.text("cuda.h")?;
+    macros::drop_undefined(&mut model, &header);
+    macros::restore_unsigned(&mut model, &header);
+    comments::finish(&mut model, &header, docs);
     Ok(model)
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Sourced<T> {
 pub(crate) struct TypeGroup {
     pub(crate) items: Vec<Item>,
     pub(crate) size: usize,
+    /// The header's definition that this one of the snapshot stands in for.
+    pub(crate) replaced: Option<Box<TypeGroup>>,
 }
 
 /// Another name of a type.
@@ -276,17 +278,15 @@ impl Model {
 
     /// Every item of both; where both have it, by the rules of [`crate::joined`].
     pub(crate) fn join(mut self, snapshot: Self) -> Self {
-        for (name, old) in snapshot.types {
-            let keep = self
-                .types
-                .get(&name)
-                .is_some_and(|new| new.item.size > old.item.size);
-            let same = self
-                .types
-                .get(&name)
-                .is_some_and(|new| same_items(&new.item, &old.item));
-            if !keep && !same {
-                self.types.insert(name, old);
+        for (name, mut old) in snapshot.types {
+            match self.types.remove(&name) {
+                Some(new) if new.item.size > old.item.size || same_items(&new.item, &old.item) => {
+                    self.types.insert(name, new);
+                }
+                new => {
+                    old.item.replaced = new.map(|new| Box::new(new.item));
+                    self.types.insert(name, old);
+                }
             }
         }
         for (name, old) in snapshot.consts {
@@ -305,22 +305,24 @@ impl Model {
     }
 }
 
-/// Without the docs, which only one of the two may have.
+/// Without the docs, which only one of the two may have, and as the printer spells both.
 fn same_items(a: &TypeGroup, b: &TypeGroup) -> bool {
-    let text = |group: &TypeGroup| -> Vec<String> {
-        let mut texts: Vec<String> = group
-            .items
-            .iter()
-            .cloned()
-            .map(|mut item| {
-                StripDocs.visit_item_mut(&mut item);
-                item.to_token_stream().to_string()
-            })
-            .collect();
+    let texts = |group: &TypeGroup| -> Vec<String> {
+        let mut texts: Vec<String> = group.items.iter().cloned().map(bare_text).collect();
         texts.sort();
         texts
     };
-    text(a) == text(b)
+    texts(a) == texts(b)
+}
+
+fn bare_text(mut item: Item) -> String {
+    StripDocs.visit_item_mut(&mut item);
+    prettyplease::unparse(&File {
+        shebang: None,
+        frontmatter: None,
+        attrs: Vec::new(),
+        items: vec![item],
+    })
 }
 
 struct StripDocs;
@@ -419,4 +421,54 @@ fn renamed(item: &syn::ItemUse) -> Option<(String, String)> {
         return None;
     };
     Some((rename.ident.to_string(), rename.rename.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::ToTokens;
+
+    use super::Model;
+
+    const NEW: &str = "
+        /// Of the header.
+        #[repr(C)] pub struct A { pub x: u32 }
+        const _: () = { [\"Size of A\"][size_of::<A>() - 4usize]; };
+        #[repr(C)] pub struct Grown { pub x: u32 }
+        const _: () = { [\"Size of Grown\"][size_of::<Grown>() - 4usize]; };
+        #[repr(C)] pub struct Newer { pub x: u64 }
+        const _: () = { [\"Size of Newer\"][size_of::<Newer>() - 8usize]; };
+        #[repr(C)] pub struct Spelled { pub id: u32 }
+        const _: () = { [\"Size of Spelled\"][size_of::<Spelled>() - 4usize]; };";
+
+    const OLD: &str = "
+        #[repr(C)] pub struct A { pub x: u32 }
+        const _: () = { [\"Size of A\",][size_of::<A>() - 4usize]; };
+        #[repr(C)] pub struct Grown { pub x: u32, pub y: u32 }
+        const _: () = { [\"Size of Grown\",][size_of::<Grown>() - 8usize]; };
+        #[repr(C)] pub struct Newer { pub x: u32 }
+        const _: () = { [\"Size of Newer\",][size_of::<Newer>() - 4usize]; };
+        #[repr(C)] pub struct Spelled { pub ordinal: u32 }
+        const _: () = { [\"Size of Spelled\",][size_of::<Spelled>() - 4usize]; };
+        pub struct Missing { pub x: u32 }";
+
+    #[test]
+    fn the_longer_type_wins_and_then_the_header_unless_the_spelling_differs() {
+        let mut old = Model::default();
+        old.add("snapshot", OLD, false).unwrap();
+        let joined = Model::parse("header", NEW).unwrap().join(old);
+        let facts = |name: &str| {
+            let entry = &joined.types[name];
+            let replaced = entry.item.replaced.as_ref().map(|theirs| theirs.size);
+            (entry.from_header, entry.item.size, replaced)
+        };
+        assert_eq!(facts("A"), (true, 4, None));
+        assert_eq!(facts("Grown"), (false, 8, Some(4)));
+        assert_eq!(facts("Newer"), (true, 8, None));
+        assert_eq!(facts("Spelled"), (false, 4, Some(4)));
+        assert_eq!(facts("Missing"), (false, 0, None));
+        let text = joined.types["A"].item.items[0]
+            .to_token_stream()
+            .to_string();
+        assert!(text.contains("Of the header"), "{text}");
+    }
 }

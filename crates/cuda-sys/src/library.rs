@@ -8,7 +8,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 
@@ -67,30 +67,27 @@ impl DriverLibrary {
     }
 
     fn load_system() -> Result<Arc<Self>, LoadError> {
-        let names: Vec<String> = match env::var(DRIVER_VAR) {
-            Ok(path) => vec![path],
-            Err(_) if cfg!(target_os = "windows") => vec!["nvcuda.dll".to_owned()],
-            Err(_) if cfg!(target_os = "linux") => {
-                ["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"]
-                    .map(str::to_owned)
-                    .to_vec()
-            }
-            Err(_) => {
+        let paths: Vec<PathBuf> = match named(DRIVER_VAR) {
+            Some(path) => vec![path],
+            None if cfg!(target_os = "windows") => vec!["nvcuda.dll".into()],
+            None if cfg!(target_os = "linux") => vec![
+                "libcuda.so.1".into(),
+                "/usr/lib/wsl/lib/libcuda.so.1".into(),
+            ],
+            None => {
                 return Err(LoadError::UnsupportedPlatform {
                     library: "the CUDA driver",
                 });
             }
         };
         let mut tried = Vec::new();
-        for name in names {
+        for path in paths {
+            let name = path.display().to_string();
             // SAFETY: the initialisers of the library must be sound to run ← it is the system's driver, or the
             // file that whoever runs this process named for it.
-            match unsafe { Library::new(&name) } {
+            match unsafe { Library::new(&path) } {
                 Ok(library) => return Self::from_library(library, name).map(Arc::new),
-                Err(error) => tried.push(Attempt {
-                    library: name,
-                    reason: reason(&error),
-                }),
+                Err(error) => tried.push(attempt(name, &error)),
             }
         }
         Err(LoadError::NotFound {
@@ -115,10 +112,7 @@ impl DriverLibrary {
         let library =
             unsafe { Library::new(path.as_ref()) }.map_err(|error| LoadError::NotFound {
                 library: "the CUDA driver",
-                tried: vec![Attempt {
-                    library: name.clone(),
-                    reason: reason(&error),
-                }],
+                tried: vec![attempt(name.clone(), &error)],
                 hint: "",
             })?;
         Self::from_library(library, name)
@@ -319,10 +313,23 @@ unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     }
 }
 
-/// The system loader's own words, which libloading keeps as a source.
-fn reason(error: &libloading::Error) -> String {
-    match std::error::Error::source(error) {
+/// The file that the environment variable names; an empty one names none.
+fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}
+
+/// The system loader's own words, which libloading keeps as a source, without the file that they begin with.
+fn attempt(library: String, error: &libloading::Error) -> Attempt {
+    let words = match std::error::Error::source(error) {
         Some(source) => source.to_string(),
         None => error.to_string(),
-    }
+    };
+    let reason = words
+        .strip_prefix(&library)
+        .and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(&words)
+        .to_owned();
+    Attempt { library, reason }
 }

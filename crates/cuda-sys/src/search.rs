@@ -1,8 +1,9 @@
 //! What can go wrong when a library is looked for, told so that it can be mended.
 
+use std::error::Error;
 use std::fmt;
 
-use crate::{Function, Version};
+use crate::{CUresult, Function, Version};
 
 /// One place that was looked at, and why it would not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +21,15 @@ impl fmt::Display for Attempt {
 }
 
 /// Why no library could be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError {
     /// NVIDIA makes no such library for this system.
-    #[error(
-        "{library}: NVIDIA makes none for this operating system; the software device (cuda-sim) runs here"
-    )]
     UnsupportedPlatform {
         /// Which library.
         library: &'static str,
     },
     /// None of the places had a library that could be loaded.
-    #[error("{library} could not be loaded; tried:{}{hint}", list(tried))]
     NotFound {
         /// Which library.
         library: &'static str,
@@ -42,7 +39,6 @@ pub enum LoadError {
         hint: &'static str,
     },
     /// The file is a library, but lacks what every library of its kind has.
-    #[error("{library}: no function {missing}, so it is not {expected}")]
     NotTheLibrary {
         /// The file.
         library: String,
@@ -52,7 +48,6 @@ pub enum LoadError {
         expected: &'static str,
     },
     /// The library is older than this crate supports.
-    #[error("{library}: CUDA {found} is older than {oldest}, the oldest that is supported")]
     TooOld {
         /// The file.
         library: String,
@@ -62,20 +57,70 @@ pub enum LoadError {
         oldest: Version,
     },
     /// The library did not say its version.
-    #[error("{library}: {function} failed with status {code}")]
     VersionUnknown {
         /// The file.
         library: String,
         /// The call that failed.
         function: &'static Function,
-        /// What it answered.
+        /// What it answered: 0 if the call succeeded, and the version it told is none.
         code: u32,
     },
 }
 
-fn list(tried: &[Attempt]) -> String {
-    tried
-        .iter()
-        .map(|attempt| format!("\n  {attempt}"))
-        .collect()
+// By hand: deriving it would build a Rust parser before this crate, which then takes twice as long.
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnsupportedPlatform { library } => write!(
+                f,
+                "{library}: NVIDIA makes none for this operating system; the software device (cuda-sim) runs here"
+            ),
+            Self::NotFound {
+                library,
+                tried,
+                hint,
+            } => {
+                write!(f, "{library} could not be loaded; tried:")?;
+                for attempt in tried {
+                    write!(f, "\n  {attempt}")?;
+                }
+                f.write_str(hint)
+            }
+            Self::NotTheLibrary {
+                library,
+                missing,
+                expected,
+            } => write!(
+                f,
+                "{library}: no function {missing}, so it is not {expected}"
+            ),
+            Self::TooOld {
+                library,
+                found,
+                oldest,
+            } => write!(
+                f,
+                "{library}: CUDA {found} is older than {oldest}, the oldest that is supported"
+            ),
+            Self::VersionUnknown {
+                library,
+                function,
+                code: 0,
+            } => write!(f, "{library}: {function} told no CUDA version"),
+            Self::VersionUnknown {
+                library,
+                function,
+                code,
+            } if function.name.starts_with("cu") => {
+                write!(f, "{library}: {function} failed: {}", CUresult(*code))
+            }
+            Self::VersionUnknown {
+                library,
+                function,
+                code,
+            } => write!(f, "{library}: {function} failed with status {code}"),
+        }
+    }
 }
+
+impl Error for LoadError {}

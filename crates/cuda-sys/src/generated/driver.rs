@@ -21,7 +21,7 @@ pub const CUDA_VERSION: u32 = 13050;
 pub const CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL: u32 = 1;
 pub const CU_COMPUTE_ACCELERATED_TARGET_BASE: u32 = 65536;
 pub const CU_COMPUTE_FAMILY_TARGET_BASE: u32 = 131072;
-pub const CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY: i32 = -1;
+pub const CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY: u32 = 4294967295;
 pub const CU_GRAPH_COND_ASSIGN_DEFAULT: u32 = 1;
 pub const CU_GRAPH_KERNEL_NODE_PORT_DEFAULT: u32 = 0;
 pub const CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER: u32 = 2;
@@ -50,8 +50,6 @@ pub const CU_TRSF_NORMALIZED_COORDINATES: u32 = 2;
 pub const CU_TRSF_READ_AS_INTEGER: u32 = 1;
 pub const CU_TRSF_SEAMLESS_CUBEMAP: u32 = 64;
 pub const CU_TRSF_SRGB: u32 = 16;
-pub const RESOURCE_ABI_BYTES: u32 = 40;
-pub const RESOURCE_ABI_VERSION: u32 = 1;
 impl ::core::ops::BitOr<CUCoredumpGenerationFlags> for CUCoredumpGenerationFlags {
     type Output = Self;
     #[inline]

@@ -1,7 +1,7 @@
 //! NVRTC: where it may be, and its table.
 
 use std::env;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::fs;
 use std::mem;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 
-use super::reason;
+use super::{attempt, named};
 use crate::nvrtc::{FUNCTIONS, NvrtcTable, calls, nvrtcResult};
-use crate::{Attempt, LoadError, Version};
+use crate::{LoadError, Version};
 
 /// The environment variable that names the NVRTC library to load.
 const NVRTC_VAR: &str = "CUDA_NVRTC_LIBRARY";
@@ -45,8 +45,7 @@ impl NvrtcLibrary {
     }
 
     fn load_system() -> Result<Arc<Self>, LoadError> {
-        if cfg!(not(any(target_os = "linux", target_os = "windows")))
-            && env::var_os(NVRTC_VAR).is_none()
+        if cfg!(not(any(target_os = "linux", target_os = "windows"))) && named(NVRTC_VAR).is_none()
         {
             return Err(LoadError::UnsupportedPlatform { library: NAME });
         }
@@ -57,10 +56,7 @@ impl NvrtcLibrary {
             // it, or whoever runs this process named it.
             match unsafe { Library::new(&path) } {
                 Ok(loaded) => return Self::from_library(loaded, library).map(Arc::new),
-                Err(error) => tried.push(Attempt {
-                    library,
-                    reason: reason(&error),
-                }),
+                Err(error) => tried.push(attempt(library, &error)),
             }
         }
         Err(LoadError::NotFound {
@@ -87,10 +83,7 @@ impl NvrtcLibrary {
             Ok(loaded) => Self::from_library(loaded, library),
             Err(error) => Err(LoadError::NotFound {
                 library: NAME,
-                tried: vec![Attempt {
-                    library,
-                    reason: reason(&error),
-                }],
+                tried: vec![attempt(library, &error)],
                 hint: "",
             }),
         }
@@ -124,9 +117,11 @@ impl NvrtcLibrary {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the pointers must be writable ← they are to locals.
         let status = unsafe { get_version(&raw mut major, &raw mut minor) };
-        let (Ok(major), Ok(minor), nvrtcResult::NVRTC_SUCCESS) =
-            (u32::try_from(major), u32::try_from(minor), status)
-        else {
+        let version = match status {
+            nvrtcResult::NVRTC_SUCCESS => number(major, minor),
+            _ => None,
+        };
+        let Some(version) = version else {
             return Err(LoadError::VersionUnknown {
                 library: origin,
                 function: calls::nvrtcVersion,
@@ -137,7 +132,7 @@ impl NvrtcLibrary {
         mem::forget(library);
         Ok(Self {
             table,
-            version: Version::new(1000 * major + 10 * minor),
+            version: Version::new(version),
             origin,
         })
     }
@@ -178,13 +173,20 @@ impl fmt::Debug for NvrtcLibrary {
     }
 }
 
+/// The version as CUDA writes it; `None` for what is no version.
+fn number(major: c_int, minor: c_int) -> Option<u32> {
+    let minor = u32::try_from(minor).ok().filter(|minor| *minor < 100)?;
+    let major = u32::try_from(major).ok().filter(|major| *major < 1000)?;
+    Some(1000 * major + 10 * minor)
+}
+
 /// The files to try, in order: `CUDA_NVRTC_LIBRARY` alone when it is set; else the system loader's path, the
 /// toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, the site-packages of Python and conda
 /// environments, and the folder that `cargo xtask setup` fills.
 #[must_use]
 pub fn library_candidates() -> Vec<PathBuf> {
-    if let Some(path) = env::var_os(NVRTC_VAR) {
-        return vec![PathBuf::from(path)];
+    if let Some(path) = named(NVRTC_VAR) {
+        return vec![path];
     }
     let mut paths: Vec<PathBuf> = file_names().map(PathBuf::from).collect();
     for dir in toolkit_dirs()

@@ -1,0 +1,272 @@
+//! A C program, compiled against the very header that the bindings were made from, agrees with them.
+//!
+//! The build script leaves the facts (names as C spells them, numbers as Rust computes them); here they become
+//! static assertions in C. What the header lacks and the snapshot added is counted as skipped.
+
+#[cfg(not(cuda_header))]
+#[test]
+fn abi_is_checked_only_against_a_header() {
+    assert!(matches!(
+        cuda_sys::BINDINGS.source,
+        cuda_sys::Source::Snapshot { .. }
+    ));
+    println!(
+        "skipped: no header to check against: {}",
+        cuda_sys::BINDINGS
+    );
+}
+
+#[cfg(cuda_header)]
+mod header {
+    use std::fmt::Write as _;
+
+    use crate::c_compiler;
+
+    struct Facts {
+        types: &'static [TypeFacts],
+        /// Name, value, and whether the header has it.
+        values: &'static [(&'static str, i64, bool)],
+        /// Name, result, parameters, and whether the header has it.
+        functions: &'static [(&'static str, &'static str, &'static str, bool)],
+    }
+
+    struct TypeFacts {
+        c: &'static str,
+        size: usize,
+        align: usize,
+        in_header: bool,
+        /// Whether the size is the header's: otherwise the type has grown since.
+        same_size: bool,
+        /// Whether the alignment is the header's: otherwise it may have grown.
+        same_align: bool,
+        /// Name, offset, and whether the header has it.
+        fields: &'static [(&'static str, usize, bool)],
+    }
+
+    mod driver {
+        use super::{Facts, TypeFacts};
+        use cuda_sys::*;
+
+        include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+
+        pub(super) fn get() -> Facts {
+            facts()
+        }
+    }
+
+    #[cfg(all(feature = "nvrtc", cuda_header_nvrtc))]
+    mod nvrtc {
+        use super::{Facts, TypeFacts};
+        use cuda_sys::nvrtc::*;
+
+        include!(concat!(env!("OUT_DIR"), "/layout_nvrtc.rs"));
+
+        pub(super) fn get() -> Facts {
+            facts()
+        }
+    }
+
+    const DRIVER_INCLUDES: &str =
+        "#include <stddef.h>\n#include <cuda.h>\n#include <cudaProfiler.h>\n";
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Counts {
+        sizes: usize,
+        grown: usize,
+        offsets: usize,
+        values: usize,
+        functions: usize,
+        skipped: usize,
+    }
+
+    /// The facts as a C program, and how many of each there are.
+    fn program(includes: &str, calling: &str, facts: &Facts) -> (String, Counts) {
+        let mut c = includes.to_owned();
+        let mut counts = Counts::default();
+        let mut check = |condition: String| {
+            writeln!(c, "_Static_assert({condition}, \"\");").expect("a string grows");
+        };
+        for ty in facts.types {
+            if !ty.in_header {
+                counts.skipped += 1;
+                continue;
+            }
+            let name = ty.c;
+            if ty.same_size {
+                check(format!("sizeof({name}) == {}", ty.size));
+                counts.sizes += 1;
+            } else {
+                check(format!("sizeof({name}) < {}", ty.size));
+                counts.grown += 1;
+            }
+            let relation = if ty.same_align { "==" } else { "<=" };
+            check(format!("_Alignof({name}) {relation} {}", ty.align));
+            for (field, offset, in_header) in ty.fields {
+                if *in_header {
+                    check(format!("offsetof({name}, {field}) == {offset}"));
+                    counts.offsets += 1;
+                } else {
+                    counts.skipped += 1;
+                }
+            }
+        }
+        for (name, value, in_header) in facts.values {
+            if *in_header {
+                check(format!("(long long)({name}) == {value}LL"));
+                counts.values += 1;
+            } else {
+                counts.skipped += 1;
+            }
+        }
+        for (name, output, inputs, in_header) in facts.functions {
+            if *in_header {
+                writeln!(
+                    c,
+                    "{output} ({calling} *const check_{name})({inputs}) = {name};"
+                )
+                .expect("a string grows");
+                counts.functions += 1;
+            } else {
+                counts.skipped += 1;
+            }
+        }
+        (c, counts)
+    }
+
+    fn compile(program: &str) -> Option<c_compiler::Outcome> {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let file = dir.path().join("abi.c");
+        std::fs::write(&file, program).expect("the folder is writable");
+        let mut command = c_compiler::command()?;
+        command
+            .args(["-fsyntax-only", "-std=c11", "-D__CUDA_API_VERSION_INTERNAL"])
+            .args(["-Werror=incompatible-pointer-types", "-I"])
+            .arg(env!("CUDA_SYS_INCLUDE"))
+            .arg(&file);
+        Some(c_compiler::run(command))
+    }
+
+    fn agrees(includes: &str, calling: &str, facts: &Facts) -> Counts {
+        let (program, counts) = program(includes, calling, facts);
+        println!("{}: {counts:?}", env!("CUDA_SYS_INCLUDE"));
+        if let Some(outcome) = compile(&program) {
+            assert!(outcome.success, "{}", outcome.messages);
+        }
+        counts
+    }
+
+    #[test]
+    fn the_driver_bindings_agree_with_their_header() {
+        let counts = agrees(DRIVER_INCLUDES, "CUDAAPI", &driver::get());
+        // The oldest header that is taken has 634 functions and two of the profiler.
+        assert!(counts.functions >= 636, "{counts:?}");
+        assert!(counts.sizes >= 180, "{counts:?}");
+        assert!(counts.offsets >= 500, "{counts:?}");
+        assert!(counts.values >= 900, "{counts:?}");
+    }
+
+    #[cfg(all(feature = "nvrtc", cuda_header_nvrtc))]
+    #[test]
+    fn the_nvrtc_bindings_agree_with_their_header() {
+        let includes = "#include <stddef.h>\n#include <nvrtc.h>\n";
+        let counts = agrees(includes, "", &nvrtc::get());
+        assert!(counts.functions >= 20, "{counts:?}");
+        assert!(counts.values >= 12, "{counts:?}");
+    }
+
+    /// Each kind of fact, planted wrong, is refused: the check can fail.
+    #[test]
+    fn a_wrong_fact_is_refused() {
+        const NONE: Facts = Facts {
+            types: &[],
+            values: &[],
+            functions: &[],
+        };
+        const fn uuid(size: usize, align: usize, same_size: bool, offset: usize) -> TypeFacts {
+            let fields: &[(&str, usize, bool)] = match offset {
+                0 => &[("bytes", 0, true)],
+                _ => &[("bytes", 1, true)],
+            };
+            TypeFacts {
+                c: "CUuuid",
+                size,
+                align,
+                in_header: true,
+                same_size,
+                same_align: true,
+                fields,
+            }
+        }
+        static TYPES: [[TypeFacts; 1]; 5] = [
+            [uuid(16, 1, true, 0)],
+            [uuid(8, 1, true, 0)],
+            [uuid(16, 2, true, 0)],
+            [uuid(16, 1, false, 0)],
+            [uuid(16, 1, true, 1)],
+        ];
+        let types = |index: usize| Facts {
+            types: &TYPES[index],
+            ..NONE
+        };
+        let cases: [(bool, Facts); 11] = [
+            (true, types(0)),
+            (false, types(1)),
+            (false, types(2)),
+            (false, types(3)),
+            (false, types(4)),
+            (
+                true,
+                Facts {
+                    values: &[("CUDA_ERROR_INVALID_VALUE", 1, true)],
+                    ..NONE
+                },
+            ),
+            (
+                false,
+                Facts {
+                    values: &[("CUDA_ERROR_INVALID_VALUE", 2, true)],
+                    ..NONE
+                },
+            ),
+            (
+                true,
+                Facts {
+                    functions: &[("cuInit", "CUresult", "unsigned int", true)],
+                    ..NONE
+                },
+            ),
+            (
+                false,
+                Facts {
+                    functions: &[("cuInit", "CUresult", "unsigned long", true)],
+                    ..NONE
+                },
+            ),
+            (
+                false,
+                Facts {
+                    functions: &[("cuInit", "void", "unsigned int", true)],
+                    ..NONE
+                },
+            ),
+            (
+                true,
+                Facts {
+                    functions: &[("cuNoSuch", "CUresult", "void", false)],
+                    ..NONE
+                },
+            ),
+        ];
+        for (index, (expected, facts)) in cases.iter().enumerate() {
+            let (program, _) = program(DRIVER_INCLUDES, "CUDAAPI", facts);
+            let Some(outcome) = compile(&program) else {
+                return;
+            };
+            assert_eq!(
+                outcome.success, *expected,
+                "case {index}: {}",
+                outcome.messages
+            );
+        }
+    }
+}

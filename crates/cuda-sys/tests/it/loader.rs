@@ -1,0 +1,345 @@
+//! What the loader makes of files that are no driver, of an old one, and of one that lacks functions.
+//!
+//! The libraries are compiled here from a few lines of C. What depends on the environment runs in a child process.
+
+use std::env;
+use std::ffi::{CStr, c_char, c_int};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::ptr;
+
+use cuda_sys::{CUresult, DriverLibrary, FUNCTIONS, LoadError, Version};
+use libloading::Library;
+
+use crate::c_compiler::shared_library;
+
+/// A driver of version 12.2 that answers as a real one does, and notes each request.
+const FAKE: &str = r#"
+#include <string.h>
+typedef struct { char name[96]; int version; unsigned long long flags; } request;
+request requests[4096];
+int request_count;
+
+int cuInit(unsigned flags) { return flags ? 1 : 0; }
+int cuDriverGetVersion(int *version) { *version = 12020; return 0; }
+static int copy(void) { return 7001; }
+static int copy_per_thread(void) { return 7002; }
+
+int cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long long flags, int *status) {
+    request *r = &requests[request_count++];
+    strncpy(r->name, name, sizeof r->name - 1);
+    r->version = version;
+    r->flags = flags;
+    if (version > 12020) return 1;
+    *status = 0;
+    if (!strcmp(name, "cuMemAlloc")) { *pfn = (void *)copy; return 1; }
+    if (!strcmp(name, "cuInit") && version == 2000) { *pfn = (void *)cuInit; return 0; }
+    if (!strcmp(name, "cuMemcpyHtoD") && version == 3020 && flags == 1) { *pfn = (void *)copy; return 0; }
+    if (!strcmp(name, "cuMemcpyHtoD") && version == 7000 && flags == 2) { *pfn = (void *)copy_per_thread; return 0; }
+    *status = 1;
+    *pfn = 0;
+    return 0;
+}
+"#;
+
+/// One entry of `requests` in [`FAKE`].
+#[repr(C)]
+struct Request {
+    name: [c_char; 96],
+    version: c_int,
+    flags: u64,
+}
+
+fn open(path: &Path) -> Result<DriverLibrary, LoadError> {
+    // SAFETY: the file must be a driver ← it is absent, no library, or of this file's C, which behaves as one.
+    unsafe { DriverLibrary::open(path) }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let path = Path::new("/no/such/folder/libcuda.so.1");
+    let error = open(path).unwrap_err();
+    let LoadError::NotFound { tried, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(tried.len(), 1);
+    assert_eq!(tried[0].library, path.display().to_string());
+    let text = error.to_string();
+    assert_eq!(text.matches("/no/such/folder").count(), 1, "{text}");
+    assert!(text.contains("No such file"), "{text}");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("text.so");
+    fs::write(&path, "This is not a library.\n").unwrap();
+    let text = open(&path).unwrap_err().to_string();
+    assert!(text.contains("text.so: "), "{text}");
+    assert!(!text.contains("No such file"), "{text}");
+}
+
+#[test]
+fn a_library_without_the_functions_of_a_driver_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let version = "int cuDriverGetVersion(int *v) { *v = 12020; return 0; }";
+    let init = "int cuInit(unsigned flags) { return 0; }";
+    let cases = [
+        ("empty", "int other;".to_owned(), "cuInit"),
+        ("no_init", version.to_owned(), "cuInit"),
+        ("no_version", init.to_owned(), "cuDriverGetVersion"),
+        ("no_root", format!("{init}{version}"), "cuGetProcAddress_v2"),
+    ];
+    for (name, source, lacking) in cases {
+        let Some(path) = shared_library(dir.path(), name, &source) else {
+            return;
+        };
+        let error = open(&path).unwrap_err();
+        let LoadError::NotTheLibrary { missing, .. } = &error else {
+            panic!("{name}: {error:?}");
+        };
+        assert_eq!(*missing, lacking, "{name}");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{}: no function {lacking}, so it is not a CUDA driver",
+                path.display()
+            )
+        );
+    }
+}
+
+#[test]
+fn a_driver_older_than_12_0_is_too_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = FAKE.replace("*version = 12020", "*version = 11080");
+    let Some(path) = shared_library(dir.path(), "old", &source) else {
+        return;
+    };
+    let error = open(&path).unwrap_err();
+    assert_eq!(
+        error,
+        LoadError::TooOld {
+            library: path.display().to_string(),
+            found: Version::new(11080),
+            oldest: Version::new(12000),
+        }
+    );
+    assert!(
+        error.to_string().contains("CUDA 11.8 is older than 12.0"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_driver_that_does_not_tell_its_version_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, body, expected) in [
+        (
+            "stub",
+            "{ return 34; }",
+            "a stub without a driver in it (CUDA_ERROR_STUB_LIBRARY, 34)",
+        ),
+        (
+            "negative",
+            "{ *version = -1; return 0; }",
+            "cuDriverGetVersion told no CUDA version",
+        ),
+    ] {
+        let source = FAKE.replace("{ *version = 12020; return 0; }", body);
+        let Some(path) = shared_library(dir.path(), name, &source) else {
+            return;
+        };
+        let error = open(&path).unwrap_err();
+        assert!(
+            matches!(error, LoadError::VersionUnknown { .. }),
+            "{error:?}"
+        );
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn each_function_is_asked_for_at_its_own_version_and_newer_ones_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
+        return;
+    };
+    let driver = open(&path).unwrap();
+    assert_eq!(driver.version(), Version::new(12020));
+    assert_eq!(driver.origin(), path.display().to_string());
+
+    // SAFETY: the initialisers must be sound to run ← it has none, and is loaded already.
+    let library = unsafe { Library::new(&path) }.unwrap();
+    // SAFETY: the symbol's type must be right ← the C above.
+    let count = unsafe { *library.get::<*const c_int>(b"request_count").unwrap() };
+    // SAFETY: the symbol's type must be right ← the C above.
+    let first = unsafe { *library.get::<*const Request>(b"requests").unwrap() };
+    // SAFETY: the pointer must be readable ← it is to a global of a loaded library.
+    let count = usize::try_from(unsafe { *count }).unwrap();
+    // SAFETY: as many requests must be there ← the C counted them; nothing writes them any more.
+    let requests = unsafe { std::slice::from_raw_parts(first, count) };
+    let asked: Vec<(&str, u32, u64)> = requests
+        .iter()
+        .map(|request| {
+            // SAFETY: the text must end with NUL ← the C leaves the last byte of each zero.
+            let name = unsafe { CStr::from_ptr(request.name.as_ptr()) };
+            let version = u32::try_from(request.version).unwrap();
+            (name.to_str().unwrap(), version, request.flags)
+        })
+        .collect();
+    let expected: Vec<(&str, u32, u64)> = FUNCTIONS
+        .iter()
+        .filter(|function| function.since() <= Version::new(12020))
+        .map(|function| {
+            let flags = if function.per_thread { 2 } else { 1 };
+            (function.base, function.since().number(), flags)
+        })
+        .collect();
+    assert_eq!(asked, expected);
+    assert!(expected.len() < FUNCTIONS.len());
+    assert!(expected.len() > 500, "{}", expected.len());
+}
+
+#[test]
+fn slots_hold_what_the_driver_gave_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
+        return;
+    };
+    let driver = open(&path).unwrap();
+    let newer = CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+    // SAFETY: the functions' contracts must be kept ← those of the C above read none of their arguments but one.
+    unsafe {
+        assert_eq!(driver.cuInit(0), CUresult::CUDA_SUCCESS);
+        assert_eq!(driver.cuInit(1), CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(driver.cuMemcpyHtoD_v2(0, ptr::null(), 0), CUresult(7001));
+        assert_eq!(
+            driver.cuMemcpyHtoD_v2_ptds(0, ptr::null(), 0),
+            CUresult(7002)
+        );
+        // The first revision is another function: no fallback.
+        assert_eq!(driver.cuMemcpyHtoD(0, ptr::null(), 0), newer);
+        // Newer than 12.2.
+        assert_eq!(
+            driver.cuCtxCreate_v4(ptr::null_mut(), ptr::null_mut(), 0, 0),
+            newer
+        );
+        // A pointer beside an error does not count.
+        assert_eq!(driver.cuMemAlloc_v2(ptr::null_mut(), 0), newer);
+    }
+    let filled = format!("{:#?}", driver.table()).matches("Some(").count();
+    assert_eq!(filled, 3);
+}
+
+/// Run by the tests below in a process of its own.
+#[test]
+#[ignore = "only as a child process"]
+fn child_loads_the_system_driver() {
+    match DriverLibrary::system() {
+        Ok(driver) => println!("loaded {}", driver.origin()),
+        Err(error) => println!("error {error}"),
+    }
+    let Some(later) = env::var_os("LATER") else {
+        return;
+    };
+    // SAFETY: no other thread may use the environment ← the process runs this one test on one thread.
+    unsafe { env::set_var("CUDA_DRIVER_LIBRARY", later) };
+    let first = DriverLibrary::system().unwrap();
+    // SAFETY: as above.
+    unsafe { env::remove_var("CUDA_DRIVER_LIBRARY") };
+    let again = DriverLibrary::system().unwrap();
+    println!(
+        "later {} {}",
+        first.origin(),
+        std::sync::Arc::ptr_eq(&first, &again)
+    );
+}
+
+/// What the child prints with these environment variables.
+pub(crate) fn child(test: &str, variables: &[(&str, &str)], absent: &[&str]) -> String {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([
+        test,
+        "--exact",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command.envs(variables.iter().copied());
+    for name in absent {
+        command.env_remove(name);
+    }
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+const CHILD: &str = "loader::child_loads_the_system_driver";
+
+#[test]
+fn the_variable_alone_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
+        return;
+    };
+    let path = path.display().to_string();
+    let text = child(CHILD, &[("CUDA_DRIVER_LIBRARY", &path)], &["LATER"]);
+    assert!(text.contains(&format!("loaded {path}\n")), "{text}");
+
+    let text = child(
+        CHILD,
+        &[("CUDA_DRIVER_LIBRARY", "/no/such/file")],
+        &["LATER"],
+    );
+    assert!(
+        text.contains("error the CUDA driver could not be loaded; tried:\n  /no/such/file: "),
+        "{text}"
+    );
+    assert!(!text.contains("libcuda.so.1:"), "{text}");
+    assert!(text.contains("set CUDA_DRIVER_LIBRARY"), "{text}");
+}
+
+#[test]
+fn a_failure_is_not_remembered_and_a_success_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
+        return;
+    };
+    let path = path.display().to_string();
+    let variables = [
+        ("CUDA_DRIVER_LIBRARY", "/no/such/file"),
+        ("LATER", path.as_str()),
+    ];
+    let text = child(CHILD, &variables, &[]);
+    assert!(text.contains("/no/such/file: "), "{text}");
+    assert!(text.contains(&format!("later {path} true\n")), "{text}");
+}
+
+#[test]
+fn without_the_variable_the_usual_names_are_tried() {
+    for empty in [false, true] {
+        let text = if empty {
+            child(CHILD, &[("CUDA_DRIVER_LIBRARY", "")], &["LATER"])
+        } else {
+            child(CHILD, &[], &["LATER", "CUDA_DRIVER_LIBRARY"])
+        };
+        if text.contains("loaded ") {
+            assert!(text.contains("libcuda.so.1\n"), "{text}");
+            println!("skipped: this machine has a driver");
+            return;
+        }
+        assert!(text.contains("\n  libcuda.so.1: "), "{text}");
+        assert!(
+            text.contains("\n  /usr/lib/wsl/lib/libcuda.so.1: "),
+            "{text}"
+        );
+        assert!(!text.contains("libcuda.so:"), "{text}");
+    }
+}

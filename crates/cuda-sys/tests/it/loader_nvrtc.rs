@@ -1,0 +1,169 @@
+//! What the loader makes of an absent NVRTC, of files that are none, and of one that lacks functions.
+
+use std::fs;
+use std::path::Path;
+
+use cuda_sys::nvrtc::{FUNCTIONS, library_candidates, nvrtcResult};
+use cuda_sys::{LoadError, NvrtcLibrary, Version};
+
+use crate::c_compiler::shared_library;
+use crate::loader::child;
+
+fn open(path: &Path) -> Result<NvrtcLibrary, LoadError> {
+    // SAFETY: the file must be NVRTC ← it is absent, no library, or of this file's C, which behaves as one.
+    unsafe { NvrtcLibrary::open(path) }
+}
+
+fn version_function(body: &str) -> String {
+    format!("int nvrtcVersion(int *major, int *minor) {{ {body} }}")
+}
+
+#[test]
+fn absent_or_not_nvrtc_is_told_apart() {
+    let missing = open(Path::new("/no/such/libnvrtc.so.13")).unwrap_err();
+    let text = missing.to_string();
+    assert!(matches!(missing, LoadError::NotFound { .. }), "{missing:?}");
+    assert!(
+        text.starts_with("NVRTC could not be loaded; tried:\n  /no/such/libnvrtc.so.13: "),
+        "{text}"
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let text_file = dir.path().join("text.so");
+    fs::write(&text_file, "no library").unwrap();
+    let error = open(&text_file).unwrap_err();
+    assert!(matches!(error, LoadError::NotFound { .. }), "{error:?}");
+
+    let Some(other) = shared_library(dir.path(), "other", "int x;") else {
+        return;
+    };
+    let text = open(&other).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        format!(
+            "{}: no function nvrtcVersion, so it is not NVRTC",
+            other.display()
+        )
+    );
+}
+
+#[test]
+fn a_version_that_is_none_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, body, expected) in [
+        ("fails", "return 7;", "nvrtcVersion failed with status 7"),
+        (
+            "negative",
+            "*major = -1; *minor = 0; return 0;",
+            "nvrtcVersion told no CUDA version",
+        ),
+        (
+            "huge",
+            "*major = 0x7fffffff; *minor = 0; return 0;",
+            "nvrtcVersion told no CUDA version",
+        ),
+        (
+            "minor",
+            "*major = 12; *minor = 0x7fffffff; return 0;",
+            "nvrtcVersion told no CUDA version",
+        ),
+    ] {
+        let Some(path) = shared_library(dir.path(), name, &version_function(body)) else {
+            return;
+        };
+        let error = open(&path).unwrap_err();
+        assert!(
+            matches!(error, LoadError::VersionUnknown { .. }),
+            "{error:?}"
+        );
+        assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
+    }
+}
+
+#[test]
+fn functions_that_a_release_lacks_are_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = version_function("*major = 12; *minor = 3; return 0;")
+        + "int nvrtcGetPTXSize(void *program, unsigned long *size) { *size = 77; return 5; }";
+    let Some(path) = shared_library(dir.path(), "old", &source) else {
+        return;
+    };
+    let library = open(&path).unwrap();
+    assert_eq!(library.version(), Version::new(12030));
+    assert_eq!(library.origin(), path.display().to_string());
+    assert!(library.nvrtcGetTileIR.is_none());
+    let filled = format!("{:#?}", library.table()).matches("Some(").count();
+    assert_eq!((filled, FUNCTIONS.len() > 25), (2, true));
+    let mut size = 0;
+    // SAFETY: the pointers must be what the function takes ← the C above reads none and writes the second.
+    let status = unsafe { library.nvrtcGetPTXSize.unwrap()(std::ptr::null_mut(), &raw mut size) };
+    assert_eq!((status, size), (nvrtcResult(5), 77));
+}
+
+/// Run by the tests below in a process of its own.
+#[test]
+#[ignore = "only as a child process"]
+fn child_looks_for_the_system_nvrtc() {
+    // Ends the line that the test runner has begun.
+    println!();
+    for path in library_candidates() {
+        println!("candidate {}", path.display());
+    }
+    match NvrtcLibrary::system() {
+        Ok(library) => println!("loaded {}", library.origin()),
+        Err(error) => println!("error {error}"),
+    }
+}
+
+const CHILD: &str = "loader_nvrtc::child_looks_for_the_system_nvrtc";
+
+fn candidates(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("candidate "))
+        .collect()
+}
+
+#[test]
+fn the_variable_alone_decides() {
+    let text = child(CHILD, &[("CUDA_NVRTC_LIBRARY", "/no/such/file")], &[]);
+    assert_eq!(candidates(&text), ["/no/such/file"]);
+    assert!(
+        text.contains("error NVRTC could not be loaded; tried:\n  /no/such/file: "),
+        "{text}"
+    );
+    assert!(!text.contains("libnvrtc.so"), "{text}");
+    assert!(text.contains("cargo xtask setup"), "{text}");
+}
+
+#[test]
+fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
+    let dir = tempfile::tempdir().unwrap();
+    let lib = dir.path().join("lib64");
+    fs::create_dir(&lib).unwrap();
+    let file = lib.join("libnvrtc.so.12");
+    fs::write(&file, "no library").unwrap();
+    let root = dir.path().display().to_string();
+    for absent in [false, true] {
+        let text = if absent {
+            child(CHILD, &[("CUDA_PATH", &root)], &["CUDA_NVRTC_LIBRARY"])
+        } else {
+            child(
+                CHILD,
+                &[("CUDA_PATH", &root), ("CUDA_NVRTC_LIBRARY", "")],
+                &[],
+            )
+        };
+        let found = candidates(&text);
+        let file = file.display().to_string();
+        assert_eq!(
+            found[..3],
+            ["libnvrtc.so.13", "libnvrtc.so.12", file.as_str()]
+        );
+        // Either one of them was loaded, or the error lists them all.
+        if !text.contains("loaded ") {
+            for candidate in found {
+                assert!(text.contains(&format!("\n  {candidate}: ")), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the raw layer, a file for each part.
+
+mod abi;
+mod c_compiler;
+mod gpu;
+#[cfg(target_os = "linux")]
+mod loader;
+#[cfg(all(target_os = "linux", feature = "nvrtc"))]
+mod loader_nvrtc;
+mod table;
+mod typedefs;
