@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use cuda_driver::prelude::*;
-use cuda_nvrtc::{Arch, Nvrtc, Options, Program};
+use cuda_nvrtc::{Nvrtc, Options, Program};
 
 /// The result of an example: any error ends it.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -45,55 +45,14 @@ impl Session {
         self.software
     }
 
-    /// Compiles CUDA C++ with `nvrtc` for this device.
-    ///
-    /// For a GPU to a cubin: machine code for its architecture, which its driver loads whatever the versions of
-    /// NVRTC and driver are. For the software device to PTX, which is what it executes.
-    ///
-    /// # Errors
-    ///
-    /// The compiler's own lines.
-    pub fn compile(&self, nvrtc: &Nvrtc, name: &str, source: &str) -> Result<Compiled> {
-        let capability = self.device.compute_capability()?;
-        let (major, minor) = (capability.major, capability.minor);
-        let program = Program::new(nvrtc, source).name(name);
-        Ok(if self.software {
-            let options = Options::new().arch(Arch::compute(major, minor));
-            Compiled::Ptx(program.compile_ptx(&options)?.image)
-        } else {
-            let options = Options::new().arch(Arch::sm(major, minor));
-            Compiled::Cubin(program.compile_cubin(&options)?.image)
-        })
-    }
-
-    /// Loads NVRTC, compiles CUDA C++ for this device and loads the result.
+    /// Compiles CUDA C++ for this device with the NVRTC of this machine, and loads it.
     ///
     /// # Errors
     ///
     /// If NVRTC cannot be found, or what the compiler or the driver says.
     pub fn load(&self, name: &str, source: &str) -> Result<Module> {
-        let compiled = self.compile(&Nvrtc::load()?, name, source)?;
-        Ok(Module::load(&self.context, compiled.image())?)
-    }
-}
-
-/// What was compiled.
-#[derive(Debug)]
-pub enum Compiled {
-    /// For the software device.
-    Ptx(Ptx),
-    /// For a GPU.
-    Cubin(Cubin),
-}
-
-impl Compiled {
-    /// For [`Module::load`].
-    #[must_use]
-    pub fn image(&self) -> cuda_driver::Image<'_> {
-        match self {
-            Self::Ptx(ptx) => ptx.into(),
-            Self::Cubin(cubin) => cubin.into(),
-        }
+        let program = Program::new(&Nvrtc::load()?, source).name(name);
+        Ok(Module::compile(&self.context, &program, &Options::new())?)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const ALL: [&str; 6] = ["demo", "device_query", "matmul", "reduction", "saxpy", "vector_add"];
+const ALL: [&str; 7] = ["block_reduce", "demo", "device_query", "matmul", "reduction", "saxpy", "vector_add"];
 /// The ones that need NVRTC.
-const COMPILING: [&str; 4] = ["demo", "matmul", "reduction", "saxpy"];
+const COMPILING: [&str; 5] = ["block_reduce", "demo", "matmul", "reduction", "saxpy"];
 
 /// The program of an example: cargo has built it beside this test.
 fn program(name: &str) -> PathBuf {
