@@ -177,12 +177,7 @@ impl Block {
             warp.shared = shared;
             warp.ctaid = ctaid;
             self.common.live[index] = live;
-            for lane in 0..LANES {
-                let linear = first + lane as u32;
-                warp.tid[0][lane] = linear % x;
-                warp.tid[1][lane] = linear / x % y;
-                warp.tid[2][lane] = linear / (x * y);
-            }
+            warp.set_threads(env.launch.block);
         }
     }
 

@@ -115,9 +115,9 @@ macro_rules! lane_type {
 }
 
 lane_type! {
-    u8, get32, put32, u32 => |bits| bits as u8, |value| u32::from(value);
+    u8, get32, put32, u32 => |bits| bits as u8, u32::from;
     i8, get32, put32, u32 => |bits| bits as i8, |value| u32::from(value as u8);
-    u16, get32, put32, u32 => |bits| bits as u16, |value| u32::from(value);
+    u16, get32, put32, u32 => |bits| bits as u16, u32::from;
     i16, get32, put32, u32 => |bits| bits as i16, |value| u32::from(value as u16);
     u32, get32, put32, u32 => |bits| bits, |value| value;
     i32, get32, put32, u32 => |bits| bits as i32, |value| value as u32;

@@ -166,7 +166,8 @@ pub(super) fn div32(a: f32, b: f32, round: Round) -> f32 {
     let quotient = a / b;
     let rest = (-quotient).mul_add(b, a);
     let low = if b < 0.0 { -rest } else { rest };
-    let low = if quotient.is_finite() { low } else { 0.0 };
+    // Nothing is lost where an infinity takes part.
+    let low = if low.is_finite() { low } else { 0.0 };
     canonical(narrow(quotient, low, round))
 }
 

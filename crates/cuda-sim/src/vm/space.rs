@@ -1,6 +1,6 @@
 //! Addresses as a kernel sees them, and accesses through them.
 
-use super::lanes::{Over, each};
+use super::lanes::each;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{Ins, Trouble};
@@ -48,6 +48,24 @@ pub(super) struct Window {
     pub(super) len: u64,
     /// The exposed address of the byte at `start`.
     pub(super) host: u64,
+}
+
+/// How many ranges a warp remembers.
+pub(super) const HITS: usize = 8;
+
+impl Window {
+    /// Where all of `address` are in this process, if the lanes of `m` are inside and aligned.
+    #[inline(always)]
+    fn hosts(&self, address: &[u64; LANES], m: u32, size: u64, align: u64) -> Option<[u64; LANES]> {
+        let limit = self.len.checked_sub(size)?;
+        let mut bad = 0;
+        for (lane, &address) in address.iter().enumerate() {
+            let outside = address.wrapping_sub(self.start) > limit;
+            bad |= u32::from(outside | (address & align != 0)) << lane;
+        }
+        let distance = self.host.wrapping_sub(self.start);
+        (bad & m == 0).then(|| each(|lane| address[lane].wrapping_add(distance)))
+    }
 }
 
 /// A value in memory.
@@ -141,17 +159,18 @@ impl Warp {
     ) -> Result<[u64; LANES], Trouble> {
         let address = self.generic(slot, i);
         let align = u64::from(i.c & 0xff);
-        let hit = self.hit;
-        if size <= hit.len {
-            let limit = hit.len - size;
-            let mut bad = 0;
-            for (lane, &address) in address.iter().enumerate() {
-                let outside = address.wrapping_sub(hit.start) > limit;
-                bad |= u32::from(outside | (address & align != 0)) << lane;
-            }
-            if bad & m == 0 {
-                let distance = hit.host.wrapping_sub(hit.start);
-                return Ok(address.over(|address| address.wrapping_add(distance)));
+        // Accesses through one register tend to stay in one range.
+        let entry = slot as usize % HITS;
+        let hit = self.hits[entry];
+        if let Some(hosts) = hit.hosts(&address, m, size, align) {
+            return Ok(hosts);
+        }
+        let lane = m.trailing_zeros() as usize & 31;
+        if address[lane] & TAG != LOCAL {
+            let window = self.window(env, address[lane], lane);
+            if let Some(hosts) = window.hosts(&address, m, size, align) {
+                self.hits[entry] = window;
+                return Ok(hosts);
             }
         }
         self.hosts_one_by_one(env, address, m, size, align)
@@ -166,7 +185,7 @@ impl Warp {
         size: u64,
         align: u64,
     ) -> Result<[u64; LANES], Trouble> {
-        let mut window = self.hit;
+        let mut window = Window::default();
         for lane in bits(m) {
             let at = address[lane];
             if at & align != 0 {
@@ -190,9 +209,6 @@ impl Warp {
             if at & TAG == LOCAL {
                 window = Window::default();
             }
-        }
-        if window.len != 0 {
-            self.hit = window;
         }
         Ok(address)
     }
@@ -313,7 +329,7 @@ impl<T: Cell> TouchOp for LoadParam<T> {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let size = size_of::<T>() as u64;
         let inside = i.imm <= env.params.len && size <= env.params.len - i.imm;
-        if !inside || i.imm % size != 0 {
+        if !inside || !i.imm.is_multiple_of(size) {
             return Err(w.outside(env, PARAM | i.imm, size, m.trailing_zeros() as usize));
         }
         // SAFETY: the value lies within the parameters, at a multiple of its size from a start aligned to 16.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::block::Common;
 use super::code::{FunctionCode, Place};
 use super::lanes::LANES;
-use super::space::{Window, bits};
+use super::space::{HITS, Window, bits};
 
 /// Where the registers and local variables of a frame begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +76,8 @@ pub(super) struct Warp {
     pub(super) live: u32,
     pub(super) tid: [[u32; LANES]; 3],
     pub(super) ctaid: [u32; 3],
-    /// The range of memory that the last access hit.
-    pub(super) hit: Window,
+    /// The ranges of memory that recent accesses hit.
+    pub(super) hits: [Window; HITS],
     /// The carry flag of each lane.
     pub(super) carry: u32,
     pub(super) shared: Window,
@@ -87,6 +87,8 @@ pub(super) struct Warp {
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
     clock: u64,
+    /// For which shape of a block and which warp of it `tid` holds.
+    shape: ([u32; 3], usize),
 }
 
 impl Warp {
@@ -94,7 +96,7 @@ impl Warp {
     pub(super) fn reset(&mut self, index: usize, function: usize, code: &FunctionCode, live: u32) {
         self.index = index;
         self.live = live;
-        self.hit = Window::default();
+        self.hits = [Window::default(); HITS];
         self.base = Base {
             function: function as u32,
             ..Base::default()
@@ -110,6 +112,21 @@ impl Warp {
             stamp: 0,
         });
         self.current = 0;
+    }
+
+    /// Sets `threadIdx` of each lane for a block of this shape.
+    pub(super) fn set_threads(&mut self, block: [u32; 3]) {
+        if self.shape == (block, self.index) {
+            return;
+        }
+        self.shape = (block, self.index);
+        let [x, y, _] = block;
+        for lane in 0..LANES {
+            let linear = (self.index * LANES + lane) as u32;
+            self.tid[0][lane] = linear % x;
+            self.tid[1][lane] = linear / x % y;
+            self.tid[2][lane] = linear / (x * y);
+        }
     }
 
     /// Makes room for the registers of `code` at the current base.

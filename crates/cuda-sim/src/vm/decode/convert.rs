@@ -181,7 +181,12 @@ impl<'a> FunctionDecoder<'a, '_> {
         if matches!(to.class, Class::Bits | Class::Pred) {
             return missing("type");
         }
-        let kind = match self.convert_fast(from, to, mode, plain && imm & INTEGRAL == 0) {
+        let kind = match self.convert_fast(
+            from,
+            to,
+            plain && imm & INTEGRAL == 0,
+            plain && mode == Round::Zero,
+        ) {
             Some(kind) => kind,
             None => self.convert_slow(from, to, imm),
         };
@@ -219,16 +224,10 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     /// The conversions that programs are full of.
-    fn convert_fast(&self, from: Ty, to: Ty, mode: Round, plain: bool) -> Option<Kind> {
+    fn convert_fast(&self, from: Ty, to: Ty, plain: bool, towards_zero: bool) -> Option<Kind> {
         use Class::{Float, Signed, Unsigned};
-        if !plain {
-            return (from.class == Float
-                && from.bits == 32
-                && to.class == Signed
-                && to.bits == 32
-                && mode == Round::Zero)
-                .then_some(())
-                .and(None);
+        if !plain && !towards_zero {
+            return None;
         }
         let wide = self.wide();
         macro_rules! int {
@@ -252,6 +251,14 @@ impl<'a> FunctionDecoder<'a, '_> {
                     ($class, $bits, Float, 64) => {
                         Some(lanes!(wide, |a: $from| -> f64 { a as f64 }))
                     })*
+                    // Casts of Rust round towards zero and saturate, and make 0 of NaN, as PTX does for these.
+                    (Float, 32, Signed, 32) if towards_zero => {
+                        Some(lanes!(wide, |a: f32| -> i32 { a as i32 }))
+                    }
+                    (Float, 32, Unsigned, 32) if towards_zero => {
+                        Some(lanes!(wide, |a: f32| -> u32 { a as u32 }))
+                    }
+                    _ if !plain => None,
                     (Float, 32, Float, 64) => {
                         Some(lanes!(wide, |a: f32| -> f64 { f64::from(a) }))
                     }

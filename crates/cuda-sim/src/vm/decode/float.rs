@@ -193,17 +193,12 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "three results of one step, used once"
-    )]
     fn float_operands(
         &mut self,
         form: &Form<'a>,
         ty: Ty,
         count: usize,
     ) -> Decoded<([Slot; 3], Slot, Option<super::operand::Widen>)> {
-        // Three-input min and max.
         form.arity(count + 1)?;
         let mut slots = [0; 3];
         for (slot, operand) in slots.iter_mut().zip(&form.operands[1..]) {

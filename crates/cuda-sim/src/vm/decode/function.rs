@@ -69,6 +69,8 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     frame: u64,
     max_frame: u64,
     shared: u64,
+    /// Below this offset are the shared variables that kernels have in common.
+    common: u64,
     temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
     pub(super) line: u32,
@@ -96,6 +98,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             frame: 0,
             max_frame: 0,
             shared: 0,
+            common: u64::MAX,
             temps: Default::default(),
             guard: ALWAYS,
             line: 0,
@@ -106,10 +109,20 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
     /// Where the function's own shared variables begin.
     pub(super) fn shared_start(&mut self, start: u64) {
         self.shared = start;
+        if self.entry() {
+            self.common = start;
+        }
     }
 
     pub(super) fn files(&mut self, first: u32, numbers: &[u32]) {
         self.files = numbers.iter().copied().zip(first..).collect();
+    }
+
+    /// Remembers that the variable at `offset` of shared memory is used.
+    pub(super) fn uses_shared(&mut self, offset: u32) {
+        if u64::from(offset) < self.common {
+            self.out.uses[self.index].common_shared = true;
+        }
     }
 
     pub(super) fn wide(&self) -> bool {

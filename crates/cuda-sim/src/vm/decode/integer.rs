@@ -92,7 +92,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let ty = form.ty()?;
         let wide = self.wide();
         if ty.packed {
-            return self.integer_packed(form, ty);
+            return missing("packed integers");
         }
         let saturates = form.flag("sat");
         if saturates {
@@ -105,7 +105,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 "sub" => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
                 "mad" if form.flag("hi") => {
                     let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
-                        let high = (i64::from(a) * i64::from(b) >> 32) as i32;
+                        let high = ((i64::from(a) * i64::from(b)) >> 32) as i32;
                         high.saturating_add(c)
                     });
                     return self.emit_plain(form, kind, ty, &[ty; 3]);
@@ -190,11 +190,6 @@ impl<'a> FunctionDecoder<'a, '_> {
             return missing("type");
         }
         self.emit_plain(form, kind, ty, from)
-    }
-
-    /// Two 16-bit integers in one register.
-    fn integer_packed(&mut self, _form: &mut Form<'a>, _ty: Ty) -> Decoded {
-        missing("packed integers")
     }
 
     /// `add`, `sub`, `mad` with the carry flag in and out.
@@ -326,22 +321,22 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let kind = match (ty.signed(), ty.bits) {
             (true, 16) => lanes!(wide, |a: i16, b: i16, c: i16| -> i16 {
-                ((i32::from(a) * i32::from(b) >> 16) as i16).wrapping_add(c)
+                (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c)
             }),
             (false, 16) => lanes!(wide, |a: u16, b: u16, c: u16| -> u16 {
-                ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c)
+                (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c)
             }),
             (true, 32) => lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
-                ((i64::from(a) * i64::from(b) >> 32) as i32).wrapping_add(c)
+                (((i64::from(a) * i64::from(b)) >> 32) as i32).wrapping_add(c)
             }),
             (false, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c)
+                (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c)
             }),
             (true, 64) => lanes!(wide, |a: i64, b: i64, c: i64| -> i64 {
-                ((i128::from(a) * i128::from(b) >> 64) as i64).wrapping_add(c)
+                (((i128::from(a) * i128::from(b)) >> 64) as i64).wrapping_add(c)
             }),
             (false, 64) => lanes!(wide, |a: u64, b: u64, c: u64| -> u64 {
-                ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)
+                (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
             }),
             _ => return missing("type"),
         };
@@ -359,10 +354,10 @@ impl<'a> FunctionDecoder<'a, '_> {
                 (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)
             }),
             ("mul24", Some("hi"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
-                (i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> 16) as i32
+                ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> 16) as i32
             }),
             ("mul24", Some("hi"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
-                (u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff) >> 16) as u32
+                ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> 16) as u32
             }),
             ("mad24", Some("lo"), true, 32) => {
                 let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
@@ -544,22 +539,22 @@ fn product_kind(wide: bool, ty: Ty, high: bool) -> Decoded<Kind> {
     Ok(match (high, ty.signed(), ty.bits) {
         (false, ..) => any!(wide, ty, |a, b| a.wrapping_mul(b)),
         (_, true, 16) => lanes!(wide, |a: i16, b: i16| -> i16 {
-            (i32::from(a) * i32::from(b) >> 16) as i16
+            ((i32::from(a) * i32::from(b)) >> 16) as i16
         }),
         (_, false, 16) => lanes!(wide, |a: u16, b: u16| -> u16 {
-            (u32::from(a) * u32::from(b) >> 16) as u16
+            ((u32::from(a) * u32::from(b)) >> 16) as u16
         }),
         (_, true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
-            (i64::from(a) * i64::from(b) >> 32) as i32
+            ((i64::from(a) * i64::from(b)) >> 32) as i32
         }),
         (_, false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
-            (u64::from(a) * u64::from(b) >> 32) as u32
+            ((u64::from(a) * u64::from(b)) >> 32) as u32
         }),
         (_, true, 64) => lanes!(wide, |a: i64, b: i64| -> i64 {
-            (i128::from(a) * i128::from(b) >> 64) as i64
+            ((i128::from(a) * i128::from(b)) >> 64) as i64
         }),
         (_, false, 64) => lanes!(wide, |a: u64, b: u64| -> u64 {
-            (u128::from(a) * u128::from(b) >> 64) as u64
+            ((u128::from(a) * u128::from(b)) >> 64) as u64
         }),
         _ => return missing("type"),
     })

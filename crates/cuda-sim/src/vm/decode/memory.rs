@@ -137,7 +137,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             return Ok(());
         }
-        if parts.is_empty() || ty.width() as usize % parts.len() != 0 {
+        if parts.is_empty() || !(ty.width() as usize).is_multiple_of(parts.len()) {
             return invalid("Bad vector size");
         }
         let bits = ty.width() / parts.len() as u32;
@@ -191,7 +191,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             return Ok(());
         }
-        if parts.is_empty() || ty.width() as usize % parts.len() != 0 {
+        if parts.is_empty() || !(ty.width() as usize).is_multiple_of(parts.len()) {
             return invalid("Bad vector size");
         }
         let bits = ty.width() / parts.len() as u32;

@@ -188,7 +188,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         };
         match sym {
-            Sym::Shared(start) => Ok(constant(self, u64::from(start).wrapping_add_signed(offset))),
+            Sym::Shared(start) => {
+                self.uses_shared(start);
+                Ok(constant(self, u64::from(start).wrapping_add_signed(offset)))
+            }
             Sym::Param(start) => Ok(constant(
                 self,
                 PARAM | u64::from(start).wrapping_add_signed(offset),

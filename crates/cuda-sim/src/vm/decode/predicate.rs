@@ -35,7 +35,7 @@ macro_rules! unordered {
             }),
             "ne" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 let (a, b) = ($prepare(a), $prepare(b));
-                Bit(a < b || a > b)
+                Bit(a != b && !a.is_nan() && !b.is_nan())
             }),
             "lt" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 Bit($prepare(a) < $prepare(b))
@@ -51,7 +51,7 @@ macro_rules! unordered {
             }),
             "equ" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 let (a, b) = ($prepare(a), $prepare(b));
-                Bit(!(a < b || a > b))
+                Bit(a == b || a.is_nan() || b.is_nan())
             }),
             "neu" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 Bit($prepare(a) != $prepare(b))

@@ -1,5 +1,10 @@
 //! A device for one test.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "tests take the fault apart at once"
+)]
+
 use std::sync::{Arc, Mutex};
 
 use crate::memory::Arena;

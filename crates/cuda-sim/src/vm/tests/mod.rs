@@ -1,4 +1,7 @@
 //! The interpreter against results that the host computes another way.
 
 mod basic;
+mod control;
 mod device;
+mod floats;
+mod operations;

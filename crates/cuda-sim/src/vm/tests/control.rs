@@ -1,0 +1,243 @@
+//! Divergence, barriers, warps, calls, faults.
+
+use super::device::{Device, TARGET};
+use crate::vm::{FaultKind, LoadError, TargetInfo};
+
+/// A kernel with `%tid` in `%t`, and `%at` pointing at element `%t` of the output.
+fn kernel(before: &str, body: &str) -> String {
+    format!(
+        "{before} .visible .entry k(.param .u64 out) {{
+            .reg .b32 %t, %x<10>; .reg .b64 %at, %y<10>; .reg .pred %p<5>;
+            ld.param.u64 %at, [out]; mov.u32 %t, %tid.x;
+            mul.wide.u32 %y0, %t, 4; add.u64 %at, %at, %y0;
+            {body}
+            st.global.u32 [%at], %x0; ret; }}"
+    )
+}
+
+fn results(before: &str, body: &str, threads: u32) -> Vec<u32> {
+    let device = Device::new(&kernel(before, body));
+    let out = device.upload32(&vec![0; threads as usize]);
+    device.run(1, threads, &[out]).unwrap();
+    device.download32(out, threads as usize)
+}
+
+fn fault(before: &str, body: &str) -> crate::vm::Fault {
+    let device = Device::new(&kernel(before, body));
+    let out = device.upload32(&[0; 64]);
+    device.run(1, 64, &[out]).unwrap_err()
+}
+
+#[test]
+fn lanes_part_and_meet_again() {
+    // Collatz steps differ by lane; afterwards all 32 lanes are together again.
+    let body = "add.u32 %x1, %t, 1; mov.u32 %x0, 0;
+        $loop: setp.eq.u32 %p0, %x1, 1; @%p0 bra $end;
+        and.b32 %x2, %x1, 1; setp.eq.u32 %p1, %x2, 0; @%p1 bra $even;
+        mad.lo.u32 %x1, %x1, 3, 1; bra $next;
+        $even: shr.u32 %x1, %x1, 1;
+        $next: add.u32 %x0, %x0, 1; bra $loop;
+        $end: activemask.b32 %x3; popc.b32 %x3, %x3; mad.lo.u32 %x0, %x3, 1000, %x0;";
+    let expected: Vec<u32> = (1..=64u64)
+        .map(|n| {
+            let steps = std::iter::successors(Some(n), |&n| {
+                (n != 1).then(|| if n % 2 == 0 { n / 2 } else { 3 * n + 1 })
+            });
+            32_000 + steps.count() as u32 - 1
+        })
+        .collect();
+    assert_eq!(results("", body, 64), expected);
+}
+
+#[test]
+fn a_shuffle_waits_for_its_members() {
+    // Odd and even lanes come by different ways to different shuffles of one mask.
+    let body = "and.b32 %x1, %t, 1; setp.eq.u32 %p0, %x1, 0; @%p0 bra $even;
+        shfl.sync.bfly.b32 %x0, %t, 1, 31, -1; add.u32 %x0, %x0, 100; bra $end;
+        $even: mov.u32 %x2, 0;
+        shfl.sync.bfly.b32 %x0, %t, 1, 31, -1;
+        $end:";
+    let expected: Vec<u32> = (0..32)
+        .map(|t| if t % 2 == 0 { t + 1 } else { t - 1 + 100 })
+        .collect();
+    assert_eq!(results("", body, 32), expected);
+}
+
+#[test]
+fn votes_matches_and_reductions() {
+    let body = "setp.lt.u32 %p0, %t, 20; vote.sync.ballot.b32 %x0, %p0, -1;
+        and.b32 %x1, %t, 3; match.any.sync.b32 %x2, %x1, -1; xor.b32 %x0, %x0, %x2;
+        redux.sync.add.u32 %x3, %t, -1; add.u32 %x0, %x0, %x3;";
+    let expected: Vec<u32> = (0..32)
+        .map(|t| (0xf_ffff ^ 0x1111_1111u32 << (t & 3)) + 496)
+        .collect();
+    assert_eq!(results("", body, 32), expected);
+}
+
+#[test]
+fn barriers_with_counts_and_reductions() {
+    let shared = ".shared .align 4 .b8 s[512];";
+    // The first two warps wait for each other at barrier 3 while the others run on.
+    let body = "mov.u32 %x1, s; shl.b32 %x2, %t, 2; add.u32 %x1, %x1, %x2; st.shared.u32 [%x1], %t;
+        mov.u32 %x0, 5; setp.ge.u32 %p0, %t, 64; @%p0 bra $rest;
+        bar.sync 3, 64; xor.b32 %x2, %x2, 128; mov.u32 %x3, s; add.u32 %x3, %x3, %x2;
+        ld.shared.u32 %x0, [%x3];
+        $rest: setp.lt.u32 %p1, %t, 10; bar.red.popc.u32 %x4, 1, %p1; mad.lo.u32 %x0, %x4, 1000, %x0;";
+    let expected: Vec<u32> = (0..128)
+        .map(|t| 10_000 + if t < 64 { t ^ 32 } else { 5 })
+        .collect();
+    assert_eq!(results(shared, body, 128), expected);
+}
+
+#[test]
+fn calls_recursion_and_pointers() {
+    let functions = "
+        .func (.param .b32 r) fact(.param .b32 n) {
+            .reg .b32 %a, %b; .reg .pred %p;
+            ld.param.b32 %a, [n]; setp.gt.u32 %p, %a, 1; @%p bra $more;
+            st.param.b32 [r], 1; ret;
+            $more: sub.u32 %b, %a, 1;
+            { .param .b32 p0; .param .b32 r0; st.param.b32 [p0], %b; call (r0), fact, (p0);
+              ld.param.b32 %b, [r0]; }
+            mul.lo.u32 %a, %a, %b; st.param.b32 [r], %a; ret; }
+        .func (.reg .b32 r) twice(.reg .b32 n) { add.u32 r, n, n; ret; }
+        .func (.reg .b32 r) negative(.reg .b32 n) { neg.s32 r, n; ret; }
+        .global .align 8 .u64 table[2] = { twice, negative };";
+    let body = "and.b32 %x1, %t, 7;
+        { .param .b32 p0; .param .b32 r0; st.param.b32 [p0], %x1; call.uni (r0), fact, (p0); ld.param.b32 %x2, [r0]; }
+        and.b32 %x3, %t, 1; mul.wide.u32 %y1, %x3, 8; mov.u64 %y2, table; add.u64 %y2, %y2, %y1;
+        ld.global.u64 %y3, [%y2];
+        proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);
+        call (%x0), %y3, (%x2), proto;";
+    let expected: Vec<u32> = (0..64u32)
+        .map(|t| {
+            let factorial: u32 = (1..=t & 7).product();
+            if t % 2 == 0 {
+                factorial * 2
+            } else {
+                factorial.wrapping_neg()
+            }
+        })
+        .collect();
+    assert_eq!(results(functions, body, 64), expected);
+}
+
+#[test]
+fn many_blocks_add_to_one_place() {
+    let device = Device::new(
+        ".visible .entry k(.param .u64 out) { .reg .b64 %a; .reg .b32 %r; .reg .f32 %f;
+         ld.param.u64 %a, [out]; red.global.add.u32 [%a], 1; atom.global.max.s32 %r, [%a+4], -5;
+         atom.global.inc.u32 %r, [%a+8], 6; atom.global.add.f32 %f, [%a+12], 0f3F000000;
+         atom.global.cas.b32 %r, [%a+16], 0, 9; ret; }",
+    );
+    let out = device.upload32(&[0, 0x8000_0000, 0, 0, 0]);
+    device.run(100, 96, &[out]).unwrap();
+    let half: f32 = 4800.0;
+    let expected = [9600, (-5i32) as u32, 9600 % 7, half.to_bits(), 9];
+    assert_eq!(device.download32(out, 5), expected);
+}
+
+#[test]
+fn a_lock_is_passed_within_a_warp() {
+    let device = Device::new(
+        ".visible .entry k(.param .u64 out) { .reg .b64 %a; .reg .b32 %r; .reg .pred %p;
+         ld.param.u64 %a, [out];
+         $spin: atom.global.cas.b32 %r, [%a], 0, 1; setp.ne.u32 %p, %r, 0; @%p bra $spin;
+         ld.global.u32 %r, [%a+4]; add.u32 %r, %r, 1; st.global.u32 [%a+4], %r;
+         atom.global.exch.b32 %r, [%a], 0; ret; }",
+    );
+    let out = device.upload32(&[0, 0]);
+    device.run(3, 64, &[out]).unwrap();
+    assert_eq!(device.download32(out, 2), [0, 192]);
+}
+
+#[test]
+fn faults_have_their_kind_and_line() {
+    let cases = [
+        ("trap;", FaultKind::LaunchFailed),
+        (
+            "mov.u64 %y1, 0; st.global.u32 [%y1], %t;",
+            FaultKind::IllegalAddress,
+        ),
+        ("st.global.u32 [%at+2], %t;", FaultKind::MisalignedAddress),
+        ("mov.u64 %y1, 77; call %y1, ();", FaultKind::InvalidPc),
+        (
+            "bar.warp.sync 3; setp.eq.u32 %p0, %t, 0; @%p0 bar.sync 1, 64;",
+            FaultKind::Timeout,
+        ),
+        ("ld.shared.u32 %x1, [4096];", FaultKind::IllegalAddress),
+    ];
+    for (body, kind) in cases {
+        let fault = fault("", body);
+        assert_eq!(fault.kind, kind, "{fault}");
+        // The body is on line 4 of the kernel, which starts on line 4.
+        if kind != FaultKind::Timeout {
+            assert_eq!(fault.line, 8, "{fault}");
+        }
+    }
+    let endless = ".func f(.reg .b32 n) { .local .align 4 .b8 l[64]; call f, (n); ret; }";
+    assert_eq!(
+        fault(endless, "call f, (%t);").kind,
+        FaultKind::HardwareStack
+    );
+}
+
+#[test]
+fn what_is_unknown_fails_by_name_when_executed() {
+    let target = TargetInfo {
+        strict: false,
+        ..TARGET
+    };
+    let text = kernel("", "setp.eq.u32 %p0, %t, 0; @%p0 frob.b32 %x0, %t;");
+    let device = Device::load(&text, &target).unwrap();
+    let out = device.upload32(&[0; 32]);
+    let fault = device.run(1, 32, &[out]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert!(fault.message.contains("`frob.b32`"), "{fault}");
+    assert!(matches!(
+        Device::load(&text, &TARGET),
+        Err(LoadError::InvalidPtx(_))
+    ));
+}
+
+#[test]
+fn targets_and_versions_are_checked() {
+    let text = kernel("", "mov.u32 %x0, 1;");
+    let old = TargetInfo {
+        max_ptx: (7, 8),
+        ..TARGET
+    };
+    assert!(matches!(
+        Device::load(&text, &old),
+        Err(LoadError::UnsupportedVersion {
+            found: (8, 0),
+            supported: (7, 8)
+        })
+    ));
+    let small = TargetInfo {
+        compute_capability: (7, 0),
+        ..TARGET
+    };
+    assert!(matches!(
+        Device::load(&text, &small),
+        Err(LoadError::NoBinaryForGpu { .. })
+    ));
+}
+
+#[test]
+fn printing() {
+    let before = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+        .global .align 1 .b8 text[12] = {37, 100, 32, 37, 46, 50, 102, 32, 37, 120, 10, 0};";
+    let body = ".local .align 8 .b8 args[24]; setp.ne.u32 %p0, %t, 3; @%p0 bra $end;
+        mov.u64 %y1, args; st.local.s32 [%y1], -7; mov.b64 %y2, 0d3FF8000000000000;
+        st.local.b64 [%y1+8], %y2; st.local.u32 [%y1+16], 255; cvta.local.u64 %y1, %y1;
+        mov.u64 %y3, text;
+        { .param .b64 p0; .param .b64 p1; .param .b32 r0; st.param.b64 [p0], %y3; st.param.b64 [p1], %y1;
+          call.uni (r0), vprintf, (p0, p1); ld.param.b32 %x0, [r0]; }
+        $end:";
+    let device = Device::new(&kernel(before, body));
+    let out = device.upload32(&[0; 32]);
+    device.run(1, 32, &[out]).unwrap();
+    assert_eq!(*device.output.lock().unwrap(), "-7 1.50 ff\n");
+    assert_eq!(device.download32(out, 4)[3], 3);
+}
