@@ -20,6 +20,8 @@ struct Inner {
     raw: SendPtr<cuda_sys::CUfunc_st>,
     name: String,
     parameters: Option<Vec<Parameter>>,
+    /// The sizes of `parameters` on their own, to compare at each launch.
+    sizes: Vec<usize>,
     max_threads: u32,
     module: Arc<ModuleInner>,
 }
@@ -63,11 +65,17 @@ impl Function {
             )
         }?;
         let max_threads = u32::try_from(max_threads).unwrap_or(0);
+        let sizes = parameters
+            .iter()
+            .flatten()
+            .map(|parameter| parameter.size)
+            .collect();
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
             raw: SendPtr(raw),
             name,
             parameters,
+            sizes,
             max_threads,
             module,
         })))
@@ -107,18 +115,11 @@ impl Function {
     /// An error unless arguments of these sizes are what the kernel takes.
     #[inline]
     pub(crate) fn check_arguments(&self, sizes: &[usize]) -> Result<()> {
-        let Some(parameters) = &self.0.parameters else {
-            return Ok(());
-        };
-        let same = parameters.len() == sizes.len()
-            && parameters
-                .iter()
-                .zip(sizes)
-                .all(|(parameter, size)| parameter.size == *size);
-        if same {
-            Ok(())
-        } else {
-            Err(self.argument_error(parameters, sizes))
+        match &self.0.parameters {
+            Some(parameters) if self.0.sizes != sizes => {
+                Err(self.argument_error(parameters, sizes))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -44,11 +44,14 @@ impl Access {
 }
 
 /// The uses of one buffer that later uses may have to wait for.
-#[derive(Default)]
 pub(crate) struct Tracker {
+    /// The identity of `home`, at hand.
+    home_id: u64,
     /// Whether the buffer was ever used on another stream than its home. Never goes back.
     crossed: AtomicBool,
+    /// Before `home`: what it holds goes before the context that `home` keeps alive.
     uses: Mutex<Vec<Use>>,
+    home: Stream,
 }
 
 /// A use of the buffer on a stream.
@@ -64,6 +67,8 @@ struct Use {
 /// The uses that one call makes: a launch, or a copy. They share one event.
 pub(crate) struct Scope<'a> {
     stream: &'a Stream,
+    /// The identity of `stream`, at hand.
+    id: u64,
     event: Option<UseEvent>,
 }
 
@@ -71,12 +76,9 @@ impl<'a> Scope<'a> {
     pub(crate) fn new(stream: &'a Stream) -> Self {
         Self {
             stream,
+            id: stream.state().id(),
             event: None,
         }
-    }
-
-    pub(crate) fn stream(&self) -> &'a Stream {
-        self.stream
     }
 
     /// The event behind what the scope has queued; `None` if it cannot be recorded, which leaves the stream's tail.
@@ -122,28 +124,50 @@ impl Use {
 }
 
 impl Tracker {
-    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to `access`.
+    pub(crate) fn new(home: &Stream) -> Self {
+        Self {
+            home_id: home.state().id(),
+            crossed: AtomicBool::new(false),
+            uses: Mutex::default(),
+            home: home.clone(),
+        }
+    }
+
+    /// The stream on which the buffer is copied and freed.
+    pub(crate) fn home(&self) -> &Stream {
+        &self.home
+    }
+
+    /// Whether the order of the home stream is all that a use in `scope` needs.
     #[inline]
-    pub(crate) fn before(
-        &self,
-        home: &Stream,
-        scope: &Scope<'_>,
-        access: Access,
-    ) -> Result<(), DriverError> {
-        if home == scope.stream && !self.crossed.load(Ordering::Acquire) {
+    fn is_at_home(&self, scope: &Scope<'_>) -> bool {
+        self.home_id == scope.id && !self.crossed.load(Ordering::Acquire)
+    }
+
+    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to `access`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`](crate::Error::OtherContext), or what the driver answers.
+    #[inline]
+    pub(crate) fn before(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
+        if self.is_at_home(scope) {
             return Ok(());
         }
-        self.order(home, scope.stream, access)
+        scope
+            .stream
+            .expect_context(self.home.context(), "a buffer")?;
+        Ok(self.order(scope.stream, access)?)
     }
 
     #[cold]
-    fn order(&self, home: &Stream, stream: &Stream, access: Access) -> Result<(), DriverError> {
+    fn order(&self, stream: &Stream, access: Access) -> Result<(), DriverError> {
         let mut uses = self.lock();
         if !self.crossed.load(Ordering::Acquire) {
             // Uses at home left no trace: the tail of the home stream stands for all of them. (Not kept from an
             // earlier attempt: its use may have failed, and the home stream went on.)
             uses.clear();
-            uses.push(Use::late(home.state(), true));
+            uses.push(Use::late(self.home.state(), true));
         }
         for earlier in uses
             .iter_mut()
@@ -158,15 +182,14 @@ impl Tracker {
     ///
     /// Cannot fail: where no event can be recorded, the tail of the stream stands for the use.
     #[inline]
-    pub(crate) fn after(&self, home: &Stream, scope: &mut Scope<'_>, access: Access) {
-        if home == scope.stream && !self.crossed.load(Ordering::Acquire) {
-            return;
+    pub(crate) fn after(&self, scope: &mut Scope<'_>, access: Access) {
+        if !self.is_at_home(scope) {
+            self.note(scope, access);
         }
-        self.note(home, scope, access);
     }
 
     #[cold]
-    fn note(&self, home: &Stream, scope: &mut Scope<'_>, access: Access) {
+    fn note(&self, scope: &mut Scope<'_>, access: Access) {
         let mut uses = self.lock();
         let mut this = Use::late(scope.stream.state(), access.write);
         if self.crossed.swap(true, Ordering::AcqRel) {
@@ -174,7 +197,7 @@ impl Tracker {
         } else if access != Access::WRITE {
             // The use that crosses is recorded only if somebody waits for it. Other threads may have used the
             // buffer at home since `order`, and left no trace: the tail of the home stream stands for them.
-            uses.push(Use::late(home.state(), access.part));
+            uses.push(Use::late(self.home.state(), access.part));
         }
         let id = this.stream.id();
         uses.retain(|earlier| {
@@ -200,8 +223,11 @@ impl Tracker {
     }
 
     /// Before the memory is freed on its home stream: makes it wait for every use.
-    pub(crate) fn before_free(&self, home: &Stream) -> Result<(), DriverError> {
-        self.before(home, &Scope::new(home), Access::WRITE)
+    pub(crate) fn before_free(&self) -> Result<(), DriverError> {
+        if self.is_at_home(&Scope::new(&self.home)) {
+            return Ok(());
+        }
+        self.order(&self.home, Access::WRITE)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Use>> {

@@ -64,15 +64,12 @@ macro_rules! buffer_arg {
 
                 #[inline]
                 fn before(&self, uses: &Uses<'_>) -> Result<()> {
-                    let memory = &self.memory;
-                    uses.0.stream().expect_context(memory.context(), "a buffer")?;
-                    Ok(memory.tracker.before(&memory.home, &uses.0, $access(self))?)
+                    self.memory.tracker.before(&uses.0, $access(self))
                 }
 
                 #[inline]
                 fn after(&self, uses: &mut Uses<'_>) {
-                    let memory = &self.memory;
-                    memory.tracker.after(&memory.home, &mut uses.0, $access(self));
+                    self.memory.tracker.after(&mut uses.0, $access(self));
                 }
             }
         )*

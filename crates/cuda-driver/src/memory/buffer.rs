@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ops::{Bound, RangeBounds};
 
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, bytes_of};
-use crate::context::Context;
-use crate::driver::{Driver, call};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::order::{Access, Scope, Tracker};
 use crate::stream::Stream;
@@ -32,9 +30,7 @@ pub struct DeviceBuffer<T: DeviceRepr> {
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
     bytes: usize,
-    /// Before `home`: what it holds goes before the context that `home` keeps alive.
     pub(crate) tracker: Tracker,
-    pub(crate) home: Stream,
 }
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
@@ -114,7 +110,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// The home stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
-        &self.memory.home
+        self.memory.home()
     }
 
     /// All elements, to read.
@@ -216,17 +212,12 @@ impl Memory {
         Ok(Self {
             address,
             bytes,
-            tracker: Tracker::default(),
-            home: home.clone(),
+            tracker: Tracker::new(home),
         })
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        self.home.context()
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        self.home.driver()
+    pub(crate) fn home(&self) -> &Stream {
+        self.tracker.home()
     }
 
     /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use.
@@ -235,20 +226,17 @@ impl Memory {
         access: Access,
         queue: impl FnOnce() -> Result<(), DriverError>,
     ) -> Result<()> {
-        let mut scope = Scope::new(&self.home);
-        self.tracker.before(&self.home, &scope, access)?;
+        let mut scope = Scope::new(self.home());
+        self.tracker.before(&scope, access)?;
         queue()?;
-        self.tracker.after(&self.home, &mut scope, access);
+        self.tracker.after(&mut scope, access);
         Ok(())
     }
 
-    fn close(self) -> Result<()> {
-        let mut this = ManuallyDrop::new(self);
-        let result = this.free();
-        // SAFETY: the fields must not be used again ← `this` is never dropped, and this is its end.
-        unsafe { std::ptr::drop_in_place(&raw mut this.tracker) };
-        // SAFETY: as above.
-        unsafe { std::ptr::drop_in_place(&raw mut this.home) };
+    fn close(mut self) -> Result<()> {
+        let result = self.free();
+        // So that the drop has nothing left to do.
+        self.bytes = 0;
         Ok(result?)
     }
 
@@ -258,16 +246,16 @@ impl Memory {
             return Ok(());
         }
         // If the home stream cannot be made to wait, the memory is not freed: a use may still be under way.
-        self.tracker.before_free(&self.home)?;
-        let driver = self.driver();
-        if self.context().limits().pools {
+        self.tracker.before_free()?;
+        let home = self.home();
+        if home.context().limits().pools {
             // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
             // made to wait for every use on another stream.
-            unsafe { call!(driver, cuMemFreeAsync(self.address, self.home.as_raw())) }
+            unsafe { call!(home.driver(), cuMemFreeAsync(self.address, home.as_raw())) }
         } else {
-            self.home.state().synchronize()?;
+            home.state().synchronize()?;
             // SAFETY: as above, and the host has waited for the stream.
-            unsafe { call!(driver, cuMemFree_v2(self.address)) }
+            unsafe { call!(home.driver(), cuMemFree_v2(self.address)) }
         }
     }
 }

@@ -91,7 +91,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
-        let home = &self.memory.home;
+        let home = self.memory.home();
         let bytes = size_of_val(destination);
         let to = ptr::from_mut(destination).cast();
         self.memory.use_at_home(self.access, || {
@@ -211,7 +211,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
-        let home = &self.memory.home;
+        let home = self.memory.home();
         let from = ptr::from_ref(source).cast();
         self.memory.use_at_home(self.access, || {
             // SAFETY: both sides must hold the bytes ← the lengths are equal, the view is within its allocation; the
@@ -236,16 +236,12 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     #[doc(alias = "cuMemcpyDtoDAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         expect_len(source.len, self.len)?;
-        let home = &self.memory.home;
-        home.expect_context(source.memory.context(), "the source of the copy")?;
+        let home = self.memory.home();
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
         let mut scope = Scope::new(home);
-        source
-            .memory
-            .tracker
-            .before(&source.memory.home, &scope, source.access)?;
+        source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
             // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are within their
             // allocations, whose frees wait for this use. They cannot overlap: one is borrowed mutably.
@@ -261,10 +257,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
                 )
             }
         })?;
-        source
-            .memory
-            .tracker
-            .after(&source.memory.home, &mut scope, source.access);
+        source.memory.tracker.after(&mut scope, source.access);
         Ok(())
     }
 }

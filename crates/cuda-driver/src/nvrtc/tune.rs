@@ -208,17 +208,19 @@ impl<'a> Tuner<'a> {
 
     /// Every choice of a value for each constant; one empty choice if there are none.
     fn combinations(&self) -> Vec<Vec<(String, String)>> {
-        self.defines
-            .iter()
-            .fold(vec![Vec::new()], |chosen, (name, values)| {
-                let with = |value: &String| {
-                    chosen.iter().cloned().map(move |mut choice: Vec<_>| {
-                        choice.push((name.clone(), value.clone()));
-                        choice
-                    })
-                };
-                values.iter().flat_map(with).collect()
-            })
+        let mut choices = vec![Vec::new()];
+        for (name, values) in &self.defines {
+            let mut longer = Vec::new();
+            for choice in &choices {
+                for value in values {
+                    let mut choice: Vec<_> = choice.clone();
+                    choice.push((name.clone(), value.clone()));
+                    longer.push(choice);
+                }
+            }
+            choices = longer;
+        }
+        choices
     }
 
     fn compile(
