@@ -232,7 +232,7 @@ impl Options {
     }
 
     /// `--diag-warn`—Makes a warning of the remark or error of this number, where that is possible.
-    pub fn to_warning(self, number: u32) -> Self {
+    pub fn error_to_warning(self, number: u32) -> Self {
         self.add("--diag-warn", number.to_string())
     }
 

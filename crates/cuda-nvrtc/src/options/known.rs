@@ -25,7 +25,7 @@ const fn since(version: u32, name: &'static str, short: &'static str) -> NewerOp
 
 /// The options that came after NVRTC 12.0, by version. One that is not here is as old as that, or unknown to this
 /// crate; NVRTC then judges it.
-pub static NEWER_OPTIONS: [NewerOption; 32] = [
+pub static NEWER_OPTIONS: [NewerOption; 34] = [
     since(12010, "--brief-diagnostics", "-brief-diag"),
     since(12010, "--time", "-time"),
     since(12030, "--jump-table-density", "-jtd"),
@@ -46,6 +46,8 @@ pub static NEWER_OPTIONS: [NewerOption; 32] = [
         "--instantiate-templates-in-pch",
         "-instantiate-templates-in-pch",
     ),
+    since(12090, "--Ofast-compile=min", "-Ofc=min"),
+    since(12090, "--Ofast-compile=mid", "-Ofc=mid"),
     since(12090, "--no-cache", "-no-cache"),
     since(12090, "--frandom-seed", "-frandom-seed"),
     since(13010, "--Wreorder", "-Wreorder"),
@@ -53,7 +55,7 @@ pub static NEWER_OPTIONS: [NewerOption; 32] = [
     since(13030, "--enable-tile", "-enable-tile"),
     since(13030, "--tile-only", "-tile-only"),
     since(13030, "--simt-only", "-simt-only"),
-    since(13030, "--default-tile", "--default-tile"),
+    since(13030, "-default-tile", "-default-tile"),
     since(
         13030,
         "--diagnose-implicit-tile-var",
@@ -71,12 +73,17 @@ pub static NEWER_OPTIONS: [NewerOption; 32] = [
 /// The version that `option`, as it is given to NVRTC, needs; `None` if it is not newer than 12.0.
 pub(super) fn needs(option: &str) -> Option<Version> {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
-    let known = NEWER_OPTIONS.iter().find(|known| {
+    let named = |known: &&NewerOption| {
         [known.name, known.short]
             .iter()
             .any(|&known| known == option || known == name)
-    });
-    known.map(|known| known.since)
+    };
+    // A value may have come later than its option.
+    NEWER_OPTIONS
+        .iter()
+        .filter(named)
+        .map(|known| known.since)
+        .max()
 }
 
 #[cfg(test)]
@@ -87,10 +94,11 @@ mod tests {
 
     #[test]
     fn an_option_is_known_in_both_forms_with_and_without_its_value() {
-        let split = Some(Version::new(12050));
-        assert_eq!(needs("--Ofast-compile=max"), split);
-        assert_eq!(needs("-Ofc=max"), split);
-        assert_eq!(needs("-Ofc"), split);
+        let fast = Some(Version::new(12050));
+        assert_eq!(needs("--Ofast-compile=max"), fast);
+        assert_eq!(needs("-Ofc=max"), fast);
+        assert_eq!(needs("-Ofc"), fast);
+        assert_eq!(needs("-Ofc=min"), Some(Version::new(12090)));
         assert_eq!(needs("--std=c++23"), Some(Version::new(13030)));
         assert_eq!(needs("--std=c++20"), None);
         assert_eq!(needs("--time"), needs("--time=-"));

@@ -37,9 +37,9 @@ impl CppStandard {
 pub enum FastCompile {
     /// Nothing: NVRTC's default.
     Off,
-    /// A little.
+    /// A little. NVRTC 12.9.
     Min,
-    /// Some.
+    /// Some. NVRTC 12.9.
     Mid,
     /// All that can be: a heavy kernel may compile a hundred times as fast.
     Max,

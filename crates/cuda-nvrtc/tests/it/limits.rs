@@ -1,0 +1,178 @@
+//! Cancelling, time-outs, the stack and the locale.
+
+use std::env;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_nvrtc::{Arch, CancelToken, Error, Nvrtc, Options, Program, Version};
+
+use crate::at_hand::{every_nvrtc, nvrtc};
+
+const FLOW: Version = Version::new(12080);
+
+/// A kernel that takes seconds to compile.
+fn heavy(nvrtc: &Nvrtc) -> Program {
+    let source = "extern \"C\" __global__ void k(float *x) {\n#pragma unroll 300\nfor (int i = 0; i < 300; ++i) {\n\
+                  x[i * 3] = sinf(x[i * 5 + 1]) + cosf(x[i * 7 + 2]) * x[i ^ 33]; } }";
+    Program::new(nvrtc, source)
+}
+
+#[test]
+fn a_time_out_ends_a_long_compilation() {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
+        return;
+    };
+    let limit = Duration::from_millis(300);
+    let options = Options::new().arch(Arch::sm(9, 0)).timeout(limit);
+    let start = Instant::now();
+    let error = heavy(&nvrtc).compile_cubin(&options).unwrap_err();
+    let taken = start.elapsed();
+    assert!(
+        matches!(error, Error::TimedOut { limit: l } if l == limit),
+        "{error}"
+    );
+    assert!(taken >= limit && taken < limit * 10, "{taken:?}");
+    // The next compilation is not concerned.
+    Program::new(&nvrtc, "")
+        .compile_ptx(&Options::new().timeout(Duration::from_secs(60)))
+        .unwrap();
+}
+
+#[test]
+fn a_token_cancels_from_another_thread() {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
+        return;
+    };
+    let token = CancelToken::new();
+    let options = Options::new().arch(Arch::sm(9, 0)).cancel(&token);
+    let start = Instant::now();
+    let error = thread::scope(|scope| {
+        let compiling = scope.spawn(|| heavy(&nvrtc).compile_cubin(&options));
+        thread::sleep(Duration::from_millis(200));
+        token.cancel();
+        compiling.join().unwrap().unwrap_err()
+    });
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    let error = Program::new(&nvrtc, "").compile_ptx(&options).unwrap_err();
+    assert!(
+        matches!(error, Error::Cancelled),
+        "a cancelled token stays so: {error}"
+    );
+}
+
+#[test]
+fn an_nvrtc_that_cannot_be_cancelled_says_so() {
+    for nvrtc in every_nvrtc() {
+        let options = Options::new().timeout(Duration::from_secs(60));
+        match Program::new(&nvrtc, "").compile_ptx(&options) {
+            Ok(_) => assert!(nvrtc.version() >= FLOW),
+            Err(error) => {
+                assert!(nvrtc.version() < FLOW);
+                let text = error.to_string();
+                assert!(
+                    text.contains("nvrtcSetFlowCallback needs NVRTC 12.8"),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+/// On the stack of a thread of Rust's own this source ends the process.
+#[test]
+fn a_deeply_nested_source_compiles() {
+    for nvrtc in every_nvrtc() {
+        for (before, after) in [("(", ")"), ("-", ""), ("{", "}"), ("[", "]")] {
+            let depth = 32_000;
+            let (before, after) = (format!("{before} ").repeat(depth), after.repeat(depth));
+            let source = match before.as_bytes()[0] {
+                b'{' => format!("__global__ void k() {{ {before}{after} }}"),
+                b'[' => format!("int a = {before}{after};"),
+                _ => format!("__global__ void k(float *x) {{ x[0] = {before}x[1]{after}; }}"),
+            };
+            let result = Program::new(&nvrtc, source.as_str()).compile_ptx(&Options::new());
+            assert!(
+                matches!(result, Ok(_) | Err(Error::Compile(_))),
+                "{result:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_source_too_deep_for_the_stack_is_refused() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let source = format!("int a = {}1{};", "(".repeat(1 << 20), ")".repeat(1 << 20));
+    let error = Program::new(&nvrtc, source)
+        .name("deep.cu")
+        .compile_ptx(&Options::new())
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooDeep {
+                depth: 0x10_0000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("deep.cu"), "{error}");
+}
+
+/// In a process of its own: other tests compile meanwhile.
+#[cfg(unix)]
+#[test]
+fn the_locale_is_left_as_found() {
+    let output = Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "limits::compile_and_compare_locales",
+            "--ignored",
+            "--nocapture",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &*String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+#[ignore = "run by the_locale_is_left_as_found, in a process of its own"]
+fn compile_and_compare_locales() {
+    use std::ffi::{CStr, CString};
+    use std::ptr;
+
+    fn locale() -> CString {
+        // SAFETY: a null name must only ask ← so says C.
+        let name = unsafe { libc::setlocale(libc::LC_ALL, ptr::null()) };
+        // SAFETY: it must be a string ← `setlocale` answers one when it only asks.
+        unsafe { CStr::from_ptr(name) }.to_owned()
+    }
+
+    // SAFETY: no other thread may use the locale meanwhile ← this is the only test of this process.
+    unsafe { libc::setlocale(libc::LC_ALL, c"C.UTF-8".as_ptr()) };
+    let before = locale();
+    assert_ne!(before.as_c_str(), c"C");
+    for nvrtc in every_nvrtc() {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    Program::new(&nvrtc, "")
+                        .compile_ptx(&Options::new())
+                        .unwrap()
+                });
+            }
+        });
+        assert_eq!(locale(), before, "NVRTC {}", nvrtc.version());
+    }
+}
