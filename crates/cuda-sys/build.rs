@@ -8,8 +8,13 @@ use std::path::{Path, PathBuf};
 
 /// What the bindings are made from, as the public constant `BINDINGS` says it.
 enum Choice {
-    Header { version: u32 },
-    Snapshot { reason: String },
+    #[cfg(feature = "bindgen")]
+    Header {
+        version: u32,
+    },
+    Snapshot {
+        reason: String,
+    },
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let choice = choose(&out);
     let snapshot = snapshot_version()?;
     let (version, text) = match choice {
+        #[cfg(feature = "bindgen")]
         Choice::Header { version } => {
             println!("cargo::rustc-cfg=cuda_header");
             (

@@ -28,7 +28,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         fs::remove_dir_all(&fresh)?;
     }
     fs::create_dir_all(&fresh)?;
-    generate(&pinned.join("include"), &pinned.join("lib"), &fresh)?;
+    generate(
+        workspace,
+        &pinned.join("include"),
+        &pinned.join("lib"),
+        &fresh,
+    )?;
 
     let committed = workspace.root.join("crates/cuda-sys/src/generated");
     let differing = differing(&fresh, &committed)?;
@@ -56,9 +61,21 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// Writes the bindings of the headers in `include` to `out`, with the libclang in `libclang`.
-fn generate(_include: &Path, _libclang: &Path, _out: &Path) -> Result<()> {
-    // JOIN: call `cuda_bindgen::snapshot` and write its files to `out`.
-    bail!("regen-bindings is not joined to cuda-bindgen yet");
+///
+/// As a process of its own: every other task would have to build bindgen otherwise.
+fn generate(workspace: &Workspace, include: &Path, libclang: &Path, out: &Path) -> Result<()> {
+    let mut command = workspace.cargo([
+        "run",
+        "--quiet",
+        "--package=cuda-bindgen",
+        "--example=snapshot",
+        "--",
+    ]);
+    command
+        .arg(include)
+        .arg(out)
+        .env("LIBCLANG_PATH", libclang);
+    crate::workspace::run(&mut command)
 }
 
 /// How a committed file differs from a fresh one.

@@ -25,6 +25,7 @@ pub(crate) fn finish(model: &mut Model, header: &str, docs: Docs) {
         let page = match groups.get(function.base.as_str()) {
             _ if name.starts_with("nvrtc") => format!("[NVRTC]({NVRTC_PAGE})"),
             Some((group, title)) => {
+                let title = title.replace('[', "\\[").replace(']', "\\]");
                 format!(
                     "[{title}]({DRIVER_PAGES}/group__{}.html)",
                     group.replace('_', "__")

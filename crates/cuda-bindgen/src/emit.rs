@@ -27,7 +27,12 @@ pub(crate) fn table(model: &Model) -> Result<String, Error> {
         use super::driver::*;
         use crate::Function;
         #table
-        #[allow(clippy::missing_safety_doc, clippy::too_many_arguments, reason = "generated: the contract is the crate's")]
+        #[allow(
+            clippy::missing_safety_doc,
+            clippy::too_many_arguments,
+            clippy::undocumented_unsafe_blocks,
+            reason = "generated: each call passes on the contract of the C function, which is its caller's to keep"
+        )]
         impl DriverTable { #methods }
     })
 }
@@ -159,7 +164,6 @@ fn methods(model: &Model) -> TokenStream {
                 #[inline]
                 pub unsafe fn #name(&self, #inputs) #output {
                     match self.#name {
-                        // SAFETY: the caller keeps the contract of the C function ← the crate's safety contract.
                         Some(entry_point) => unsafe { entry_point(#(#names),*) },
                         None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
                     }

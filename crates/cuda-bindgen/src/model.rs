@@ -94,7 +94,11 @@ impl Model {
         let mut layouts = Vec::new();
         for item in file.items {
             match item {
-                Item::Const(item) if item.ident == "_" => layouts.push(item),
+                Item::Const(mut item) if item.ident == "_" => {
+                    // The module that takes the text allows what is generated.
+                    item.attrs.retain(|attr| !attr.path().is_ident("allow"));
+                    layouts.push(item);
+                }
                 Item::Const(item) => {
                     self.consts
                         .insert(item.ident.to_string(), Sourced { item, from_header });

@@ -273,10 +273,12 @@ unsafe fn resolve(root: GetProcAddress, version: Version) -> DriverTable {
         let found = unsafe { lookup(root, function) };
         // SAFETY: null is `None` and any other pointer is the function ← the layout of `Option` of a function
         // pointer, and the driver answers by name and version.
-        let slot = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
+        let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
         // SAFETY: `index` must be within the table, and the slot of this function ← the table is `repr(C)`, has
         // one pointer for each row of FUNCTIONS (asserted above), in that order (generated together).
-        unsafe { slots.add(index).write(slot) };
+        let slot = unsafe { slots.add(index) };
+        // SAFETY: the place must be writable ← it is within `table`, which is a local.
+        unsafe { slot.write(found) };
     }
     table
 }

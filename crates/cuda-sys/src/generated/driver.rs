@@ -89,7 +89,6 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_st {
     pub NumChannels: ::core::ffi::c_uint,
     pub Flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY3D_DESCRIPTOR_st",
@@ -126,7 +125,6 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
     pub NumChannels: ::core::ffi::c_uint,
     pub Flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY3D_DESCRIPTOR_v1_st",
@@ -161,7 +159,6 @@ pub struct CUDA_ARRAY_DESCRIPTOR_st {
     pub Format: CUarray_format,
     pub NumChannels: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY_DESCRIPTOR_st",
@@ -190,7 +187,6 @@ pub struct CUDA_ARRAY_DESCRIPTOR_v1_st {
     pub Format: CUarray_format,
     pub NumChannels: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY_DESCRIPTOR_v1_st",
@@ -218,7 +214,6 @@ pub struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
     pub alignment: usize,
     pub reserved: [::core::ffi::c_uint; 4usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY_MEMORY_REQUIREMENTS_st",
@@ -252,7 +247,6 @@ pub struct CUDA_ARRAY_SPARSE_PROPERTIES_st__bindgen_ty_1 {
     pub height: ::core::ffi::c_uint,
     pub depth: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY_SPARSE_PROPERTIES_st__bindgen_ty_1",
@@ -273,7 +267,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_ARRAY_SPARSE_PROPERTIES_st__bindgen_ty_1, depth)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_ARRAY_SPARSE_PROPERTIES_st",
@@ -306,7 +299,6 @@ pub struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
     pub paramArray: *mut CUstreamBatchMemOpParams,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st",
@@ -336,7 +328,6 @@ pub struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st {
     pub paramArray: *mut CUstreamBatchMemOpParams,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st",
@@ -364,7 +355,6 @@ pub struct CUDA_CHILD_GRAPH_NODE_PARAMS_st {
     pub graph: CUgraph,
     pub ownership: CUgraphChildGraphNodeOwnership,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_CHILD_GRAPH_NODE_PARAMS_st",
@@ -388,7 +378,6 @@ pub struct CUDA_CONDITIONAL_NODE_PARAMS {
     pub phGraph_out: *mut CUgraph,
     pub ctx: CUcontext,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_CONDITIONAL_NODE_PARAMS",
@@ -424,7 +413,6 @@ pub union CUDA_EVENT_RECORD_NODE_PARAMS_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EVENT_RECORD_NODE_PARAMS_st__bindgen_ty_1",
@@ -442,7 +430,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_EVENT_RECORD_NODE_PARAMS_st__bindgen_ty_1, gCtx)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EVENT_RECORD_NODE_PARAMS_st",
@@ -459,7 +446,6 @@ const _: () = {
 pub struct CUDA_EVENT_WAIT_NODE_PARAMS_st {
     pub event: CUevent,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EVENT_WAIT_NODE_PARAMS_st",
@@ -479,7 +465,6 @@ pub struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
     pub flags: ::core::ffi::c_uint,
     pub reserved: [::core::ffi::c_uint; 16usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st",
@@ -522,7 +507,6 @@ pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
     pub handle: *mut ::core::ffi::c_void,
     pub name: *const ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
@@ -545,7 +529,6 @@ const _: () = {
         CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, name
     ) - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1",
@@ -569,7 +552,6 @@ const _: () = {
         CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1, nvSciBufObject
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st",
@@ -601,7 +583,6 @@ pub struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_st {
     pub numLevels: ::core::ffi::c_uint,
     pub reserved: [::core::ffi::c_uint; 16usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_st",
@@ -647,7 +628,6 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 {
     pub handle: *mut ::core::ffi::c_void,
     pub name: *const ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1",
@@ -670,7 +650,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1, name
     ) - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1",
@@ -695,7 +674,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1, nvSciSyncObj
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st",
@@ -748,7 +726,6 @@ pub union CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2 {
 pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3 {
     pub key: ::core::ffi::c_ulonglong,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
@@ -766,7 +743,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_1, value
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
@@ -789,7 +765,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_2, reserved
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
@@ -807,7 +782,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1__bindgen_ty_3, key
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1",
@@ -838,7 +812,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st__bindgen_ty_1, reserved
     ) - 24usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st",
@@ -891,7 +864,6 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3 {
     pub key: ::core::ffi::c_ulonglong,
     pub timeoutMs: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1",
@@ -909,7 +881,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_1, value
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2",
@@ -932,7 +903,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_2, reserved
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3",
@@ -955,7 +925,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1__bindgen_ty_3, timeoutMs
     ) - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1",
@@ -986,7 +955,6 @@ const _: () = {
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st__bindgen_ty_1, reserved
     ) - 32usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st",
@@ -1012,7 +980,6 @@ pub struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_st {
     pub paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
     pub numExtSems: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_st",
@@ -1044,7 +1011,6 @@ pub union CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_st__bindgen_ty_1",
@@ -1063,7 +1029,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_st__bindgen_ty_1, gCtx)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_st",
@@ -1091,7 +1056,6 @@ pub struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_st {
     pub paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     pub numExtSems: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_WAIT_NODE_PARAMS_st",
@@ -1123,7 +1087,6 @@ pub union CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_st__bindgen_ty_1",
@@ -1142,7 +1105,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_st__bindgen_ty_1, gCtx)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_st",
@@ -1171,7 +1133,6 @@ pub struct CUDA_FABRIC_COPY_BATCH_OP_st {
     pub size: usize,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_FABRIC_COPY_BATCH_OP_st",
@@ -1206,7 +1167,6 @@ pub union CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1",
@@ -1226,7 +1186,6 @@ const _: () = {
         CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1, gCtx
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_st",
@@ -1252,7 +1211,6 @@ pub struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
     pub hErrNode_out: CUgraphNode,
     pub result_out: CUgraphInstantiateResult,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_GRAPH_INSTANTIATE_PARAMS_st",
@@ -1279,7 +1237,6 @@ pub struct CUDA_HOST_NODE_PARAMS_st {
     pub fn_: CUhostFn,
     pub userData: *mut ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_HOST_NODE_PARAMS_st",
@@ -1308,7 +1265,6 @@ pub union CUDA_HOST_NODE_PARAMS_v2_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_HOST_NODE_PARAMS_v2_st__bindgen_ty_1",
@@ -1323,7 +1279,6 @@ const _: () = {
         "Offset of field: CUDA_HOST_NODE_PARAMS_v2_st__bindgen_ty_1::gCtx",
     ][::core::mem::offset_of!(CUDA_HOST_NODE_PARAMS_v2_st__bindgen_ty_1, gCtx) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_HOST_NODE_PARAMS_v2_st",
@@ -1355,7 +1310,6 @@ pub struct CUDA_KERNEL_NODE_PARAMS_st {
     pub kernelParams: *mut *mut ::core::ffi::c_void,
     pub extra: *mut *mut ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_KERNEL_NODE_PARAMS_st",
@@ -1410,7 +1364,6 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v2_st {
     pub kern: CUkernel,
     pub ctx: CUcontext,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_KERNEL_NODE_PARAMS_v2_st",
@@ -1471,7 +1424,6 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v3_st {
     pub kern: CUkernel,
     pub ctx: CUcontext,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_KERNEL_NODE_PARAMS_v3_st",
@@ -1530,7 +1482,6 @@ pub struct CUDA_LAUNCH_PARAMS_st {
     pub hStream: CUstream,
     pub kernelParams: *mut *mut ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_LAUNCH_PARAMS_st",
@@ -1589,7 +1540,6 @@ pub struct CUDA_MEMCPY2D_st {
     pub WidthInBytes: usize,
     pub Height: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUDA_MEMCPY2D_st"][::core::mem::size_of::<CUDA_MEMCPY2D_st>() - 128usize];
     [
@@ -1664,7 +1614,6 @@ pub struct CUDA_MEMCPY2D_v1_st {
     pub WidthInBytes: ::core::ffi::c_uint,
     pub Height: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY2D_v1_st",
@@ -1730,7 +1679,6 @@ pub struct CUDA_MEMCPY3D_BATCH_OP_st {
     pub srcAccessOrder: CUmemcpySrcAccessOrder,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY3D_BATCH_OP_st",
@@ -1783,7 +1731,6 @@ pub struct CUDA_MEMCPY3D_PEER_st {
     pub Height: usize,
     pub Depth: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY3D_PEER_st",
@@ -1896,7 +1843,6 @@ pub struct CUDA_MEMCPY3D_st {
     pub Height: usize,
     pub Depth: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUDA_MEMCPY3D_st"][::core::mem::size_of::<CUDA_MEMCPY3D_st>() - 200usize];
     [
@@ -2007,7 +1953,6 @@ pub struct CUDA_MEMCPY3D_v1_st {
     pub Height: ::core::ffi::c_uint,
     pub Depth: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY3D_v1_st",
@@ -2109,7 +2054,6 @@ pub union CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1 {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1",
@@ -2128,7 +2072,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_st__bindgen_ty_1, gCtx)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_st",
@@ -2166,7 +2109,6 @@ pub struct CUDA_MEMCPY_NODE_PARAMS_st {
     pub copyCtx: CUcontext,
     pub copyParams: CUDA_MEMCPY3D,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMCPY_NODE_PARAMS_st",
@@ -2197,7 +2139,6 @@ pub struct CUDA_MEMSET_NODE_PARAMS_st {
     pub width: usize,
     pub height: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMSET_NODE_PARAMS_st",
@@ -2235,7 +2176,6 @@ pub struct CUDA_MEMSET_NODE_PARAMS_v2_st {
     pub height: usize,
     pub ctx: CUcontext,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEMSET_NODE_PARAMS_v2_st",
@@ -2274,7 +2214,6 @@ pub struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
     pub bytesize: usize,
     pub dptr: CUdeviceptr,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEM_ALLOC_NODE_PARAMS_v1_st",
@@ -2308,7 +2247,6 @@ pub struct CUDA_MEM_ALLOC_NODE_PARAMS_v2_st {
     pub bytesize: usize,
     pub dptr: CUdeviceptr,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEM_ALLOC_NODE_PARAMS_v2_st",
@@ -2338,7 +2276,6 @@ const _: () = {
 pub struct CUDA_MEM_FREE_NODE_PARAMS_st {
     pub dptr: CUdeviceptr,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_MEM_FREE_NODE_PARAMS_st",
@@ -2359,7 +2296,6 @@ pub struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_st {
     pub p2pToken: ::core::ffi::c_ulonglong,
     pub vaSpaceToken: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_st",
@@ -2424,7 +2360,6 @@ pub struct CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_4 {
 pub struct CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_5 {
     pub reserved: [::core::ffi::c_int; 32usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_1",
@@ -2439,7 +2374,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_1, hArray)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_2",
@@ -2455,7 +2389,6 @@ const _: () = {
         CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_2, hMipmappedArray
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_3",
@@ -2484,7 +2417,6 @@ const _: () = {
         CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_3, sizeInBytes
     ) - 16usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_4",
@@ -2521,7 +2453,6 @@ const _: () = {
         CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_4, pitchInBytes
     ) - 32usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_5",
@@ -2537,7 +2468,6 @@ const _: () = {
         CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_5, reserved
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st__bindgen_ty_1",
@@ -2561,7 +2491,6 @@ const _: () = {
         "Offset of field: CUDA_RESOURCE_DESC_st__bindgen_ty_1::reserved",
     ][::core::mem::offset_of!(CUDA_RESOURCE_DESC_st__bindgen_ty_1, reserved) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_DESC_st",
@@ -2592,7 +2521,6 @@ pub struct CUDA_RESOURCE_VIEW_DESC_st {
     pub lastLayer: ::core::ffi::c_uint,
     pub reserved: [::core::ffi::c_uint; 16usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_RESOURCE_VIEW_DESC_st",
@@ -2642,7 +2570,6 @@ pub struct CUDA_TEXTURE_DESC_st {
     pub borderColor: [f32; 4usize],
     pub reserved: [::core::ffi::c_int; 12usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUDA_TEXTURE_DESC_st",
@@ -2699,7 +2626,6 @@ pub struct CU_DEV_SM_RESOURCE_GROUP_PARAMS_st {
     pub localityDomainId: ::core::ffi::c_uint,
     pub reserved: [::core::ffi::c_uint; 11usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CU_DEV_SM_RESOURCE_GROUP_PARAMS_st",
@@ -2739,7 +2665,6 @@ pub struct CUaccessPolicyWindow_st {
     pub hitProp: CUaccessProperty,
     pub missProp: CUaccessProperty,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUaccessPolicyWindow_st",
@@ -2820,7 +2745,6 @@ pub struct CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_2 {
 pub union CUarrayMapInfo_st__bindgen_ty_3 {
     pub memHandle: CUmemGenericAllocationHandle,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUarrayMapInfo_st__bindgen_ty_1",
@@ -2835,7 +2759,6 @@ const _: () = {
         "Offset of field: CUarrayMapInfo_st__bindgen_ty_1::array",
     ][::core::mem::offset_of!(CUarrayMapInfo_st__bindgen_ty_1, array) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_1",
@@ -2877,7 +2800,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_1, extentDepth)
         - 28usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_2",
@@ -2898,7 +2820,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUarrayMapInfo_st__bindgen_ty_2__bindgen_ty_2, size)
         - 16usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUarrayMapInfo_st__bindgen_ty_2",
@@ -2913,7 +2834,6 @@ const _: () = {
         "Offset of field: CUarrayMapInfo_st__bindgen_ty_2::miptail",
     ][::core::mem::offset_of!(CUarrayMapInfo_st__bindgen_ty_2, miptail) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUarrayMapInfo_st__bindgen_ty_3",
@@ -2925,7 +2845,6 @@ const _: () = {
         "Offset of field: CUarrayMapInfo_st__bindgen_ty_3::memHandle",
     ][::core::mem::offset_of!(CUarrayMapInfo_st__bindgen_ty_3, memHandle) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUarrayMapInfo_st"][::core::mem::size_of::<CUarrayMapInfo_st>() - 96usize];
     [
@@ -3000,7 +2919,6 @@ pub union CUasyncNotificationInfo_st__bindgen_ty_1 {
 pub struct CUasyncNotificationInfo_st__bindgen_ty_1__bindgen_ty_1 {
     pub bytesOverBudget: ::core::ffi::c_ulonglong,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUasyncNotificationInfo_st__bindgen_ty_1__bindgen_ty_1",
@@ -3016,7 +2934,6 @@ const _: () = {
         CUasyncNotificationInfo_st__bindgen_ty_1__bindgen_ty_1, bytesOverBudget
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUasyncNotificationInfo_st__bindgen_ty_1",
@@ -3029,7 +2946,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUasyncNotificationInfo_st__bindgen_ty_1, overBudget)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUasyncNotificationInfo_st",
@@ -3059,7 +2975,6 @@ pub struct CUcheckpointCheckpointArgs_st {
     pub customStorageInfo_out: *mut *mut CUcheckpointCustomStorageInfo,
     pub reserved: [::core::ffi::c_char; 56usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointCheckpointArgs_st",
@@ -3082,7 +2997,6 @@ pub struct CUcheckpointCustomStorageInfo_st {
     pub perDeviceData: *mut CUcheckpointCustomStoragePerDeviceData,
     pub deviceCount: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointCustomStorageInfo_st",
@@ -3107,7 +3021,6 @@ pub struct CUcheckpointCustomStoragePerDeviceData_st {
     pub size: usize,
     pub stream: CUstream,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointCustomStoragePerDeviceData_st",
@@ -3133,7 +3046,6 @@ pub struct CUcheckpointGpuPair_st {
     pub oldUuid: CUuuid,
     pub newUuid: CUuuid,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointGpuPair_st",
@@ -3155,7 +3067,6 @@ pub struct CUcheckpointLockArgs_st {
     pub reserved0: ::core::ffi::c_uint,
     pub reserved1: [cuuint64_t; 7usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointLockArgs_st",
@@ -3182,7 +3093,6 @@ pub struct CUcheckpointRestoreArgs_st {
     pub customStorageInfo_out: *mut *mut CUcheckpointCustomStorageInfo,
     pub reserved: [::core::ffi::c_char; 40usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointRestoreArgs_st",
@@ -3212,7 +3122,6 @@ const _: () = {
 pub struct CUcheckpointUnlockArgs_st {
     pub reserved: [cuuint64_t; 8usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUcheckpointUnlockArgs_st",
@@ -3233,7 +3142,6 @@ pub struct CUcliqueInfo_st {
     pub type_: CUcliqueType,
     pub id: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUcliqueInfo_st"][::core::mem::size_of::<CUcliqueInfo_st>() - 8usize];
     [
@@ -3269,7 +3177,6 @@ pub struct CUctxCigParam_st {
     pub sharedDataType: CUcigDataType,
     pub sharedData: *mut ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUctxCigParam_st"][::core::mem::size_of::<CUctxCigParam_st>() - 16usize];
     [
@@ -3289,7 +3196,6 @@ pub struct CUctxCreateParams_st {
     pub numExecAffinityParams: ::core::ffi::c_int,
     pub cigParams: *mut CUctxCigParam,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUctxCreateParams_st",
@@ -3365,7 +3271,6 @@ pub union CUdevResource_st__bindgen_ty_1 {
     pub wq: CUdevWorkqueueResource,
     pub _oversize: [::core::ffi::c_uchar; 40usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUdevResource_st__bindgen_ty_1",
@@ -3386,7 +3291,6 @@ const _: () = {
         "Offset of field: CUdevResource_st__bindgen_ty_1::_oversize",
     ][::core::mem::offset_of!(CUdevResource_st__bindgen_ty_1, _oversize) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUdevResource_st"][::core::mem::size_of::<CUdevResource_st>() - 144usize];
     [
@@ -3471,7 +3375,6 @@ pub struct CUdevSmResource_st {
     pub flags: ::core::ffi::c_uint,
     pub localityDomainId: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUdevSmResource_st",
@@ -3502,7 +3405,6 @@ pub struct CUdevWorkqueueConfigResource_st {
     pub wqConcurrencyLimit: ::core::ffi::c_uint,
     pub sharingScope: CUdevWorkqueueConfigScope,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUdevWorkqueueConfigResource_st",
@@ -3529,7 +3431,6 @@ pub struct CUdevWorkqueueConfigScope(pub ::core::ffi::c_uint);
 pub struct CUdevWorkqueueResource_st {
     pub reserved: [::core::ffi::c_uchar; 40usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUdevWorkqueueResource_st",
@@ -3564,7 +3465,6 @@ pub struct CUdevprop_st {
     pub clockRate: ::core::ffi::c_int,
     pub textureAlign: ::core::ffi::c_int,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUdevprop_st"][::core::mem::size_of::<CUdevprop_st>() - 56usize];
     ["Alignment of CUdevprop_st"][::core::mem::align_of::<CUdevprop_st>() - 4usize];
@@ -3763,7 +3663,6 @@ pub struct CUexecAffinityParam_st {
 pub union CUexecAffinityParam_st__bindgen_ty_1 {
     pub smCount: CUexecAffinitySmCount,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUexecAffinityParam_st__bindgen_ty_1",
@@ -3775,7 +3674,6 @@ const _: () = {
         "Offset of field: CUexecAffinityParam_st__bindgen_ty_1::smCount",
     ][::core::mem::offset_of!(CUexecAffinityParam_st__bindgen_ty_1, smCount) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUexecAffinityParam_st",
@@ -3795,7 +3693,6 @@ const _: () = {
 pub struct CUexecAffinitySmCount_st {
     pub val: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUexecAffinitySmCount_st",
@@ -3827,7 +3724,6 @@ pub struct CUextent3D_st {
     pub height: usize,
     pub depth: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUextent3D_st"][::core::mem::size_of::<CUextent3D_st>() - 24usize];
     ["Alignment of CUextent3D_st"][::core::mem::align_of::<CUextent3D_st>() - 8usize];
@@ -3874,7 +3770,6 @@ pub struct CUfabricCpyOperand_st__bindgen_ty_1__bindgen_ty_2 {
     pub id: CUlogicalEndpointId,
     pub offset: cuuint64_t,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUfabricCpyOperand_st__bindgen_ty_1__bindgen_ty_1",
@@ -3893,7 +3788,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUfabricCpyOperand_st__bindgen_ty_1__bindgen_ty_1, locHint)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUfabricCpyOperand_st__bindgen_ty_1__bindgen_ty_2",
@@ -3912,7 +3806,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUfabricCpyOperand_st__bindgen_ty_1__bindgen_ty_2, offset)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUfabricCpyOperand_st__bindgen_ty_1",
@@ -3927,7 +3820,6 @@ const _: () = {
         "Offset of field: CUfabricCpyOperand_st__bindgen_ty_1::le",
     ][::core::mem::offset_of!(CUfabricCpyOperand_st__bindgen_ty_1, le) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUfabricCpyOperand_st",
@@ -4019,7 +3911,6 @@ pub struct CUgraphEdgeData_st {
     pub type_: ::core::ffi::c_uchar,
     pub reserved: [::core::ffi::c_uchar; 5usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUgraphEdgeData_st",
@@ -4050,7 +3941,6 @@ pub struct CUgraphExecUpdateResultInfo_st {
     pub errorNode: CUgraphNode,
     pub errorFromNode: CUgraphNode,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUgraphExecUpdateResultInfo_st",
@@ -4137,7 +4027,6 @@ pub union CUgraphNodeParams_st__bindgen_ty_1 {
     pub fabricCpyBatch: CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1,
     pub asBytes: [::core::ffi::c_char; 232usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUgraphNodeParams_st__bindgen_ty_1",
@@ -4199,7 +4088,6 @@ const _: () = {
         "Offset of field: CUgraphNodeParams_st__bindgen_ty_1::asBytes",
     ][::core::mem::offset_of!(CUgraphNodeParams_st__bindgen_ty_1, asBytes) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUgraphNodeParams_st",
@@ -4338,7 +4226,6 @@ pub struct CUhostTaskSyncMode(pub ::core::ffi::c_uint);
 pub struct CUipcEventHandle_st {
     pub reserved: [::core::ffi::c_char; 64usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUipcEventHandle_st",
@@ -4355,7 +4242,6 @@ const _: () = {
 pub struct CUipcMemHandle_st {
     pub reserved: [::core::ffi::c_char; 64usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUipcMemHandle_st"][::core::mem::size_of::<CUipcMemHandle_st>() - 64usize];
     [
@@ -4475,7 +4361,6 @@ pub struct CUlaunchAttributeValue_union__bindgen_ty_5 {
     pub deviceUpdatable: ::core::ffi::c_int,
     pub devNode: CUgraphDeviceNode,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union__bindgen_ty_1",
@@ -4493,7 +4378,6 @@ const _: () = {
         "Offset of field: CUlaunchAttributeValue_union__bindgen_ty_1::z",
     ][::core::mem::offset_of!(CUlaunchAttributeValue_union__bindgen_ty_1, z) - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union__bindgen_ty_2",
@@ -4515,7 +4399,6 @@ const _: () = {
         CUlaunchAttributeValue_union__bindgen_ty_2, triggerAtBlockStart
     ) - 12usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union__bindgen_ty_3",
@@ -4532,7 +4415,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUlaunchAttributeValue_union__bindgen_ty_3, flags)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union__bindgen_ty_4",
@@ -4550,7 +4432,6 @@ const _: () = {
         "Offset of field: CUlaunchAttributeValue_union__bindgen_ty_4::z",
     ][::core::mem::offset_of!(CUlaunchAttributeValue_union__bindgen_ty_4, z) - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union__bindgen_ty_5",
@@ -4568,7 +4449,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUlaunchAttributeValue_union__bindgen_ty_5, devNode)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttributeValue_union",
@@ -4648,7 +4528,6 @@ pub struct CUlaunchAttribute_st {
     pub pad: [::core::ffi::c_char; 4usize],
     pub value: CUlaunchAttributeValue,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchAttribute_st",
@@ -4680,7 +4559,6 @@ pub struct CUlaunchConfig_st {
     pub attrs: *mut CUlaunchAttribute,
     pub numAttrs: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUlaunchConfig_st"][::core::mem::size_of::<CUlaunchConfig_st>() - 56usize];
     [
@@ -4726,7 +4604,6 @@ pub struct CUlaunchMemSyncDomainMap_st {
     pub default_: ::core::ffi::c_uchar,
     pub remote: ::core::ffi::c_uchar,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlaunchMemSyncDomainMap_st",
@@ -4754,7 +4631,6 @@ pub struct CUlibraryHostUniversalFunctionAndDataTable_st {
     pub dataTable: *mut ::core::ffi::c_void,
     pub dataWindowSize: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlibraryHostUniversalFunctionAndDataTable_st",
@@ -4801,7 +4677,6 @@ pub struct CUlogLevel(pub ::core::ffi::c_uint);
 pub struct CUlogicalEndpointFabricHandle_st {
     pub data: [::core::ffi::c_uchar; 64usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlogicalEndpointFabricHandle_st",
@@ -4844,7 +4719,6 @@ pub struct CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_1 {
 pub struct CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_2 {
     pub numDevices: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_1",
@@ -4860,7 +4734,6 @@ const _: () = {
         CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_1, device
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_2",
@@ -4876,7 +4749,6 @@ const _: () = {
         CUlogicalEndpointProp_struct__bindgen_ty_1__bindgen_ty_2, numDevices
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlogicalEndpointProp_struct__bindgen_ty_1",
@@ -4893,7 +4765,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUlogicalEndpointProp_struct__bindgen_ty_1, multicast)
         - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUlogicalEndpointProp_struct",
@@ -4928,7 +4799,6 @@ pub struct CUmemAccessDesc_st {
     pub location: CUmemLocation,
     pub flags: CUmemAccess_flags,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemAccessDesc_st",
@@ -5026,7 +4896,6 @@ pub struct CUmemAllocationProp_st__bindgen_ty_1 {
     pub usage: ::core::ffi::c_ushort,
     pub reserved: [::core::ffi::c_uchar; 4usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemAllocationProp_st__bindgen_ty_1",
@@ -5049,7 +4918,6 @@ const _: () = {
         "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::reserved",
     ][::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, reserved) - 4usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemAllocationProp_st",
@@ -5119,7 +4987,6 @@ pub struct CUmemDecompressParams_st {
     pub algo: CUmemDecompressAlgorithm,
     pub padding: [::core::ffi::c_uchar; 20usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemDecompressParams_st",
@@ -5154,7 +5021,6 @@ const _: () = {
 pub struct CUmemFabricHandle_st {
     pub data: [::core::ffi::c_uchar; 64usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemFabricHandle_st",
@@ -5190,7 +5056,6 @@ pub struct CUmemLocation_st__bindgen_ty_1__bindgen_ty_1 {
     pub deviceId: ::core::ffi::c_uchar,
     pub localityDomainId: ::core::ffi::c_uchar,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemLocation_st__bindgen_ty_1__bindgen_ty_1",
@@ -5208,7 +5073,6 @@ const _: () = {
         CUmemLocation_st__bindgen_ty_1__bindgen_ty_1, localityDomainId
     ) - 1usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemLocation_st__bindgen_ty_1",
@@ -5223,7 +5087,6 @@ const _: () = {
         "Offset of field: CUmemLocation_st__bindgen_ty_1::localized",
     ][::core::mem::offset_of!(CUmemLocation_st__bindgen_ty_1, localized) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUmemLocation_st"][::core::mem::size_of::<CUmemLocation_st>() - 8usize];
     [
@@ -5253,7 +5116,6 @@ pub struct CUmemPoolProps_st {
     pub gpuDirectRDMACapable: ::core::ffi::c_uchar,
     pub reserved: [::core::ffi::c_uchar; 53usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUmemPoolProps_st"][::core::mem::size_of::<CUmemPoolProps_st>() - 88usize];
     [
@@ -5289,7 +5151,6 @@ const _: () = {
 pub struct CUmemPoolPtrExportData_st {
     pub reserved: [::core::ffi::c_uchar; 64usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemPoolPtrExportData_st",
@@ -5371,7 +5232,6 @@ pub struct CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_2 {
     pub array: CUarray,
     pub offset: CUoffset3D,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1",
@@ -5400,7 +5260,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1, locHint)
         - 24usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_2",
@@ -5419,7 +5278,6 @@ const _: () = {
     ][::core::mem::offset_of!(CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_2, offset)
         - 8usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemcpy3DOperand_st__bindgen_ty_1",
@@ -5434,7 +5292,6 @@ const _: () = {
         "Offset of field: CUmemcpy3DOperand_st__bindgen_ty_1::array",
     ][::core::mem::offset_of!(CUmemcpy3DOperand_st__bindgen_ty_1, array) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemcpy3DOperand_st",
@@ -5457,7 +5314,6 @@ pub struct CUmemcpyAttributes_st {
     pub dstLocHint: CUmemLocation,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmemcpyAttributes_st",
@@ -5563,7 +5419,6 @@ pub struct CUmulticastObjectProp_st {
     pub handleTypes: ::core::ffi::c_ulonglong,
     pub flags: ::core::ffi::c_ulonglong,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUmulticastObjectProp_st",
@@ -5620,7 +5475,6 @@ pub struct CUoffset3D_st {
     pub y: usize,
     pub z: usize,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUoffset3D_st"][::core::mem::size_of::<CUoffset3D_st>() - 24usize];
     ["Alignment of CUoffset3D_st"][::core::mem::align_of::<CUoffset3D_st>() - 8usize];
@@ -5678,7 +5532,6 @@ pub union CUstreamBatchMemOpParams_union {
     pub atomicReduction: CUstreamBatchMemOpParams_union_CUstreamMemOpAtomicReductionParams_st,
     pub pad: [cuuint64_t; 6usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union",
@@ -5720,7 +5573,6 @@ pub struct CUstreamBatchMemOpParams_union_CUstreamMemOpAtomicReductionParams_st 
     pub value: cuuint64_t,
     pub alias: CUdeviceptr,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpAtomicReductionParams_st",
@@ -5774,7 +5626,6 @@ pub struct CUstreamBatchMemOpParams_union_CUstreamMemOpFlushRemoteWritesParams_s
     pub operation: CUstreamBatchMemOpType,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpFlushRemoteWritesParams_st",
@@ -5803,7 +5654,6 @@ pub struct CUstreamBatchMemOpParams_union_CUstreamMemOpMemoryBarrierParams_st {
     pub operation: CUstreamBatchMemOpType,
     pub flags: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpMemoryBarrierParams_st",
@@ -5841,7 +5691,6 @@ pub union CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindge
     pub value: cuuint32_t,
     pub value64: cuuint64_t,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1",
@@ -5866,7 +5715,6 @@ const _: () = {
         value64
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st",
@@ -5914,7 +5762,6 @@ pub union CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindg
     pub value: cuuint32_t,
     pub value64: cuuint64_t,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1",
@@ -5939,7 +5786,6 @@ const _: () = {
         value64
     ) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st",
@@ -5986,7 +5832,6 @@ pub struct CUstreamCaptureStatus(pub ::core::ffi::c_uint);
 pub struct CUstreamCigCaptureParams_st {
     pub streamCigParams: *mut CUstreamCigParam,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamCigCaptureParams_st",
@@ -6007,7 +5852,6 @@ pub struct CUstreamCigParam_st {
     pub streamSharedDataType: CUstreamCigDataType,
     pub streamSharedData: *mut ::core::ffi::c_void,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of CUstreamCigParam_st",
@@ -6209,7 +6053,6 @@ pub struct CUtensorMapSwizzle(pub ::core::ffi::c_uint);
 pub struct CUtensorMap_st {
     pub opaque: [cuuint64_t; 16usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUtensorMap_st"][::core::mem::size_of::<CUtensorMap_st>() - 128usize];
     [
@@ -6292,7 +6135,6 @@ pub struct CUuserObject_st {
 pub struct CUuuid_st {
     pub bytes: [::core::ffi::c_char; 16usize],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUuuid_st"][::core::mem::size_of::<CUuuid_st>() - 16usize];
     ["Alignment of CUuuid_st"][::core::mem::align_of::<CUuuid_st>() - 1usize];

@@ -19,7 +19,6 @@ pub struct nvrtcBundledHeadersInfo {
     pub cudaVersionMinor: ::core::ffi::c_int,
     pub numFiles: ::core::ffi::c_uint,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of nvrtcBundledHeadersInfo",

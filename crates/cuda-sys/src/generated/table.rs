@@ -191,7 +191,7 @@ pub struct DriverTable {
             size: *mut usize,
         ) -> CUresult,
     >,
-    /// `cuCtxAttach`. Since CUDA 2.0. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxAttach`. Since CUDA 2.0. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     pub cuCtxAttach: Option<
         unsafe extern "C" fn(
             pctx: *mut CUcontext,
@@ -237,7 +237,7 @@ pub struct DriverTable {
     pub cuCtxDestroy: Option<unsafe extern "C" fn(ctx: CUcontext) -> CUresult>,
     /// `cuCtxDestroy_v2`. Since CUDA 4.0. [Context Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html).
     pub cuCtxDestroy_v2: Option<unsafe extern "C" fn(ctx: CUcontext) -> CUresult>,
-    /// `cuCtxDetach`. Since CUDA 2.0. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxDetach`. Since CUDA 2.0. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     pub cuCtxDetach: Option<unsafe extern "C" fn(ctx: CUcontext) -> CUresult>,
     /// `cuCtxDisablePeerAccess`. Since CUDA 4.0. [Peer Context Memory Access](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html).
     pub cuCtxDisablePeerAccess: Option<
@@ -303,7 +303,7 @@ pub struct DriverTable {
     pub cuCtxGetLimit: Option<
         unsafe extern "C" fn(pvalue: *mut usize, limit: CUlimit) -> CUresult,
     >,
-    /// `cuCtxGetSharedMemConfig`. Since CUDA 4.2. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxGetSharedMemConfig`. Since CUDA 4.2. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     pub cuCtxGetSharedMemConfig: Option<
         unsafe extern "C" fn(pConfig: *mut CUsharedconfig) -> CUresult,
     >,
@@ -344,7 +344,7 @@ pub struct DriverTable {
     pub cuCtxSetLimit: Option<
         unsafe extern "C" fn(limit: CUlimit, value: usize) -> CUresult,
     >,
-    /// `cuCtxSetSharedMemConfig`. Since CUDA 4.2. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxSetSharedMemConfig`. Since CUDA 4.2. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     pub cuCtxSetSharedMemConfig: Option<
         unsafe extern "C" fn(config: CUsharedconfig) -> CUresult,
     >,
@@ -402,7 +402,7 @@ pub struct DriverTable {
             peerDev: CUdevice,
         ) -> CUresult,
     >,
-    /// `cuDeviceComputeCapability`. Since CUDA 2.0. [Device Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
+    /// `cuDeviceComputeCapability`. Since CUDA 2.0. [Device Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
     pub cuDeviceComputeCapability: Option<
         unsafe extern "C" fn(
             major: *mut ::core::ffi::c_int,
@@ -544,7 +544,7 @@ pub struct DriverTable {
             dev: CUdevice,
         ) -> CUresult,
     >,
-    /// `cuDeviceGetProperties`. Since CUDA 2.0. [Device Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
+    /// `cuDeviceGetProperties`. Since CUDA 2.0. [Device Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
     pub cuDeviceGetProperties: Option<
         unsafe extern "C" fn(prop: *mut CUdevprop, dev: CUdevice) -> CUresult,
     >,
@@ -786,7 +786,7 @@ pub struct DriverTable {
             value: ::core::ffi::c_int,
         ) -> CUresult,
     >,
-    /// `cuFuncSetBlockShape`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetBlockShape`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuFuncSetBlockShape: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
@@ -799,11 +799,11 @@ pub struct DriverTable {
     pub cuFuncSetCacheConfig: Option<
         unsafe extern "C" fn(hfunc: CUfunction, config: CUfunc_cache) -> CUresult,
     >,
-    /// `cuFuncSetSharedMemConfig`. Since CUDA 4.2. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetSharedMemConfig`. Since CUDA 4.2. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuFuncSetSharedMemConfig: Option<
         unsafe extern "C" fn(hfunc: CUfunction, config: CUsharedconfig) -> CUresult,
     >,
-    /// `cuFuncSetSharedSize`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetSharedSize`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuFuncSetSharedSize: Option<
         unsafe extern "C" fn(hfunc: CUfunction, bytes: ::core::ffi::c_uint) -> CUresult,
     >,
@@ -1832,7 +1832,7 @@ pub struct DriverTable {
             dev: CUdevice,
         ) -> CUresult,
     >,
-    /// `cuLaunch`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunch`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuLaunch: Option<unsafe extern "C" fn(f: CUfunction) -> CUresult>,
     /// `cuLaunchCooperativeKernel`. Since CUDA 9.0. [Execution Control](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html).
     pub cuLaunchCooperativeKernel: Option<
@@ -1849,7 +1849,7 @@ pub struct DriverTable {
             kernelParams: *mut *mut ::core::ffi::c_void,
         ) -> CUresult,
     >,
-    /// `cuLaunchCooperativeKernelMultiDevice`. Since CUDA 9.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchCooperativeKernelMultiDevice`. Since CUDA 9.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuLaunchCooperativeKernelMultiDevice: Option<
         unsafe extern "C" fn(
             launchParamsList: *mut CUDA_LAUNCH_PARAMS,
@@ -1872,7 +1872,7 @@ pub struct DriverTable {
             kernelParams: *mut *mut ::core::ffi::c_void,
         ) -> CUresult,
     >,
-    /// `cuLaunchGrid`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchGrid`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuLaunchGrid: Option<
         unsafe extern "C" fn(
             f: CUfunction,
@@ -1880,7 +1880,7 @@ pub struct DriverTable {
             grid_height: ::core::ffi::c_int,
         ) -> CUresult,
     >,
-    /// `cuLaunchGridAsync`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchGridAsync`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuLaunchGridAsync: Option<
         unsafe extern "C" fn(
             f: CUfunction,
@@ -3843,7 +3843,7 @@ pub struct DriverTable {
     pub cuModuleGetLoadingMode: Option<
         unsafe extern "C" fn(mode: *mut CUmoduleLoadingMode) -> CUresult,
     >,
-    /// `cuModuleGetSurfRef`. Since CUDA 3.0. [Module Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
+    /// `cuModuleGetSurfRef`. Since CUDA 3.0. [Module Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
     pub cuModuleGetSurfRef: Option<
         unsafe extern "C" fn(
             pSurfRef: *mut CUsurfref,
@@ -3851,7 +3851,7 @@ pub struct DriverTable {
             name: *const ::core::ffi::c_char,
         ) -> CUresult,
     >,
-    /// `cuModuleGetTexRef`. Since CUDA 2.0. [Module Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
+    /// `cuModuleGetTexRef`. Since CUDA 2.0. [Module Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
     pub cuModuleGetTexRef: Option<
         unsafe extern "C" fn(
             pTexRef: *mut CUtexref,
@@ -4034,14 +4034,14 @@ pub struct DriverTable {
             config: *const CUlaunchConfig,
         ) -> CUresult,
     >,
-    /// `cuParamSetSize`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetSize`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuParamSetSize: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
             numbytes: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuParamSetTexRef`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetTexRef`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuParamSetTexRef: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
@@ -4049,7 +4049,7 @@ pub struct DriverTable {
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuParamSetf`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetf`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuParamSetf: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
@@ -4057,7 +4057,7 @@ pub struct DriverTable {
             value: f32,
         ) -> CUresult,
     >,
-    /// `cuParamSeti`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSeti`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuParamSeti: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
@@ -4065,7 +4065,7 @@ pub struct DriverTable {
             value: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuParamSetv`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetv`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     pub cuParamSetv: Option<
         unsafe extern "C" fn(
             hfunc: CUfunction,
@@ -4744,11 +4744,11 @@ pub struct DriverTable {
             surfObject: CUsurfObject,
         ) -> CUresult,
     >,
-    /// `cuSurfRefGetArray`. Since CUDA 3.0. [Surface Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
+    /// `cuSurfRefGetArray`. Since CUDA 3.0. [Surface Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
     pub cuSurfRefGetArray: Option<
         unsafe extern "C" fn(phArray: *mut CUarray, hSurfRef: CUsurfref) -> CUresult,
     >,
-    /// `cuSurfRefSetArray`. Since CUDA 3.0. [Surface Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
+    /// `cuSurfRefSetArray`. Since CUDA 3.0. [Surface Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
     pub cuSurfRefSetArray: Option<
         unsafe extern "C" fn(
             hSurfRef: CUsurfref,
@@ -4863,15 +4863,15 @@ pub struct DriverTable {
             texObject: CUtexObject,
         ) -> CUresult,
     >,
-    /// `cuTexRefCreate`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefCreate`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefCreate: Option<unsafe extern "C" fn(pTexRef: *mut CUtexref) -> CUresult>,
-    /// `cuTexRefDestroy`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefDestroy`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefDestroy: Option<unsafe extern "C" fn(hTexRef: CUtexref) -> CUresult>,
-    /// `cuTexRefGetAddress`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddress`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetAddress: Option<
         unsafe extern "C" fn(pdptr: *mut CUdeviceptr_v1, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetAddressMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddressMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetAddressMode: Option<
         unsafe extern "C" fn(
             pam: *mut CUaddress_mode,
@@ -4879,30 +4879,30 @@ pub struct DriverTable {
             dim: ::core::ffi::c_int,
         ) -> CUresult,
     >,
-    /// `cuTexRefGetAddress_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddress_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetAddress_v2: Option<
         unsafe extern "C" fn(pdptr: *mut CUdeviceptr, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetArray`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetArray`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetArray: Option<
         unsafe extern "C" fn(phArray: *mut CUarray, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetBorderColor`. Since CUDA 8.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetBorderColor`. Since CUDA 8.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetBorderColor: Option<
         unsafe extern "C" fn(pBorderColor: *mut f32, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetFilterMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFilterMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetFilterMode: Option<
         unsafe extern "C" fn(pfm: *mut CUfilter_mode, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetFlags`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFlags`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetFlags: Option<
         unsafe extern "C" fn(
             pFlags: *mut ::core::ffi::c_uint,
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuTexRefGetFormat`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFormat`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetFormat: Option<
         unsafe extern "C" fn(
             pFormat: *mut CUarray_format,
@@ -4910,22 +4910,22 @@ pub struct DriverTable {
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuTexRefGetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetMaxAnisotropy: Option<
         unsafe extern "C" fn(
             pmaxAniso: *mut ::core::ffi::c_int,
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuTexRefGetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetMipmapFilterMode: Option<
         unsafe extern "C" fn(pfm: *mut CUfilter_mode, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetMipmapLevelBias: Option<
         unsafe extern "C" fn(pbias: *mut f32, hTexRef: CUtexref) -> CUresult,
     >,
-    /// `cuTexRefGetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetMipmapLevelClamp: Option<
         unsafe extern "C" fn(
             pminMipmapLevelClamp: *mut f32,
@@ -4933,14 +4933,14 @@ pub struct DriverTable {
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuTexRefGetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefGetMipmappedArray: Option<
         unsafe extern "C" fn(
             phMipmappedArray: *mut CUmipmappedArray,
             hTexRef: CUtexref,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddress`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddress: Option<
         unsafe extern "C" fn(
             ByteOffset: *mut ::core::ffi::c_uint,
@@ -4949,7 +4949,7 @@ pub struct DriverTable {
             bytes: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddress2D`. Since CUDA 2.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D`. Since CUDA 2.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddress2D: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -4958,7 +4958,7 @@ pub struct DriverTable {
             Pitch: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddress2D_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddress2D_v2: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -4967,7 +4967,7 @@ pub struct DriverTable {
             Pitch: usize,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddress2D_v3`. Since CUDA 4.1. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D_v3`. Since CUDA 4.1. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddress2D_v3: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -4976,7 +4976,7 @@ pub struct DriverTable {
             Pitch: usize,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddressMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddressMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddressMode: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -4984,7 +4984,7 @@ pub struct DriverTable {
             am: CUaddress_mode,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetAddress_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetAddress_v2: Option<
         unsafe extern "C" fn(
             ByteOffset: *mut usize,
@@ -4993,7 +4993,7 @@ pub struct DriverTable {
             bytes: usize,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetArray`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetArray`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetArray: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -5001,19 +5001,19 @@ pub struct DriverTable {
             Flags: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetBorderColor`. Since CUDA 8.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetBorderColor`. Since CUDA 8.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetBorderColor: Option<
         unsafe extern "C" fn(hTexRef: CUtexref, pBorderColor: *mut f32) -> CUresult,
     >,
-    /// `cuTexRefSetFilterMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFilterMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetFilterMode: Option<
         unsafe extern "C" fn(hTexRef: CUtexref, fm: CUfilter_mode) -> CUresult,
     >,
-    /// `cuTexRefSetFlags`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFlags`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetFlags: Option<
         unsafe extern "C" fn(hTexRef: CUtexref, Flags: ::core::ffi::c_uint) -> CUresult,
     >,
-    /// `cuTexRefSetFormat`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFormat`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetFormat: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -5021,22 +5021,22 @@ pub struct DriverTable {
             NumPackedComponents: ::core::ffi::c_int,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetMaxAnisotropy: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
             maxAniso: ::core::ffi::c_uint,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetMipmapFilterMode: Option<
         unsafe extern "C" fn(hTexRef: CUtexref, fm: CUfilter_mode) -> CUresult,
     >,
-    /// `cuTexRefSetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetMipmapLevelBias: Option<
         unsafe extern "C" fn(hTexRef: CUtexref, bias: f32) -> CUresult,
     >,
-    /// `cuTexRefSetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetMipmapLevelClamp: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -5044,7 +5044,7 @@ pub struct DriverTable {
             maxMipmapLevelClamp: f32,
         ) -> CUresult,
     >,
-    /// `cuTexRefSetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     pub cuTexRefSetMipmappedArray: Option<
         unsafe extern "C" fn(
             hTexRef: CUtexref,
@@ -10613,7 +10613,8 @@ pub mod calls {
 #[allow(
     clippy::missing_safety_doc,
     clippy::too_many_arguments,
-    reason = "generated: the contract is the crate's"
+    clippy::undocumented_unsafe_blocks,
+    reason = "generated: each call passes on the contract of the C function, which is its caller's to keep"
 )]
 impl DriverTable {
     /// `cuArray3DCreate`. Since CUDA 2.0. [Memory Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html).
@@ -10943,7 +10944,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuCtxAttach`. Since CUDA 2.0. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxAttach`. Since CUDA 2.0. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuCtxAttach(
         &self,
@@ -11030,7 +11031,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuCtxDetach`. Since CUDA 2.0. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxDetach`. Since CUDA 2.0. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuCtxDetach(&self, ctx: CUcontext) -> CUresult {
         match self.cuCtxDetach {
@@ -11171,7 +11172,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuCtxGetSharedMemConfig`. Since CUDA 4.2. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxGetSharedMemConfig`. Since CUDA 4.2. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuCtxGetSharedMemConfig(
         &self,
@@ -11274,7 +11275,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuCtxSetSharedMemConfig`. Since CUDA 4.2. [Context Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
+    /// `cuCtxSetSharedMemConfig`. Since CUDA 4.2. [Context Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuCtxSetSharedMemConfig(&self, config: CUsharedconfig) -> CUresult {
         match self.cuCtxSetSharedMemConfig {
@@ -11391,7 +11392,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuDeviceComputeCapability`. Since CUDA 2.0. [Device Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
+    /// `cuDeviceComputeCapability`. Since CUDA 2.0. [Device Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuDeviceComputeCapability(
         &self,
@@ -11652,7 +11653,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuDeviceGetProperties`. Since CUDA 2.0. [Device Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
+    /// `cuDeviceGetProperties`. Since CUDA 2.0. [Device Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuDeviceGetProperties(
         &self,
@@ -12157,7 +12158,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuFuncSetBlockShape`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetBlockShape`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuFuncSetBlockShape(
         &self,
@@ -12183,7 +12184,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuFuncSetSharedMemConfig`. Since CUDA 4.2. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetSharedMemConfig`. Since CUDA 4.2. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuFuncSetSharedMemConfig(
         &self,
@@ -12195,7 +12196,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuFuncSetSharedSize`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuFuncSetSharedSize`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuFuncSetSharedSize(
         &self,
@@ -14220,7 +14221,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuLaunch`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunch`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuLaunch(&self, f: CUfunction) -> CUresult {
         match self.cuLaunch {
@@ -14263,7 +14264,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuLaunchCooperativeKernelMultiDevice`. Since CUDA 9.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchCooperativeKernelMultiDevice`. Since CUDA 9.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuLaunchCooperativeKernelMultiDevice(
         &self,
@@ -14313,7 +14314,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuLaunchGrid`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchGrid`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuLaunchGrid(
         &self,
@@ -14326,7 +14327,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuLaunchGridAsync`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuLaunchGridAsync`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuLaunchGridAsync(
         &self,
@@ -17927,7 +17928,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuModuleGetSurfRef`. Since CUDA 3.0. [Module Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
+    /// `cuModuleGetSurfRef`. Since CUDA 3.0. [Module Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuModuleGetSurfRef(
         &self,
@@ -17940,7 +17941,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuModuleGetTexRef`. Since CUDA 2.0. [Module Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
+    /// `cuModuleGetTexRef`. Since CUDA 2.0. [Module Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuModuleGetTexRef(
         &self,
@@ -18282,7 +18283,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuParamSetSize`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetSize`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuParamSetSize(
         &self,
@@ -18294,7 +18295,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuParamSetTexRef`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetTexRef`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuParamSetTexRef(
         &self,
@@ -18307,7 +18308,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuParamSetf`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetf`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuParamSetf(
         &self,
@@ -18320,7 +18321,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuParamSeti`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSeti`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuParamSeti(
         &self,
@@ -18333,7 +18334,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuParamSetv`. Since CUDA 2.0. [Execution Control [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
+    /// `cuParamSetv`. Since CUDA 2.0. [Execution Control \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuParamSetv(
         &self,
@@ -19623,7 +19624,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuSurfRefGetArray`. Since CUDA 3.0. [Surface Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
+    /// `cuSurfRefGetArray`. Since CUDA 3.0. [Surface Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuSurfRefGetArray(
         &self,
@@ -19635,7 +19636,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuSurfRefSetArray`. Since CUDA 3.0. [Surface Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
+    /// `cuSurfRefSetArray`. Since CUDA 3.0. [Surface Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuSurfRefSetArray(
         &self,
@@ -19866,7 +19867,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefCreate`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefCreate`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefCreate(&self, pTexRef: *mut CUtexref) -> CUresult {
         match self.cuTexRefCreate {
@@ -19874,7 +19875,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefDestroy`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefDestroy`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefDestroy(&self, hTexRef: CUtexref) -> CUresult {
         match self.cuTexRefDestroy {
@@ -19882,7 +19883,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetAddress`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddress`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetAddress(
         &self,
@@ -19894,7 +19895,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetAddressMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddressMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetAddressMode(
         &self,
@@ -19907,7 +19908,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetAddress_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetAddress_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetAddress_v2(
         &self,
@@ -19919,7 +19920,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetArray`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetArray`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetArray(
         &self,
@@ -19931,7 +19932,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetBorderColor`. Since CUDA 8.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetBorderColor`. Since CUDA 8.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetBorderColor(
         &self,
@@ -19943,7 +19944,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetFilterMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFilterMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetFilterMode(
         &self,
@@ -19955,7 +19956,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetFlags`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFlags`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetFlags(
         &self,
@@ -19967,7 +19968,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetFormat`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetFormat`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetFormat(
         &self,
@@ -19980,7 +19981,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetMaxAnisotropy(
         &self,
@@ -19992,7 +19993,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetMipmapFilterMode(
         &self,
@@ -20004,7 +20005,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetMipmapLevelBias(
         &self,
@@ -20016,7 +20017,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetMipmapLevelClamp(
         &self,
@@ -20033,7 +20034,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefGetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefGetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefGetMipmappedArray(
         &self,
@@ -20045,7 +20046,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddress`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddress(
         &self,
@@ -20059,7 +20060,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddress2D`. Since CUDA 2.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D`. Since CUDA 2.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddress2D(
         &self,
@@ -20073,7 +20074,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddress2D_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddress2D_v2(
         &self,
@@ -20087,7 +20088,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddress2D_v3`. Since CUDA 4.1. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress2D_v3`. Since CUDA 4.1. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddress2D_v3(
         &self,
@@ -20101,7 +20102,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddressMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddressMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddressMode(
         &self,
@@ -20114,7 +20115,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetAddress_v2`. Since CUDA 3.2. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetAddress_v2`. Since CUDA 3.2. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetAddress_v2(
         &self,
@@ -20128,7 +20129,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetArray`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetArray`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetArray(
         &self,
@@ -20141,7 +20142,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetBorderColor`. Since CUDA 8.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetBorderColor`. Since CUDA 8.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetBorderColor(
         &self,
@@ -20153,7 +20154,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetFilterMode`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFilterMode`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetFilterMode(
         &self,
@@ -20165,7 +20166,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetFlags`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFlags`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetFlags(
         &self,
@@ -20177,7 +20178,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetFormat`. Since CUDA 2.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetFormat`. Since CUDA 2.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetFormat(
         &self,
@@ -20192,7 +20193,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMaxAnisotropy`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetMaxAnisotropy(
         &self,
@@ -20204,7 +20205,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapFilterMode`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetMipmapFilterMode(
         &self,
@@ -20216,7 +20217,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapLevelBias`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetMipmapLevelBias(
         &self,
@@ -20228,7 +20229,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmapLevelClamp`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetMipmapLevelClamp(
         &self,
@@ -20243,7 +20244,7 @@ impl DriverTable {
             None => CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
         }
     }
-    /// `cuTexRefSetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management [DEPRECATED]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
+    /// `cuTexRefSetMipmappedArray`. Since CUDA 5.0. [Texture Reference Management \[DEPRECATED\]](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html).
     #[inline]
     pub unsafe fn cuTexRefSetMipmappedArray(
         &self,

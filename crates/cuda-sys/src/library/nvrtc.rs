@@ -101,11 +101,13 @@ impl NvrtcLibrary {
                 continue;
             };
             // SAFETY: the pointer must be null or a function ← it is the address of an exported function.
-            let slot = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
+            let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
             // SAFETY: `index` must be within the table, and the slot of this function ← the table is `repr(C)`, has
             // one pointer for each row of FUNCTIONS (asserted above), in that order (generated together). NVRTC
             // has one revision of each function.
-            unsafe { slots.add(index).write(slot) };
+            let slot = unsafe { slots.add(index) };
+            // SAFETY: the place must be writable ← it is within `table`, which is a local.
+            unsafe { slot.write(found) };
         }
         let Some(get_version) = table.nvrtcVersion else {
             return Err(LoadError::NotTheLibrary {

@@ -203,6 +203,10 @@ fn each_function_is_asked_for_at_its_own_version_and_newer_ones_not_at_all() {
 }
 
 #[test]
+#[allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one reason holds for every call"
+)]
 fn slots_hold_what_the_driver_gave_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
