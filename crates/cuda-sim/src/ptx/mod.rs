@@ -6,6 +6,7 @@
 
 mod ast;
 mod error;
+mod initial;
 mod lexer;
 mod parser;
 mod statement;

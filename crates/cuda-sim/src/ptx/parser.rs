@@ -1,13 +1,11 @@
 //! Directives: module scope, variables, function headers.
 
-use super::ast::{Function, Init, Linkage, Literal, Module, Space, Target, Variable};
+use super::ast::{Function, Linkage, Literal, Module, Space, Target, Variable};
 use super::error::Error;
 use super::lexer::{Kind, Lexer, Token};
 
 /// How deep braces, brackets and parentheses may nest.
 const MAX_DEPTH: u32 = 16;
-/// Elements that one initial value may spell out.
-const MAX_INIT: usize = 1 << 24;
 
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
@@ -439,114 +437,6 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(variable)
-    }
-
-    fn initializer(
-        &mut self,
-        variable: &mut Variable<'a>,
-        dims: &[u64],
-        depth: u32,
-    ) -> Result<(), Error> {
-        let token = self.peek()?;
-        Self::check_depth(token, depth)?;
-        if variable.init.len() > MAX_INIT {
-            return Err(Self::error(
-                token,
-                String::from("Initial value is too long"),
-            ));
-        }
-        if !self.accept(b'{')? {
-            let value = self.init_value(depth)?;
-            variable.init.push(value);
-            return Ok(());
-        }
-        let start = variable.init.len();
-        if self.accept(b'}')? {
-            return Ok(());
-        }
-        loop {
-            self.initializer(variable, dims.get(1..).unwrap_or(&[]), depth + 1)?;
-            if !self.accept(b',')? {
-                break;
-            }
-        }
-        self.expect(b'}')?;
-        // A short inner row is filled up with zeros.
-        if depth > 0 && !dims.is_empty() {
-            let row = dims.iter().product::<u64>().min(MAX_INIT as u64) as usize;
-            let filled = variable.init.len() - start;
-            if filled < row {
-                let zero = Init::Literal(Literal::Int(0));
-                variable.init.resize(start + row, zero);
-            }
-        }
-        Ok(())
-    }
-
-    fn init_value(&mut self, depth: u32) -> Result<Init<'a>, Error> {
-        let token = self.next()?;
-        Self::check_depth(token, depth)?;
-        match (token.kind, token.text) {
-            (Kind::Number(Literal::Int(mask)), _) if self.accept(b'(')? => {
-                // `0xFF00(symbol)`: one byte of an address.
-                let inner = self.init_value(depth + 1)?;
-                self.expect(b')')?;
-                let Init::Symbol {
-                    name,
-                    offset,
-                    generic,
-                    ..
-                } = inner
-                else {
-                    return Self::unexpected(token);
-                };
-                let byte = mask.trailing_zeros() / 8;
-                if byte > 7 || mask != 0xff << (byte * 8) {
-                    return Err(Self::error(token, String::from("Bad mask of an address")));
-                }
-                Ok(Init::Symbol {
-                    name,
-                    offset,
-                    generic,
-                    byte: Some(byte),
-                })
-            }
-            (Kind::Number(literal), _) => Ok(Init::Literal(literal)),
-            (Kind::Punct(b'-'), _) => match self.init_value(depth + 1)? {
-                Init::Literal(Literal::Int(value)) => {
-                    Ok(Init::Literal(Literal::Int(value.wrapping_neg())))
-                }
-                Init::Literal(Literal::F32(bits)) => {
-                    Ok(Init::Literal(Literal::F32(bits ^ 1 << 31)))
-                }
-                Init::Literal(Literal::F64(bits)) => {
-                    Ok(Init::Literal(Literal::F64(bits ^ 1 << 63)))
-                }
-                Init::Symbol { .. } => Self::unexpected(token),
-            },
-            (Kind::Name, "generic") if self.accept(b'(')? => {
-                let name = self.name()?.text;
-                let inner = self.offset()?;
-                self.expect(b')')?;
-                let offset = inner.wrapping_add(self.offset()?);
-                Ok(Init::Symbol {
-                    name,
-                    offset,
-                    generic: true,
-                    byte: None,
-                })
-            }
-            (Kind::Name, name) => {
-                let offset = self.offset()?;
-                Ok(Init::Symbol {
-                    name,
-                    offset,
-                    generic: false,
-                    byte: None,
-                })
-            }
-            _ => Self::unexpected(token),
-        }
     }
 
     /// `+8`, `-8`, `+-8` or nothing.

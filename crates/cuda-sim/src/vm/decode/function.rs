@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::form::{Form, Ty};
+use super::form::Ty;
 use super::module::{Names, Output, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::{Decoded, Refuse, invalid, missing};
-use crate::ptx::{self, Instruction, Register, Space, Statement, Variable};
-use crate::vm::code::{ALWAYS, Ins, Kind, NEGATED, Place, Slot};
+use crate::ptx::{self, Register, Space, Statement, Variable};
+use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
 
 /// The largest parameter buffer of a kernel.
@@ -63,7 +63,7 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     scopes: Vec<Scope<'a>>,
     parents: Vec<usize>,
     labels: HashMap<(usize, &'a str), u32>,
-    patches: Vec<(Patch, &'a str, usize, u32)>,
+    pub(super) patches: Vec<(Patch, &'a str, usize, u32)>,
     pub(super) tables: HashMap<&'a str, Vec<&'a str>>,
     pub(super) sizes: HashMap<u32, u32>,
     frame: u64,
@@ -71,7 +71,7 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     shared: u64,
     /// Below this offset are the shared variables that kernels have in common.
     common: u64,
-    temps: [(Vec<Slot>, usize); 3],
+    pub(super) temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
     pub(super) line: u32,
     files: HashMap<u32, u32>,
@@ -455,75 +455,6 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             Space::Reg | Space::Global | Space::Const => {
                 missing("`.global` and `.const` variables inside a function")
             }
-        }
-    }
-
-    fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Decoded {
-        self.line = instruction.line;
-        for (_, used) in &mut self.temps {
-            *used = 0;
-        }
-        self.guard = ALWAYS;
-        if let Some(predicate) = instruction.predicate {
-            match self.named(predicate.name)? {
-                Name::Reg(reg) if reg.width == Width::Pred => {
-                    self.guard = reg.slot | if predicate.negated { NEGATED } else { 0 };
-                }
-                _ => return invalid(format!("'{}' is not a predicate", predicate.name)),
-            }
-        }
-        let start = self.out.program.code.len();
-        let patches = self.patches.len();
-        let mut form = Form::new(instruction);
-        match self.dispatch(&mut form).and_then(|()| form.done()) {
-            Ok(()) => Ok(()),
-            Err(Refuse::Invalid(message)) => Err(Refuse::Invalid(message)),
-            Err(Refuse::Missing(what)) => {
-                self.out.program.code.truncate(start);
-                self.patches.truncate(patches);
-                let mnemonic = instruction.mnemonic();
-                let mut message = format!("the software device has no instruction `{mnemonic}`");
-                if self.out.strict {
-                    return Err(Refuse::Missing(message));
-                }
-                if !what.is_empty() {
-                    message.push_str(&format!(" ({what})"));
-                }
-                let number = self.message(message);
-                self.emit(Kind::Missing, 0, 0, 0, 0, number.into());
-                Ok(())
-            }
-        }
-    }
-
-    fn dispatch(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "mov" | "ld" | "ldu" | "st" | "cvta" | "isspacep" | "atom" | "red" | "prefetch"
-            | "prefetchu" | "discard" | "applypriority" | "mapa" => self.memory(form),
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
-            | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
-            | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
-            "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
-            "cvt" => self.convert(form),
-            _ => self.arithmetic(form),
-        }
-    }
-
-    fn arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
-        let ty = match form.opcode {
-            "bfe" | "bfi" | "popc" | "clz" | "bfind" | "brev" | "fns" | "prmt" | "shf" | "lop3"
-            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "bmsk" | "szext" | "cnot" | "shl"
-            | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => return self.integer(form),
-            "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
-            | "fma" => form.modifiers.last().and_then(|text| Ty::parse(text)),
-            _ => form.modifiers.iter().rev().find_map(|text| Ty::parse(text)),
-        };
-        use super::form::Class;
-        match ty.map(|ty| (ty.class, ty.bits)) {
-            Some((Class::Float, 32 | 64)) => self.float(form),
-            Some((Class::Float | Class::Brain, 16)) => self.half(form),
-            Some(_) => self.integer(form),
-            None => missing(""),
         }
     }
 }

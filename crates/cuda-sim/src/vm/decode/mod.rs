@@ -5,6 +5,7 @@
 
 mod control;
 mod convert;
+mod dispatch;
 mod fields;
 mod float;
 mod form;
@@ -13,6 +14,8 @@ mod half;
 mod integer;
 mod memory;
 mod module;
+mod moves;
+mod multiply;
 mod operand;
 mod predicate;
 

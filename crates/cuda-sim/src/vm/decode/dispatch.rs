@@ -1,0 +1,77 @@
+//! One instruction to the decoder of its kind.
+
+use super::form::{Class, Form, Ty};
+use super::function::{FunctionDecoder, Name, Width};
+use super::{Decoded, Refuse, invalid, missing};
+use crate::ptx::Instruction;
+use crate::vm::code::{ALWAYS, Kind, NEGATED};
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Decoded {
+        self.line = instruction.line;
+        for (_, used) in &mut self.temps {
+            *used = 0;
+        }
+        self.guard = ALWAYS;
+        if let Some(predicate) = instruction.predicate {
+            match self.named(predicate.name)? {
+                Name::Reg(reg) if reg.width == Width::Pred => {
+                    self.guard = reg.slot | if predicate.negated { NEGATED } else { 0 };
+                }
+                _ => return invalid(format!("'{}' is not a predicate", predicate.name)),
+            }
+        }
+        let start = self.out.program.code.len();
+        let patches = self.patches.len();
+        let mut form = Form::new(instruction);
+        match self.dispatch(&mut form).and_then(|()| form.done()) {
+            Ok(()) => Ok(()),
+            Err(Refuse::Invalid(message)) => Err(Refuse::Invalid(message)),
+            Err(Refuse::Missing(what)) => {
+                self.out.program.code.truncate(start);
+                self.patches.truncate(patches);
+                let mnemonic = instruction.mnemonic();
+                let mut message = format!("the software device has no instruction `{mnemonic}`");
+                if self.out.strict {
+                    return Err(Refuse::Missing(message));
+                }
+                if !what.is_empty() {
+                    message.push_str(&format!(" ({what})"));
+                }
+                let number = self.message(message);
+                self.emit(Kind::Missing, 0, 0, 0, 0, number.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn dispatch(&mut self, form: &mut Form<'a>) -> Decoded {
+        match form.opcode {
+            "mov" | "ld" | "ldu" | "st" | "cvta" | "isspacep" | "atom" | "red" | "prefetch"
+            | "prefetchu" | "discard" | "applypriority" | "mapa" => self.memory(form),
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
+            | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
+            | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
+            "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
+            "cvt" => self.convert(form),
+            _ => self.arithmetic(form),
+        }
+    }
+
+    fn arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = match form.opcode {
+            "bfe" | "bfi" | "popc" | "clz" | "bfind" | "brev" | "fns" | "prmt" | "shf" | "lop3"
+            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "bmsk" | "szext" | "cnot" | "shl"
+            | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => return self.integer(form),
+            "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
+            | "fma" => form.modifiers.last().and_then(|text| Ty::parse(text)),
+            _ => form.modifiers.iter().rev().find_map(|text| Ty::parse(text)),
+        };
+        match ty.map(|ty| (ty.class, ty.bits)) {
+            Some((Class::Float, 32 | 64)) => self.float(form),
+            Some((Class::Float | Class::Brain, 16)) => self.half(form),
+            Some(_) => self.integer(form),
+            None => missing(""),
+        }
+    }
+}
