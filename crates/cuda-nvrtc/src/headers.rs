@@ -220,7 +220,7 @@ fn header_version(dir: &Path) -> Option<Version> {
     Some(Version::new(line.trim().parse().ok()?))
 }
 
-fn cache_dir() -> Option<PathBuf> {
+pub(crate) fn cache_dir() -> Option<PathBuf> {
     let set = |name| {
         env::var_os(name)
             .filter(|value| !value.is_empty())

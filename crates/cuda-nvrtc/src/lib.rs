@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arch;
+mod cache;
 mod compiled;
 mod error;
 mod flow;
@@ -16,6 +17,7 @@ mod type_name;
 mod worker;
 
 pub use arch::{Arch, ParseArchError};
+pub use cache::{Cache, CacheBuilder, CacheMode, CacheStats, Cached, Outcome, Refusal};
 pub use compiled::Compiled;
 pub use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 pub use cuda_sys::nvrtc::{library_candidates, nvrtcResult};

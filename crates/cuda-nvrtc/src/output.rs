@@ -7,12 +7,12 @@ use crate::raw::Getter;
 use crate::{Error, Nvrtc, Options};
 
 /// A kind of output: [`Ptx`], [`Cubin`], [`LtoIr`], [`OptixIr`] or [`TileIr`].
-pub trait Output: sealed::Output {}
+pub trait Output: sealed::Output + crate::cache::image::Stored {}
 
 pub(crate) mod sealed {
     use super::{Error, Getter, Nvrtc, Options};
 
-    pub trait Output: Sized + Send {
+    pub trait Output: Sized + Send + 'static {
         /// What it is called.
         const NAME: &'static str;
 

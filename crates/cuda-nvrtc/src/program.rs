@@ -1,13 +1,14 @@
 //! A program: CUDA C++ source with its headers, and its compilation.
 
 use std::ffi::CString;
+use std::sync::Arc;
 
 use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 use cuda_sys::nvrtc::nvrtcResult;
 
 use crate::flow::Flow;
 use crate::output::Output;
-use crate::raw::RawProgram;
+use crate::raw::{Getter, RawProgram};
 use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker};
 
 /// CUDA C++ source, the headers that go with it, and the names wanted of it.
@@ -37,11 +38,11 @@ use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker}
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Program {
-    nvrtc: Nvrtc,
-    source: Vec<u8>,
-    name: String,
-    headers: Vec<(String, Vec<u8>)>,
-    name_expressions: Vec<String>,
+    pub(crate) nvrtc: Nvrtc,
+    pub(crate) source: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) name_expressions: Vec<String>,
 }
 
 /// The name of a program that was given none, as NVRTC has it.
@@ -163,32 +164,49 @@ impl Program {
         if let Some(error) = flow.stopped() {
             return Err(error);
         }
-        worker::run(options.stack(), self.nvrtc.version(), || {
-            let (source, name) = (&texts.source, &texts.name);
-            let raw = RawProgram::new(&self.nvrtc, &flow, source, name, &texts.headers)?;
-            for expression in &texts.name_expressions {
-                raw.add_name_expression(expression)?;
-            }
-            let status = raw.compile(&arguments)?;
-            let log = raw.log()?;
-            if status != nvrtcResult::NVRTC_SUCCESS {
-                return Err(self.failure(status, log, &flow, &prepared));
-            }
-            let names = self.name_expressions.iter().zip(&texts.name_expressions);
-            let lowered_names = names
-                .map(|(name, expression)| Ok((name.clone(), raw.lowered_name(expression)?)))
-                .collect::<Result<_, Error>>()?;
-            let image = T::from_nvrtc(raw.read(getter)?).ok_or_else(|| Error::NoOutput {
-                output: T::NAME,
-                program: self.name.clone(),
-                found: self.nvrtc.version(),
-            })?;
-            Ok(Compiled {
-                image,
-                log,
-                lowered_names,
-            })
+        let (stack, version) = (options.stack(), self.nvrtc.version());
+        let flow = Arc::new(flow);
+        // The thread has its own of everything, because a compilation that does not end in time is left to itself.
+        let job = (self.clone(), Arc::clone(&flow));
+        worker::run(stack, version, &flow, move || {
+            let (program, flow) = job;
+            program.compile_here(&flow, &texts, &prepared, &arguments, getter)
         })?
+    }
+
+    /// Compiles on this thread.
+    fn compile_here<T: Output>(
+        &self,
+        flow: &Flow,
+        texts: &Texts,
+        options: &Options,
+        arguments: &[CString],
+        getter: Getter,
+    ) -> Result<Compiled<T>, Error> {
+        let (source, name) = (&texts.source, &texts.name);
+        let raw = RawProgram::new(&self.nvrtc, flow, source, name, &texts.headers)?;
+        for expression in &texts.name_expressions {
+            raw.add_name_expression(expression)?;
+        }
+        let status = raw.compile(arguments)?;
+        let log = raw.log()?;
+        if status != nvrtcResult::NVRTC_SUCCESS {
+            return Err(self.failure(status, log, flow, options));
+        }
+        let names = self.name_expressions.iter().zip(&texts.name_expressions);
+        let lowered_names = names
+            .map(|(name, expression)| Ok((name.clone(), raw.lowered_name(expression)?)))
+            .collect::<Result<_, Error>>()?;
+        let image = T::from_nvrtc(raw.read(getter)?).ok_or_else(|| Error::NoOutput {
+            output: T::NAME,
+            program: self.name.clone(),
+            found: self.nvrtc.version(),
+        })?;
+        Ok(Compiled {
+            image,
+            log,
+            lowered_names,
+        })
     }
 
     fn texts(&self) -> Result<Texts, Error> {

@@ -2,37 +2,73 @@
 
 use std::io;
 use std::panic;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use cuda_sys::Version;
 
 use crate::Error;
+use crate::flow::Flow;
 
 /// The smallest stack to try when there is no memory for the one asked for.
 const SMALLEST: usize = 8 << 20;
 
-/// Runs `work` on a thread with a stack of `stack` bytes.
+/// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it should have is
+/// left to itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How often to look whether that is so.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Runs `work` on a thread with a stack of `stack` bytes, and waits for it as long as `flow` allows.
 ///
 /// NVRTC's parser recurses as deep as its source is nested, and the caller's thread may have as little as 1 MiB.
-pub(crate) fn run<T: Send>(
+pub(crate) fn run<T: Send + 'static>(
     stack: usize,
     version: Version,
-    work: impl FnOnce() -> T + Send,
+    flow: &Flow,
+    work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
+    let (sender, receiver) = mpsc::sync_channel(1);
     let work = move || {
-        let _locale = locale::Guard::new(version);
-        work()
+        let locale = locale::Guard::new(version);
+        let result = work();
+        // Before the caller goes on.
+        drop(locale);
+        // Nobody waits for the result of a compilation that was left to itself.
+        let _unwanted = sender.send(result);
     };
-    let result = thread::scope(|scope| -> io::Result<thread::Result<T>> {
-        let thread = thread::Builder::new()
-            .name("nvrtc".to_owned())
-            .stack_size(stack.max(SMALLEST));
-        Ok(thread.spawn_scoped(scope, work)?.join())
-    });
-    match result {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(payload)) => panic::resume_unwind(payload),
-        Err(error) => Err(Error::Thread(error)),
+    let thread = thread::Builder::new()
+        .name("nvrtc".to_owned())
+        .stack_size(stack.max(SMALLEST))
+        .spawn(work)
+        .map_err(Error::Thread)?;
+    let mut overdue_since = None;
+    loop {
+        let result = if flow.is_limited() {
+            receiver.recv_timeout(PATIENCE)
+        } else {
+            receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        };
+        match result {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Only a panic ends the thread without a result.
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(payload) => panic::resume_unwind(payload),
+                Ok(()) => {
+                    let lost = io::Error::other("it ended without a result");
+                    return Err(Error::Thread(lost));
+                }
+            },
+        }
+        if let Some(error) = flow.stopped() {
+            let since = overdue_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > GRACE {
+                return Err(error);
+            }
+        }
     }
 }
 

@@ -1,0 +1,322 @@
+//! Every file that a compilation may read.
+//!
+//! NVRTC does not tell what it read, so this looks for it beforehand. What a text may include is a superset
+//! ([`scan`](super::scan)); where NVRTC looks is the same in 12.0 to 13.5: a header in memory whose name is the one
+//! written; for a quoted name, the folder of the text that names it (not of those that include that one); the folders
+//! of the options, in their order. For a header of the option `--pre-include`, the current folder comes first.
+//! Folders of a header's name are passed over. The first file found is the one, and that those before it are
+//! absent is remembered as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use super::Refusal;
+use super::paths;
+use super::request::Request;
+use super::scan::{self, Define, Include, Scan};
+use super::stamp::{self, Seen, Stamp};
+
+/// The most places looked at. Beyond, it is rather an accident than a program.
+const MOST: usize = 100_000;
+
+/// The files that a compilation may read, and the places where a file would be read if there were one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Closure {
+    pub(super) files: BTreeMap<PathBuf, Seen>,
+    /// Places without a file.
+    pub(super) absent: BTreeSet<PathBuf>,
+    /// Folders that are no symbolic links, so that `folder/..` could be left out of a path.
+    pub(super) folders: BTreeSet<PathBuf>,
+}
+
+impl Closure {
+    /// Whether a compilation would read the same now.
+    pub(super) fn is_current(&self, always: bool) -> bool {
+        self.folders.iter().all(|path| is_plain_folder(path))
+            && self.absent.iter().all(|path| is_absent(path) == Some(true))
+            && self
+                .files
+                .iter()
+                .all(|(path, seen)| seen.is_current(path, always))
+    }
+}
+
+/// A closure just read, with the stamps that any change since then alters.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) closure: Closure,
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+impl Fresh {
+    /// Whether nothing has changed since.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let same = |(path, stamp): &(PathBuf, Option<Stamp>)| {
+            path.metadata()
+                .is_ok_and(|metadata| Stamp::of(&metadata) == *stamp)
+        };
+        self.stamps.iter().all(same) && self.closure.is_current(false)
+    }
+}
+
+/// Reads all that `request` may read.
+pub(super) fn collect(request: &Request<'_>) -> Result<Fresh, Refusal> {
+    let mut collector = Collector {
+        request,
+        closure: Closure::default(),
+        stamps: Vec::new(),
+        units: Vec::new(),
+        wrappers: BTreeSet::new(),
+    };
+    collector.run()?;
+    Ok(Fresh {
+        closure: collector.closure,
+        stamps: collector.stamps,
+    })
+}
+
+/// A text that is compiled.
+struct Unit {
+    text: Vec<u8>,
+    /// Where its quoted names are looked for first.
+    dir: Option<PathBuf>,
+    scan: Scan,
+    /// So many of its includes have been followed.
+    followed: usize,
+}
+
+struct Collector<'a> {
+    request: &'a Request<'a>,
+    closure: Closure,
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+    units: Vec<Unit>,
+    /// Macros that pass their argument to `__has_include`.
+    wrappers: BTreeSet<Vec<u8>>,
+}
+
+impl Collector<'_> {
+    fn run(&mut self) -> Result<(), Refusal> {
+        let request = self.request;
+        self.add(request.source, self.folder_of(request.name))?;
+        for (name, text) in request.headers {
+            self.add(text, self.folder_of(name))?;
+        }
+        // Definitions of the options are as if written; that of anything else finds no include there.
+        for text in request.arguments {
+            self.add(&as_directive(text.to_bytes()), None)?;
+        }
+        for text in request.name_expressions {
+            self.add(text.as_bytes(), None)?;
+        }
+        for name in &request.pre_includes {
+            let include = Include {
+                name: name.clone(),
+                quoted: true,
+            };
+            self.follow(&include, Some(&request.current_dir), true)?;
+        }
+        loop {
+            self.follow_all()?;
+            if !self.name_computed()? && !self.learn_wrappers()? {
+                break;
+            }
+        }
+        let renamed = |unit: &Unit| {
+            let on_disk = |include: &Include| include.quoted && !self.in_memory(&include.name);
+            unit.scan.renames && unit.scan.includes.iter().any(on_disk)
+        };
+        if self.units.iter().any(renamed) {
+            return Err(Refusal::LineDirective);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, text: &[u8], dir: Option<PathBuf>) -> Result<(), Refusal> {
+        let text = scan::join_lines(text)?.into_owned();
+        let scan = scan::scan(&text, &self.wrappers)?;
+        self.units.push(Unit {
+            text,
+            dir,
+            scan,
+            followed: 0,
+        });
+        Ok(())
+    }
+
+    fn folder_of(&self, name: &str) -> Option<PathBuf> {
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        Some(self.request.current_dir.join(folder))
+    }
+
+    fn in_memory(&self, name: &[u8]) -> bool {
+        let mut names = self.request.headers.iter().map(|(name, _)| name);
+        names.any(|known| known.as_bytes() == name)
+    }
+
+    /// Follows every include that has not been followed, in texts found on the way as well.
+    fn follow_all(&mut self) -> Result<(), Refusal> {
+        let mut index = 0;
+        while let Some(unit) = self.units.get_mut(index) {
+            let includes = unit.scan.includes[unit.followed..].to_vec();
+            unit.followed += includes.len();
+            let dir = unit.dir.clone();
+            for include in includes {
+                let beside = dir.as_deref().filter(|_| include.quoted);
+                self.follow(&include, beside, self.request.beside)?;
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Follows one include. If a file in the folder `first` might not be looked at, `sure` is false.
+    fn follow(
+        &mut self,
+        include: &Include,
+        first: Option<&Path>,
+        sure: bool,
+    ) -> Result<(), Refusal> {
+        if self.in_memory(&include.name) {
+            return Ok(());
+        }
+        let name = paths::from_bytes(&include.name).ok_or(Refusal::Unreadable)?;
+        if name.is_absolute() {
+            return self.probe(&name).map(|_| ());
+        }
+        let request = self.request;
+        let first = first.map(|dir| (dir, sure));
+        let dirs = request.include_dirs.iter().map(|dir| (dir.as_path(), true));
+        for (dir, sure) in first.into_iter().chain(dirs) {
+            if self.probe(&dir.join(&name))? && sure {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether there is a file at `path`, and reads it.
+    fn probe(&mut self, path: &Path) -> Result<bool, Refusal> {
+        let path = self.shorten(path);
+        if self.closure.files.contains_key(&path) {
+            return Ok(true);
+        }
+        if self.closure.absent.contains(&path) {
+            return Ok(false);
+        }
+        if self.closure.files.len() + self.closure.absent.len() >= MOST {
+            return Err(Refusal::TooManyHeaders);
+        }
+        if is_absent(&path).ok_or(Refusal::Unreadable)? {
+            self.closure.absent.insert(path);
+            return Ok(false);
+        }
+        let reading = stamp::read(&path).map_err(|_| Refusal::Unreadable)?;
+        self.add(&reading.bytes, path.parent().map(Path::to_owned))?;
+        self.stamps.push((path.clone(), reading.now));
+        self.closure.files.insert(path, reading.seen);
+        Ok(true)
+    }
+
+    /// Leaves out `folder/..` and `.`, without which headers that include each other by such names would have names
+    /// without end.
+    fn shorten(&mut self, path: &Path) -> PathBuf {
+        if !path.components().any(|part| part == Component::ParentDir) {
+            return path.components().collect();
+        }
+        let mut short = PathBuf::new();
+        for part in path.components() {
+            let folder = short
+                .components()
+                .next_back()
+                .is_some_and(|last| matches!(last, Component::Normal(_)));
+            if part == Component::ParentDir && folder && is_plain_folder(&short) {
+                self.closure.folders.insert(short.clone());
+                short.pop();
+            } else {
+                short.push(part);
+            }
+        }
+        short
+    }
+
+    /// Makes includes of the macros that are included. Answers whether there were new ones.
+    fn name_computed(&mut self) -> Result<bool, Refusal> {
+        let mut new = Vec::new();
+        for (index, unit) in self.units.iter().enumerate() {
+            for name in &unit.scan.computed {
+                let all = self.units.iter().flat_map(|unit| &unit.scan.defines);
+                let defines: Vec<&Define> = all.filter(|define| define.name == *name).collect();
+                // The compiler's own macros begin so; any other name that is no macro is an error, or is in a
+                // comment.
+                if defines.is_empty() && name.starts_with(b"_") {
+                    return Err(Refusal::ComputedInclude);
+                }
+                for define in defines {
+                    let header = define.header.clone().ok_or(Refusal::ComputedInclude)?;
+                    if !unit.scan.includes.contains(&header) {
+                        new.push((index, header));
+                    }
+                }
+            }
+        }
+        let any = !new.is_empty();
+        for (index, header) in new {
+            self.units[index].scan.includes.push(header);
+        }
+        Ok(any)
+    }
+
+    /// Reads all texts again if there are more macros that wrap `__has_include` than before.
+    fn learn_wrappers(&mut self) -> Result<bool, Refusal> {
+        let before = self.wrappers.len();
+        let wrappers = self.units.iter().flat_map(|unit| &unit.scan.wrappers);
+        let wrappers: Vec<Vec<u8>> = wrappers.cloned().collect();
+        self.wrappers.extend(wrappers);
+        if self.wrappers.len() == before {
+            return Ok(false);
+        }
+        for unit in &mut self.units {
+            unit.scan = scan::scan(&unit.text, &self.wrappers)?;
+            unit.followed = 0;
+        }
+        Ok(true)
+    }
+}
+
+/// What an option that defines a macro does, as text; anything else becomes text that does nothing.
+fn as_directive(argument: &[u8]) -> Vec<u8> {
+    let argument = argument.trim_ascii();
+    let joined = argument.strip_prefix(b"-D").map(<[u8]>::trim_ascii_start);
+    let long = argument.strip_prefix(b"--define-macro");
+    let definition = joined.or(long).unwrap_or(argument);
+    let definition = definition.strip_prefix(b"=").unwrap_or(definition);
+    let mut text = b"#define ".to_vec();
+    match definition.iter().position(|&byte| byte == b'=') {
+        Some(at) => {
+            text.extend_from_slice(&definition[..at]);
+            text.push(b' ');
+            text.extend_from_slice(&definition[at + 1..]);
+        }
+        None => text.extend_from_slice(definition),
+    }
+    text
+}
+
+fn is_plain_folder(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Whether there is no file; `None` if that cannot be told, or if it is something to keep away from.
+fn is_absent(path: &Path) -> Option<bool> {
+    use std::io::ErrorKind;
+    match path.metadata() {
+        Ok(metadata) if metadata.is_file() => Some(false),
+        Ok(metadata) if metadata.is_dir() => Some(true),
+        Ok(_) => None,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Some(true)
+        }
+        Err(_) => None,
+    }
+}

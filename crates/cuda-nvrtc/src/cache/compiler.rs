@@ -1,0 +1,217 @@
+//! Which compiler it is: not its version, but the content of its files.
+//!
+//! Builds of one version differ, and no call of NVRTC tells them apart. The files are large (150 MB), so their digests
+//! are remembered, in the process by library and on disk by the file's stamp.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::Refusal;
+use super::entry;
+use super::key::Key;
+use super::paths;
+use super::stamp::{Digest, Stamp};
+use super::store::{Kind, Store};
+use crate::Nvrtc;
+
+/// A loaded compiler.
+#[derive(Clone, Debug)]
+pub(super) struct Compiler {
+    pub(super) digest: Digest,
+    builtins: BTreeSet<PathBuf>,
+}
+
+impl Compiler {
+    /// The compiler that `nvrtc` is. What it takes long to find out is kept in `store`.
+    pub(super) fn of(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Self, Refusal> {
+        static KNOWN: Mutex<BTreeMap<usize, Compiler>> = Mutex::new(BTreeMap::new());
+        let address = address(nvrtc).ok_or(Refusal::Compiler)?;
+        // Held while it is found out, so that other threads wait rather than read the files as well.
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiler) = known.get(&address) {
+            return Ok(compiler.clone());
+        }
+        let compiler = Self::find(nvrtc, address, store, write)?;
+        known.insert(address, compiler.clone());
+        Ok(compiler)
+    }
+
+    fn find(nvrtc: &Nvrtc, address: usize, store: &Store, write: bool) -> Result<Self, Refusal> {
+        let library = files::library(nvrtc, address).ok_or(Refusal::Compiler)?;
+        let mut builtins = files::builtins(nvrtc);
+        if builtins.is_empty() {
+            // NVRTC loads it when it first compiles, from its own folder.
+            let beside = library.with_file_name(files::builtins_name(nvrtc));
+            builtins.insert(beside);
+        }
+        let read = |path: &Path| digest(path, store, write).map_err(|_| Refusal::Compiler);
+        let mut key = Key::new();
+        key.field("version", nvrtc.version().to_string().as_bytes());
+        key.field("library", &read(&library)?);
+        // Two of one version in one process: NVRTC takes the one that was loaded first.
+        let parts: BTreeSet<Digest> = builtins
+            .iter()
+            .map(|path| read(path))
+            .collect::<Result<_, _>>()?;
+        let (Some(part), 1) = (parts.first(), parts.len()) else {
+            return Err(Refusal::Compiler);
+        };
+        key.field("builtins", part);
+        Ok(Self {
+            digest: key.finish(),
+            builtins,
+        })
+    }
+
+    /// Whether the files in use, now that something was compiled, are those that were read.
+    pub(super) fn is_in_use(&self, nvrtc: &Nvrtc) -> bool {
+        files::builtins(nvrtc).is_subset(&self.builtins)
+    }
+}
+
+/// An address within the library.
+fn address(nvrtc: &Nvrtc) -> Option<usize> {
+    nvrtc.table().nvrtcVersion.map(|function| function as usize)
+}
+
+/// The digest of the file at `path`, from `store` if its stamp is known there.
+fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
+    let file = File::open(path)?;
+    let stamp = Stamp::of(&file.metadata()?);
+    let Some(stamp) = stamp else {
+        return hash(file);
+    };
+    let mut key = Key::new();
+    key.field("path", paths::to_bytes(path));
+    for number in stamp.0 {
+        key.field("stamp", &number.to_le_bytes());
+    }
+    let key = key.finish();
+    let known = || {
+        let bytes = store.read(Kind::Compiler, &key, false)?;
+        entry::unseal(&key, &bytes)?.try_into().ok()
+    };
+    if let Some(digest) = known() {
+        return Ok(digest);
+    }
+    if !write {
+        return hash(file);
+    }
+    let patient: Option<&dyn Fn() -> Option<Infallible>> = None;
+    let _lock = store.lock(&key, patient);
+    if let Some(digest) = known() {
+        return Ok(digest);
+    }
+    let settled = stamp.is_settled();
+    let digest = hash(file)?;
+    if settled && Stamp::of(&fs::metadata(path)?) == Some(stamp) {
+        // If it cannot be kept, the next process reads the file again.
+        let _ = store.write(Kind::Compiler, &key, &entry::seal(&key, &digest));
+    }
+    Ok(digest)
+}
+
+fn hash(mut file: File) -> io::Result<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
+            Ok(length) => {
+                hasher.update(&buffer[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod files {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::super::paths;
+    use crate::Nvrtc;
+
+    /// The file that is loaded at `address`. None if it has no name any more: then what has its name is another.
+    pub(super) fn library(_nvrtc: &Nvrtc, address: usize) -> Option<PathBuf> {
+        mappings()
+            .into_iter()
+            .find(|mapping| mapping.start <= address && address < mapping.end)
+            .map(|mapping| mapping.path)
+    }
+
+    /// The files of built-in functions that are loaded.
+    pub(super) fn builtins(nvrtc: &Nvrtc) -> BTreeSet<PathBuf> {
+        let name = builtins_name(nvrtc);
+        let mut paths: BTreeSet<PathBuf> = mappings().into_iter().map(|one| one.path).collect();
+        paths.retain(|path| {
+            let found = path.file_name().map(|name| name.as_encoded_bytes());
+            found.is_some_and(|found| found.starts_with(name.as_bytes()))
+        });
+        paths
+    }
+
+    pub(super) fn builtins_name(nvrtc: &Nvrtc) -> String {
+        format!("libnvrtc-builtins.so.{}", nvrtc.version())
+    }
+
+    struct Mapping {
+        start: usize,
+        end: usize,
+        /// With ` (deleted)` behind it, and so of no file, if the file is.
+        path: PathBuf,
+    }
+
+    fn mappings() -> Vec<Mapping> {
+        let text = fs::read("/proc/self/maps").unwrap_or_default();
+        text.split(|&byte| byte == b'\n')
+            .filter_map(mapping)
+            .collect()
+    }
+
+    /// `7f00-7f01 r-xp 00000000 08:01 123   /path`
+    fn mapping(line: &[u8]) -> Option<Mapping> {
+        let path = line.iter().position(|&byte| byte == b'/')?;
+        let range = line.split(|&byte| byte == b' ').next()?;
+        let (start, end) = std::str::from_utf8(range).ok()?.split_once('-')?;
+        Some(Mapping {
+            start: usize::from_str_radix(start, 16).ok()?,
+            end: usize::from_str_radix(end, 16).ok()?,
+            path: paths::from_bytes(&line[path..])?,
+        })
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod files {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use crate::Nvrtc;
+
+    /// The file that was loaded, if it was named in full.
+    pub(super) fn library(nvrtc: &Nvrtc, _address: usize) -> Option<PathBuf> {
+        Some(PathBuf::from(nvrtc.origin())).filter(|path| path.is_absolute())
+    }
+
+    /// What is loaded cannot be told here.
+    pub(super) fn builtins(_nvrtc: &Nvrtc) -> BTreeSet<PathBuf> {
+        BTreeSet::new()
+    }
+
+    pub(super) fn builtins_name(nvrtc: &Nvrtc) -> String {
+        let version = nvrtc.version();
+        format!(
+            "nvrtc-builtins64_{}{}.dll",
+            version.major(),
+            version.minor()
+        )
+    }
+}

@@ -1,0 +1,254 @@
+//! What is kept of a compilation, as bytes.
+//!
+//! An entry begins with what it is and whose, and ends with the digest of all that comes before. Whatever is cut
+//! off, altered or put in another's place is therefore no entry.
+
+use super::closure::Closure;
+use super::image::Stored;
+use super::paths;
+use super::stamp::{Digest, Seen, Stamp, digest};
+use crate::{Compiled, Log};
+
+/// Changes with all that changes what entries hold or mean.
+const MAGIC: [u8; 16] = *b"cuda-nvrtc 0001\n";
+
+const DIGEST: usize = size_of::<Digest>();
+
+/// A compilation, and the files it may have read.
+#[derive(Debug)]
+pub(super) struct Entry<T> {
+    pub(super) compiled: Compiled<T>,
+    pub(super) closure: Closure,
+}
+
+impl<T: Stored> Entry<T> {
+    pub(super) fn to_bytes(&self, key: &Digest) -> Vec<u8> {
+        let Compiled {
+            image,
+            log,
+            lowered_names,
+        } = &self.compiled;
+        let mut body = Writer::default();
+        body.bytes(image.stored_bytes());
+        body.bytes(log.as_str().as_bytes());
+        body.list(lowered_names, |body, (expression, name)| {
+            body.bytes(expression.as_bytes());
+            body.bytes(name.as_bytes());
+        });
+        body.list(&self.closure.files, |body, (path, seen)| {
+            body.bytes(paths::to_bytes(path));
+            body.0.extend_from_slice(&seen.digest);
+            body.number(seen.size);
+            body.list(&seen.stamp, |body, stamp| {
+                stamp.0.iter().for_each(|&number| body.number(number));
+            });
+        });
+        for paths in [&self.closure.absent, &self.closure.folders] {
+            body.list(paths, |body, path| body.bytes(paths::to_bytes(path)));
+        }
+        seal(key, &body.0)
+    }
+
+    /// The entry of `key` in `bytes`; `None` if these are not the bytes that [`to_bytes`](Self::to_bytes) once made
+    /// for this key.
+    pub(super) fn from_bytes(key: &Digest, bytes: &[u8]) -> Option<Self> {
+        let mut body = Reader(unseal(key, bytes)?);
+        let image = body.bytes()?;
+        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the digest of the
+        // entry holds, and its key, in which is the kind of image, is the one wanted. So they are what `to_bytes`
+        // wrote, of an image that this crate read from NVRTC; nobody could put others here with a digest that fits
+        // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
+        // who could as well alter the compiler or this program.
+        let image = unsafe { T::from_stored(image.to_vec()) }?;
+        let log = Log::new(body.bytes()?);
+        let lowered_names = body.list(|body| Some((body.string()?, body.string()?)))?;
+        let files = body.list(|body| {
+            let path = paths::from_bytes(body.bytes()?)?;
+            let digest = body.array::<DIGEST>()?;
+            let size = body.number()?;
+            let stamp = body.list(|body| {
+                let mut numbers = [0; Stamp::LEN];
+                for number in &mut numbers {
+                    *number = body.number()?;
+                }
+                Some(Stamp(numbers))
+            })?;
+            let stamp = stamp.first().copied();
+            Some((
+                path,
+                Seen {
+                    digest,
+                    size,
+                    stamp,
+                },
+            ))
+        })?;
+        let mut paths = || body.list(|body| paths::from_bytes(body.bytes()?));
+        let (absent, folders) = (paths()?, paths()?);
+        Some(Self {
+            compiled: Compiled {
+                image,
+                log,
+                lowered_names,
+            },
+            closure: Closure {
+                files: files.into_iter().collect(),
+                absent: absent.into_iter().collect(),
+                folders: folders.into_iter().collect(),
+            },
+        })
+    }
+}
+
+/// Wraps a body so that [`unseal`] knows it.
+pub(super) fn seal(key: &Digest, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 2 * DIGEST + 8 + body.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(body);
+    let sum = digest(&bytes);
+    bytes.extend_from_slice(&sum);
+    bytes
+}
+
+/// The body that was sealed for `key`, if the bytes are whole and unaltered.
+pub(super) fn unseal<'a>(key: &Digest, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (sealed, sum) = bytes.split_last_chunk::<DIGEST>()?;
+    if digest(sealed) != *sum {
+        return None;
+    }
+    let mut reader = Reader(sealed);
+    let known = reader.array()? == MAGIC && reader.array::<DIGEST>()? == *key;
+    let body = reader.bytes()?;
+    (known && reader.0.is_empty()).then_some(body)
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn list<I>(&mut self, items: I, mut write: impl FnMut(&mut Self, I::Item))
+    where
+        I: IntoIterator<IntoIter: Clone>,
+    {
+        let items = items.into_iter();
+        self.number(items.clone().count() as u64);
+        items.for_each(|item| write(self, item));
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?.to_vec()).ok()
+    }
+
+    fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.number()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::closure::Closure;
+    use super::super::stamp::{Seen, Stamp, digest};
+    use super::{Entry, seal, unseal};
+    use crate::{Compiled, Log, Ptx};
+
+    fn entry() -> Entry<Ptx> {
+        let mut closure = Closure::default();
+        for (name, stamp) in [("a.h", None), ("b.h", Some(Stamp([1, 2, 3, 4, 5, 6, 7])))] {
+            let digest = digest(name.as_bytes());
+            closure.files.insert(
+                name.into(),
+                Seen {
+                    digest,
+                    size: 7,
+                    stamp,
+                },
+            );
+        }
+        closure.absent.insert(PathBuf::from("/c"));
+        closure
+            .folders
+            .extend([PathBuf::from("/d"), PathBuf::from("/e")]);
+        Entry {
+            compiled: Compiled {
+                image: Ptx::new(".version 8.0").unwrap(),
+                log: Log::new(b"a warning\n"),
+                lowered_names: vec![("k<int>".to_owned(), "_Z1kIiEvv".to_owned())],
+            },
+            closure,
+        }
+    }
+
+    #[test]
+    fn an_entry_comes_back_whole() {
+        let key = digest(b"key");
+        let bytes = entry().to_bytes(&key);
+        let back = Entry::<Ptx>::from_bytes(&key, &bytes).unwrap();
+        assert_eq!(back.compiled, entry().compiled);
+        assert_eq!(back.closure, entry().closure);
+    }
+
+    #[test]
+    fn nothing_else_is_an_entry() {
+        let key = digest(b"key");
+        let bytes = entry().to_bytes(&key);
+        let read = |bytes: &[u8]| Entry::<Ptx>::from_bytes(&key, bytes);
+        assert!(Entry::<Ptx>::from_bytes(&digest(b"other"), &bytes).is_none());
+        for length in 0..bytes.len() {
+            assert!(read(&bytes[..length]).is_none(), "cut to {length}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut altered = bytes.clone();
+                altered[at] ^= flip;
+                assert!(read(&altered).is_none(), "altered at {at}");
+            }
+        }
+        assert!(read(&[bytes.as_slice(), b"\0"].concat()).is_none());
+        assert!(read(&[bytes.as_slice(), &bytes].concat()).is_none());
+    }
+
+    #[test]
+    fn a_sealed_body_that_makes_no_sense_is_no_entry() {
+        let key = digest(b"key");
+        for body in [&b""[..], b"\x01", &[0xff; 8], &[0xff; 64]] {
+            let sealed = seal(&key, body);
+            assert_eq!(unseal(&key, &sealed), Some(body));
+            assert!(Entry::<Ptx>::from_bytes(&key, &sealed).is_none());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a cache did.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::Refusal;
+
+/// What a [`Cache`](super::Cache) did since it was opened, and what is in its folder now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Compilations that were found.
+    pub hits: u64,
+    /// Compilations that had to be done, those not kept among them.
+    pub misses: u64,
+    /// Compilations that were kept.
+    pub stores: u64,
+    /// Entries that were found, but made of headers that have changed.
+    pub stale: u64,
+    /// Entries that were found, but were not whole or were altered.
+    pub corrupt: u64,
+    /// Entries that this process threw out for their age.
+    pub evictions: u64,
+    /// Compilations that were not kept, by reason.
+    pub refusals: BTreeMap<Refusal, u64>,
+    /// Compilations that were to be kept, but could not be written.
+    pub write_failures: u64,
+    /// What went wrong last with the folder: it cannot be used, or the disk is full, ….
+    pub problem: Option<String>,
+    /// The entries in the folder, those of other processes among them.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) stores: AtomicU64,
+    pub(super) stale: AtomicU64,
+    pub(super) corrupt: AtomicU64,
+    pub(super) evictions: AtomicU64,
+    pub(super) write_failures: AtomicU64,
+    refusals: Mutex<BTreeMap<Refusal, u64>>,
+    problem: Mutex<Option<String>>,
+}
+
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusals.entry(refusal).or_default() += 1;
+    }
+
+    pub(super) fn set_problem(&self, problem: String) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+
+    pub(super) fn problem(&self) -> Option<String> {
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.clone()
+    }
+
+    /// With what the folder has: entries and bytes.
+    pub(super) fn stats(&self, (entries, bytes): (u64, u64)) -> CacheStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        CacheStats {
+            hits: of(&self.hits),
+            misses: of(&self.misses),
+            stores: of(&self.stores),
+            stale: of(&self.stale),
+            corrupt: of(&self.corrupt),
+            evictions: of(&self.evictions),
+            refusals: refusals.clone(),
+            write_failures: of(&self.write_failures),
+            problem: self.problem(),
+            entries,
+            bytes,
+        }
+    }
+}

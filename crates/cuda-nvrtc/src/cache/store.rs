@@ -1,0 +1,277 @@
+//! Entries as files: read, written whole or not at all, locked, counted and thrown out.
+//!
+//! ```text
+//! entries/<key>      an entry; its time of modification is that of its last use
+//! entries/.<unique>  an entry that is being written
+//! locks/<key>        held while the entry is made
+//! compilers/<key>    the digest of a library of NVRTC
+//! ```
+
+use std::fs::{self, DirEntry, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use super::dir;
+use super::stamp::Digest;
+
+/// What is being written is given up for dead after this time.
+const STALE: Duration = Duration::from_secs(3600);
+
+/// Which folder.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Entry,
+    Compiler,
+    Lock,
+}
+
+impl Kind {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Entry => "entries",
+            Self::Compiler => "compilers",
+            Self::Lock => "locks",
+        }
+    }
+}
+
+/// The folder of a cache.
+#[derive(Debug)]
+pub(super) struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// Opens the folder; with `create`, makes it.
+    pub(super) fn open(dir: &Path, create: bool) -> Result<Self, String> {
+        let dir = dir::prepare(dir, create)?;
+        if create {
+            for kind in [Kind::Entry, Kind::Compiler, Kind::Lock] {
+                let folder = dir.join(kind.folder());
+                dir::make(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            }
+        }
+        let store = Self { dir };
+        if create {
+            store.sweep();
+        }
+        Ok(store)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn path(&self, kind: Kind, key: &Digest) -> PathBuf {
+        let name = blake3::Hash::from_bytes(*key).to_hex();
+        self.dir.join(kind.folder()).join(name.as_str())
+    }
+
+    /// The bytes kept for a key. With `touch`, this is a use.
+    pub(super) fn read(&self, kind: Kind, key: &Digest, touch: bool) -> Option<Vec<u8>> {
+        let mut file = File::open(self.path(kind, key)).ok()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        if touch {
+            // If it fails, the entry is thrown out sooner, that is all.
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Some(bytes)
+    }
+
+    /// Keeps bytes for a key: written beside, made durable, then given the name, which replaces what had it. A
+    /// reader sees all of the old or all of the new, and so does whoever comes after a crash.
+    pub(super) fn write(&self, kind: Kind, key: &Digest, bytes: &[u8]) -> io::Result<()> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(kind, key);
+        let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let unique = format!(
+            ".{}-{}-{}",
+            process::id(),
+            time.as_nanos(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let beside = path.with_file_name(unique);
+        let written = File::create_new(&beside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            drop(file);
+            fs::rename(&beside, &path)
+        });
+        if written.is_err() {
+            // Nothing may be there; what stays is swept later.
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    /// Takes the lock of a key, so that one process and thread makes its entry. `None` where there are no locks:
+    /// then several may make it, each of them whole. `give_up` is asked now and then while waiting, if given.
+    ///
+    /// A process that ends, however it does, gives its locks back.
+    pub(super) fn lock<E>(
+        &self,
+        key: &Digest,
+        give_up: Option<&dyn Fn() -> Option<E>>,
+    ) -> Result<Option<Lock>, E> {
+        let path = self.path(Kind::Lock, key);
+        loop {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path);
+            let Ok(file) = file else {
+                return Ok(None);
+            };
+            let locked = match give_up {
+                None => file.lock().is_ok(),
+                Some(give_up) => wait(&file, give_up)?,
+            };
+            if !locked {
+                return Ok(None);
+            }
+            // Whoever had it before removed the name; a lock without its name locks nobody out.
+            if is_at(&file, &path) {
+                return Ok(Some(Lock { file, path }));
+            }
+        }
+    }
+
+    /// Throws out what was used longest ago until there are at most `limit` bytes. Answers how many were.
+    pub(super) fn evict(&self, limit: u64) -> u64 {
+        let mut entries: Vec<(SystemTime, u64, PathBuf)> = self
+            .files(Kind::Entry)
+            .filter_map(|(entry, metadata)| {
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
+            .collect();
+        let mut total: u64 = entries.iter().map(|(_, size, _)| size).sum();
+        if total <= limit {
+            return 0;
+        }
+        entries.sort();
+        let mut evicted = 0;
+        for (_, size, path) in entries {
+            if total <= limit {
+                break;
+            }
+            // Another process may have been faster.
+            if fs::remove_file(path).is_ok() {
+                evicted += 1;
+            }
+            total -= size;
+        }
+        evicted
+    }
+
+    /// How many entries there are, and their bytes.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        let sizes = self.files(Kind::Entry).map(|(_, metadata)| metadata.len());
+        sizes.fold((0, 0), |(count, total), size| (count + 1, total + size))
+    }
+
+    /// Removes every entry.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        for kind in [Kind::Entry, Kind::Compiler] {
+            for (entry, _) in self.files(kind) {
+                match fs::remove_file(entry.path()) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what processes that died left half written.
+    fn sweep(&self) {
+        let old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > STALE);
+        for kind in [Kind::Entry, Kind::Compiler] {
+            for entry in self.list(kind).filter(is_unfinished) {
+                let time = entry.metadata().and_then(|metadata| metadata.modified());
+                if time.is_ok_and(old) {
+                    // Another process may have been faster.
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+
+    /// The finished files.
+    fn files(&self, kind: Kind) -> impl Iterator<Item = (DirEntry, fs::Metadata)> {
+        self.list(kind)
+            .filter(|entry| !is_unfinished(entry))
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok()?;
+                metadata.is_file().then_some((entry, metadata))
+            })
+    }
+
+    fn list(&self, kind: Kind) -> impl Iterator<Item = DirEntry> + use<> {
+        let entries = fs::read_dir(self.dir.join(kind.folder()));
+        entries.into_iter().flatten().flatten()
+    }
+}
+
+fn is_unfinished(entry: &DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(b".")
+}
+
+/// Waits for the lock of `file` until told to give up. Whether it was taken.
+fn wait<E>(file: &File, give_up: &dyn Fn() -> Option<E>) -> Result<bool, E> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(_)) => return Ok(false),
+        }
+        if let Some(error) = give_up() {
+            return Err(error);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// A lock that is held. Its file is removed with it, while it is still held: so nobody can have taken the lock of a
+/// file that is removed, without finding out.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Elsewhere it cannot be told that the file of a lock was removed, so it stays.
+        if cfg!(unix) {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+/// Whether `path` is a name of `file`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(file), Ok(named)) = (file.metadata(), path.metadata()) else {
+        return false;
+    };
+    (file.dev(), file.ino()) == (named.dev(), named.ino())
+}
+
+/// Whether `path` is a name of `file`. An open file keeps its name here.
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests;
