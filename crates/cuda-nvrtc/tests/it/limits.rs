@@ -39,6 +39,48 @@ fn a_time_out_ends_a_long_compilation() {
         .unwrap();
 }
 
+/// In a process of its own: NVRTC parses one program at a time, and goes on with this one.
+#[test]
+fn a_time_out_holds_in_the_parser_too() {
+    let Some(_) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
+        return;
+    };
+    let output = Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "limits::time_out_in_the_parser",
+            "--ignored",
+            "--nocapture",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &*String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+/// NVRTC's parser takes minutes over this one and does not ask meanwhile.
+#[test]
+#[ignore = "run by a_time_out_holds_in_the_parser_too, in a process of its own"]
+fn time_out_in_the_parser() {
+    let nvrtc = Nvrtc::load().unwrap();
+    let (open, close) = ("A<".repeat(20_000), ">".repeat(20_000));
+    let source =
+        format!("template <class T> struct A {{}}; __global__ void k() {{ {open}int{close} a; }}");
+    let start = Instant::now();
+    let options = Options::new().timeout(Duration::from_millis(300));
+    let error = Program::new(&nvrtc, source)
+        .compile_ptx(&options)
+        .unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
 #[test]
 fn a_token_cancels_from_another_thread() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
