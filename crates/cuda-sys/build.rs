@@ -96,16 +96,23 @@ fn generate(out: &Path) -> Result<u32, String> {
     if env::var_os("TARGET") != env::var_os("HOST") {
         return Err("a cross build uses the snapshot".to_owned());
     }
-    let dirs = candidates(out);
-    let Some(headers) = dirs.iter().find_map(|dir| Headers::open(dir).ok()) else {
-        let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-        return Err(format!("no cuda.h in {}", looked.join(", ")));
-    };
-    // From here on a header is there, so its owner is told why it is not used.
+    // Whoever has a header is told why it is not used.
     let told = |reason: String| {
         println!("cargo::warning=cuda-sys uses its snapshot of the bindings: {reason}");
         reason
     };
+    let dirs = candidates(out);
+    let Some(headers) = dirs.iter().find_map(|dir| Headers::open(dir).ok()) else {
+        let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        let reason = format!("no cuda.h in {}", looked.join(", "));
+        return Err(match env::var_os(HEADERS_VAR) {
+            Some(dir) if !dir.is_empty() => told(format!("{HEADERS_VAR} is set, but {reason}")),
+            _ => reason,
+        });
+    };
+    for file in headers.files() {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
     let (version, dir) = (headers.version(), headers.dir().display());
     if version < OLDEST {
         let (major, minor) = (version / 1000, version % 1000 / 10);
@@ -128,9 +135,6 @@ fn generate(out: &Path) -> Result<u32, String> {
     let files = joined(&headers, Path::new("src/generated")).map_err(|e| told(e.to_string()))?;
     for (name, text) in files {
         fs::write(out.join(name), text).map_err(|e| told(format!("{name}: {e}")))?;
-    }
-    for file in headers.files() {
-        println!("cargo::rerun-if-changed={}", file.display());
     }
     if headers.has_nvrtc() {
         println!("cargo::rustc-cfg=cuda_header_nvrtc");

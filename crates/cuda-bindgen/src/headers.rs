@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<String, Error> {
 /// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills below an ancestor of `near`.
 #[must_use]
 pub fn candidates(near: &Path) -> Vec<PathBuf> {
-    if let Some(dir) = env::var_os(HEADERS_VAR) {
+    if let Some(dir) = env::var_os(HEADERS_VAR).filter(|dir| !dir.is_empty()) {
         return vec![PathBuf::from(dir)];
     }
     let mut dirs: Vec<PathBuf> = ["CUDA_PATH", "CUDA_HOME"]
