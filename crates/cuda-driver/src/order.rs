@@ -192,6 +192,8 @@ impl Tracker {
     fn note(&self, scope: &mut Scope<'_>, access: Access) {
         let mut uses = self.lock();
         let mut this = Use::late(scope.stream.state(), access.write);
+        // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
+        let mut is_last = scope.event.is_none() || access == Access::WRITE;
         if self.crossed.swap(true, Ordering::AcqRel) {
             this.event = scope.event();
         } else if access != Access::WRITE {
@@ -210,11 +212,14 @@ impl Tracker {
             }
             // One use stands for both, and the later event for it: another thread may have queued the earlier
             // one after this one.
-            if let Some(ours) = &this.event {
+            if !is_last && let Some(ours) = &this.event {
                 match &earlier.event {
                     Some(theirs) if theirs.is_after(ours) => this.event = Some(theirs.clone()),
                     Some(_) => {}
-                    None => this.event = scope.tail(),
+                    None => {
+                        this.event = scope.tail();
+                        is_last = true;
+                    }
                 }
             }
             false

@@ -112,7 +112,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// # Errors
     ///
     /// What the calls answer.
-    pub fn to_vec(&self) -> Result<Vec<T>> {
+    pub fn to_vec(self) -> Result<Vec<T>> {
         let mut elements = vec![T::zeroed(); self.len];
         self.copy_to_host(&mut elements)?;
         Ok(elements)

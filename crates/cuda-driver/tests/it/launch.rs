@@ -198,7 +198,7 @@ fn objects_of_another_context_are_errors() {
     );
     is_other(
         output.as_mut_slice().copy_from(&input.as_slice()),
-        "the source of the copy",
+        "a buffer",
     );
     let event = Event::new(&other, EventFlags::empty()).unwrap();
     is_other(event.record(&ours), "the event");

@@ -31,7 +31,7 @@ fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
         let mut empty = DeviceBuffer::<u64>::from_host(&stream, &[]).unwrap();
         empty.copy_from_host(&[]).unwrap();
         assert!(empty.is_empty());
-        assert_eq!(empty.to_vec().unwrap(), []);
+        assert_eq!(empty.to_vec().unwrap(), Vec::<u64>::new());
         assert_eq!(DeviceBuffer::<u64>::zeroed(&stream, 0).unwrap().as_raw(), 0);
         assert_eq!(empty.slice(..).unwrap().len(), 0);
         empty.close().unwrap();

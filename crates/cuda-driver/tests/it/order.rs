@@ -9,10 +9,9 @@ use crate::support::{Bench, COPY, MIX, gpu, late, software};
 /// Enough words that a kernel on a GPU takes longer than queueing the next.
 const N: u32 = 1 << 16;
 
-fn benches(test: &str) -> Vec<Bench> {
-    let mut benches: Vec<Bench> = (0..32).map(|seed| software(late(seed))).collect();
-    benches.extend(gpu(test));
-    benches
+/// One at a time: a process has room for so many software drivers.
+fn benches(test: &str) -> impl Iterator<Item = Bench> {
+    (0..32).map(|seed| software(late(seed))).chain(gpu(test))
 }
 
 fn copy(
