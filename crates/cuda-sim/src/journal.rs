@@ -40,7 +40,11 @@ impl Rule {
     /// Every call answers `result`.
     #[must_use]
     pub fn new(result: CUresult) -> Self {
-        Self { result, function: None, when: When::Always }
+        Self {
+            result,
+            function: None,
+            when: When::Always,
+        }
     }
 
     /// Only calls of `name`, which is an exported name (`cuMemAlloc_v2`) or a name without its revision
@@ -73,7 +77,9 @@ impl Rule {
     }
 
     fn concerns(&self, function: &Function) -> bool {
-        self.function.as_deref().is_none_or(|name| name == function.name || name == function.base)
+        self.function
+            .as_deref()
+            .is_none_or(|name| name == function.name || name == function.base)
     }
 }
 
@@ -91,7 +97,12 @@ pub struct TraceEntry {
 
 impl fmt::Display for TraceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}", self.function, self.result.name().unwrap_or("?"))
+        write!(
+            f,
+            "{} = {}",
+            self.function,
+            self.result.name().unwrap_or("?")
+        )
     }
 }
 
@@ -111,7 +122,9 @@ pub(crate) struct Journal {
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("missed", &self.missed).finish_non_exhaustive()
+        f.debug_struct("Journal")
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -150,8 +163,16 @@ impl Journal {
     }
 
     pub(crate) fn add(&self, rule: Rule) {
-        let seed = if let When::Random(_, seed) = rule.when { seed } else { 0 };
-        lock(&self.rules).push(Active { rule, calls: 0, random: Random::new(seed) });
+        let seed = if let When::Random(_, seed) = rule.when {
+            seed
+        } else {
+            0
+        };
+        lock(&self.rules).push(Active {
+            rule,
+            calls: 0,
+            random: Random::new(seed),
+        });
     }
 
     pub(crate) fn clear_rules(&self) {
@@ -160,12 +181,17 @@ impl Journal {
 
     fn index(function: &'static Function) -> usize {
         // `function` is a row of the table or of a copy of it: `calls` may promote one.
-        let offset = std::ptr::from_ref(function).addr().wrapping_sub(FUNCTIONS.as_ptr().addr());
+        let offset = std::ptr::from_ref(function)
+            .addr()
+            .wrapping_sub(FUNCTIONS.as_ptr().addr());
         let index = offset / size_of::<Function>();
         if index < FUNCTIONS.len() {
             return index;
         }
-        FUNCTIONS.iter().position(|row| row.name == function.name).unwrap_or(0)
+        FUNCTIONS
+            .iter()
+            .position(|row| row.name == function.name)
+            .unwrap_or(0)
     }
 
     /// Counts a call; the code if a rule fails it.
@@ -197,7 +223,11 @@ impl Journal {
         if let Some(trace) = &self.trace
             && !QUIET.get()
         {
-            lock(trace).push(TraceEntry { function, thread: thread::current().id(), result });
+            lock(trace).push(TraceEntry {
+                function,
+                thread: thread::current().id(),
+                result,
+            });
         }
     }
 
@@ -211,7 +241,10 @@ impl Journal {
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
-        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self
+            .counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         FUNCTIONS
             .iter()
             .map(|function| function.name)
@@ -227,6 +260,9 @@ impl Journal {
     }
 
     pub(crate) fn take_trace(&self) -> Vec<TraceEntry> {
-        self.trace.as_ref().map(|trace| std::mem::take(&mut *lock(trace))).unwrap_or_default()
+        self.trace
+            .as_ref()
+            .map(|trace| std::mem::take(&mut *lock(trace)))
+            .unwrap_or_default()
     }
 }

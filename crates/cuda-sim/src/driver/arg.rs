@@ -118,7 +118,11 @@ impl<T> Out<T> {
 
     /// `INVALID_VALUE` if null.
     pub(super) fn required(self) -> Result<Self, cuda_sys::CUresult> {
-        if self.0.is_null() { Err(INVALID_VALUE) } else { Ok(self) }
+        if self.0.is_null() {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(self)
+        }
     }
 
     /// Writes `value`; null is `INVALID_VALUE`.
@@ -161,19 +165,11 @@ impl Out<c_void> {
     pub(super) fn typed<T>(self) -> Out<T> {
         Out(self.0.cast())
     }
-
-    pub(super) fn as_in<T>(self) -> In<T> {
-        In(self.0.cast::<T>().cast_const())
-    }
 }
 
 impl<T> In<T> {
     pub(super) fn raw(self) -> *const T {
         self.0
-    }
-
-    pub(super) fn is_null(self) -> bool {
-        self.0.is_null()
     }
 
     pub(super) fn typed<U>(self) -> In<U> {
@@ -197,10 +193,18 @@ impl<T: Copy> In<T> {
         // documents, which is why the caller of this method gives the index. C may not have aligned it.
         Ok(unsafe { place.read_unaligned() })
     }
+}
 
-    /// Copies `len` elements; null is `INVALID_VALUE` unless there are none.
-    pub(super) fn to_vec(self, len: usize) -> Result<Vec<T>, cuda_sys::CUresult> {
-        (0..len).map(|index| self.get_at(index)).collect()
+impl Out<u8> {
+    /// The bytes, for the time of the call.
+    pub(super) fn bytes<'a>(self, len: usize) -> Result<&'a [u8], cuda_sys::CUresult> {
+        In(self.0.cast_const()).bytes(len)
+    }
+}
+
+impl<T> Out<*mut T> {
+    pub(super) fn null() -> Self {
+        Self(std::ptr::null_mut())
     }
 }
 

@@ -18,8 +18,6 @@ pub(super) struct Limits {
     pub(super) shared_reserved: i32,
     pub(super) l2_bytes: i32,
     pub(super) clock_khz: i32,
-    /// Bytes of parameters that a kernel may have.
-    pub(super) param_bytes: u32,
 }
 
 impl Limits {
@@ -46,8 +44,6 @@ impl Limits {
             shared_reserved: if major >= 8 { 1024 } else { 0 },
             l2_bytes: l2_mib << 20,
             clock_khz: 1_500_000,
-            // 32764 bytes from sm_70 on since CUDA 12.1, 4 KiB before.
-            param_bytes: 32764,
         }
     }
 }

@@ -127,7 +127,12 @@ impl Context {
 }
 
 impl Instance {
-    pub(super) fn create_context(&self, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Context> {
+    pub(super) fn create_context(
+        &self,
+        device: &Arc<Device>,
+        flags: u32,
+        is_primary: bool,
+    ) -> Arc<Context> {
         let (group, legacy) = self.engine.group();
         let context = Arc::new(Context {
             handle: fresh(),
@@ -152,7 +157,10 @@ impl Instance {
         self.engine.wait(&self.engine.group_tail(context.group));
         context.is_alive.store(false, Ordering::Release);
         self.contexts.remove(context.handle);
-        for stream in self.streams.drain(|stream| stream.context.handle == context.handle) {
+        for stream in self
+            .streams
+            .drain(|stream| stream.context.handle == context.handle)
+        {
             self.engine.close_queue(stream.queue);
         }
         self.events.drain(|event| event.context == context.handle);
@@ -163,7 +171,10 @@ impl Instance {
 
     /// The queue of this thread's default stream.
     pub(super) fn per_thread_queue(&self, context: &Context) -> QueueId {
-        let mut queues = context.per_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = context
+            .per_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *queues
             .entry(thread::current().id())
             .or_insert_with(|| self.engine.queue(context.group, Kind::Blocking))
@@ -189,9 +200,15 @@ impl Instance {
 
     /// The current context; `INVALID_CONTEXT` if there is none.
     pub(super) fn current_even_if_lost(&self) -> Status<Arc<Context>> {
-        let top = self.with_stack(|stack| stack.last().cloned()).ok_or(INVALID_CONTEXT)?;
+        let top = self
+            .with_stack(|stack| stack.last().cloned())
+            .ok_or(INVALID_CONTEXT)?;
         let context = top.upgrade().ok_or(CONTEXT_IS_DESTROYED)?;
-        if context.is_alive() { Ok(context) } else { Err(CONTEXT_IS_DESTROYED) }
+        if context.is_alive() {
+            Ok(context)
+        } else {
+            Err(CONTEXT_IS_DESTROYED)
+        }
     }
 
     /// The current context, if its device is not lost.
@@ -261,7 +278,10 @@ impl Call {
         }
         self.destroy_context(&context);
         self.with_stack(|stack| {
-            if stack.last().is_some_and(|top| std::ptr::eq(top.as_ptr(), Arc::as_ptr(&context))) {
+            if stack
+                .last()
+                .is_some_and(|top| std::ptr::eq(top.as_ptr(), Arc::as_ptr(&context)))
+            {
                 stack.pop();
             }
         });
@@ -270,7 +290,9 @@ impl Call {
 
     fn ctx_get_current(&self, pctx: Out<CUcontext>) -> Status {
         let top = self.with_stack(|stack| stack.last().cloned());
-        let handle = top.and_then(|top| top.upgrade()).map_or(0, |context| context.handle);
+        let handle = top
+            .and_then(|top| top.upgrade())
+            .map_or(0, |context| context.handle);
         pctx.set(pointer(handle))
     }
 
@@ -350,7 +372,10 @@ impl Call {
         if limit == CUlimit::CU_LIMIT_STACK_SIZE && value > 512 << 10 {
             return Err(INVALID_VALUE);
         }
-        let mut limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = context
+            .limits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         limits.insert(limit.0 as u32, value);
         Ok(())
     }

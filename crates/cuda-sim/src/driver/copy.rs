@@ -82,7 +82,11 @@ impl Extent {
 
 impl Side {
     fn linear(addr: u64) -> Self {
-        Self { addr, pitch: 0, slice: 0 }
+        Self {
+            addr,
+            pitch: 0,
+            slice: 0,
+        }
     }
 
     fn row(self, y: u64, z: u64) -> u64 {
@@ -111,7 +115,9 @@ enum Mode {
 fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) -> Result<(), Lost> {
     let gone = |error: String| (ILLEGAL_ADDRESS, format!("copy: {error}"));
     for (y, z) in extent.rows() {
-        spaces.copy(dst.row(y, z), src.row(y, z), extent.width).map_err(gone)?;
+        spaces
+            .copy(dst.row(y, z), src.row(y, z), extent.width)
+            .map_err(gone)?;
     }
     Ok(())
 }
@@ -182,7 +188,11 @@ fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Stat
     let plane = (z as u64).checked_mul(slice);
     let addr = row
         .zip(plane)
-        .and_then(|(row, plane)| base.checked_add(row)?.checked_add(plane)?.checked_add(x as u64))
+        .and_then(|(row, plane)| {
+            base.checked_add(row)?
+                .checked_add(plane)?
+                .checked_add(x as u64)
+        })
         .ok_or(INVALID_VALUE)?;
     Ok(Side { addr, pitch, slice })
 }
@@ -190,13 +200,21 @@ fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Stat
 impl Call {
     fn linear(&self, stream: u64, dst: u64, src: u64, size: usize, mode: Mode) -> Status {
         let stream = self.stream(stream)?;
-        let extent = Extent { width: size as u64, height: 1, depth: 1 };
+        let extent = Extent {
+            width: size as u64,
+            height: 1,
+            depth: 1,
+        };
         self.copy(&stream, Side::linear(dst), Side::linear(src), extent, mode)
     }
 
     /// `INVALID_VALUE` unless the address is the device's.
     fn must_be_known(&self, addr: u64, size: usize) -> Status {
-        if size == 0 || self.spaces().is_known(addr) { Ok(()) } else { Err(INVALID_VALUE) }
+        if size == 0 || self.spaces().is_known(addr) {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
+        }
     }
 
     fn memcpy(&self, dst: CUdeviceptr, src: CUdeviceptr, size: usize) -> Status {
@@ -215,7 +233,13 @@ impl Call {
 
     fn memcpy_h_to_d(&self, dst: CUdeviceptr, src: In<c_void>, size: usize) -> Status {
         self.must_be_known(dst, size)?;
-        self.linear(0, dst, src.raw().expose_provenance() as u64, size, Mode::Blocking)
+        self.linear(
+            0,
+            dst,
+            src.raw().expose_provenance() as u64,
+            size,
+            Mode::Blocking,
+        )
     }
 
     fn memcpy_h_to_d_async(
@@ -232,7 +256,13 @@ impl Call {
 
     fn memcpy_d_to_h(&self, dst: Out<c_void>, src: CUdeviceptr, size: usize) -> Status {
         self.must_be_known(src, size)?;
-        self.linear(0, dst.raw().expose_provenance() as u64, src, size, Mode::Blocking)
+        self.linear(
+            0,
+            dst.raw().expose_provenance() as u64,
+            src,
+            size,
+            Mode::Blocking,
+        )
     }
 
     fn memcpy_d_to_h_async(
@@ -267,7 +297,11 @@ impl Call {
 
     fn contexts_exist(&self, contexts: [u64; 2]) -> Status {
         for handle in contexts {
-            self.contexts.get(handle).ok_or(INVALID_CONTEXT)?.device.alive()?;
+            self.contexts
+                .get(handle)
+                .ok_or(INVALID_CONTEXT)?
+                .device
+                .alive()?;
         }
         Ok(())
     }
@@ -311,7 +345,17 @@ impl Call {
         let src = offset(src, [copy.srcXInBytes, copy.srcY, 0], src_pitch, 0)?;
         let dst = offset(dst, [copy.dstXInBytes, copy.dstY, 0], dst_pitch, 0)?;
         let (width, height) = (copy.WidthInBytes as u64, copy.Height as u64);
-        self.copy(&stream, dst, src, Extent { width, height, depth: 1 }, mode)
+        self.copy(
+            &stream,
+            dst,
+            src,
+            Extent {
+                width,
+                height,
+                depth: 1,
+            },
+            mode,
+        )
     }
 
     fn memcpy_2d(&self, copy: In<CUDA_MEMCPY2D>) -> Status {
@@ -377,7 +421,9 @@ impl Call {
         let copy = copy.get()?;
         for context in [copy.srcContext, copy.dstContext] {
             if !context.is_null() {
-                self.contexts.get(context.addr() as u64).ok_or(INVALID_CONTEXT)?;
+                self.contexts
+                    .get(context.addr() as u64)
+                    .ok_or(INVALID_CONTEXT)?;
             }
         }
         Ok(CUDA_MEMCPY3D {

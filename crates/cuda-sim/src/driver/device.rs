@@ -109,7 +109,10 @@ impl Device {
 
     /// What the fault was.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.fault
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn map(&self) -> Arc<MemoryMap> {
@@ -118,7 +121,9 @@ impl Device {
 
     /// Bytes that may be allocated in all.
     pub(super) fn capacity(&self) -> u64 {
-        self.arena.capacity().min(self.memory_limit.load(Ordering::Relaxed))
+        self.arena
+            .capacity()
+            .min(self.memory_limit.load(Ordering::Relaxed))
     }
 
     /// Allocates unless that goes beyond the limit.
@@ -147,7 +152,10 @@ impl Device {
 /// Writes `text` and a NUL into `len` characters at `to`, cut to fit.
 pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
     to.required()?;
-    let len = usize::try_from(len).ok().filter(|&len| len > 0).ok_or(INVALID_VALUE)?;
+    let len = usize::try_from(len)
+        .ok()
+        .filter(|&len| len > 0)
+        .ok_or(INVALID_VALUE)?;
     let kept = &text.as_bytes()[..text.len().min(len - 1)];
     for (index, &byte) in kept.iter().chain(&[0]).enumerate() {
         to.set_at(index, byte as c_char);
@@ -183,12 +191,18 @@ impl Call {
 
     fn device_get_name(&self, name: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
         let device = self.device(dev)?;
-        put_text(name, len, &format!("Software device {} (cuda-sim)", device.ordinal))
+        put_text(
+            name,
+            len,
+            &format!("Software device {} (cuda-sim)", device.ordinal),
+        )
     }
 
     fn device_get_uuid(&self, uuid: Out<CUuuid>, dev: CUdevice) -> Status {
         let bytes = self.device(dev)?.uuid();
-        uuid.set(CUuuid { bytes: bytes.map(|byte| byte as c_char) })
+        uuid.set(CUuuid {
+            bytes: bytes.map(|byte| byte as c_char),
+        })
     }
 
     fn device_get_luid(&self, luid: Out<c_char>, mask: Out<c_uint>, dev: CUdevice) -> Status {
@@ -214,8 +228,9 @@ impl Call {
         let device = self.device(dev)?;
         let value = match attrib {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device.ordinal as i32 + 1,
-            _ => attributes::value(attrib, &device.limits, device.capability)
-                .ok_or(INVALID_VALUE)?,
+            _ => {
+                attributes::value(attrib, &device.limits, device.capability).ok_or(INVALID_VALUE)?
+            }
         };
         pi.set(value)
     }

@@ -110,7 +110,9 @@ impl Call {
         let mark = move || {
             *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         };
-        let op = self.engine.submit(stream.queue, &[], Work::Device(Box::new(mark)));
+        let op = self
+            .engine
+            .submit(stream.queue, &[], Work::Device(Box::new(mark)));
         *record = Some(Record { op, at });
         Ok(())
     }
@@ -173,7 +175,8 @@ impl Call {
         }
         let record = event.record().clone();
         if let Some(record) = record {
-            self.engine.submit(stream.queue, &[record.op], Work::Device(Box::new(|| {})));
+            self.engine
+                .submit(stream.queue, &[record.op], Work::Device(Box::new(|| {})));
         }
         Ok(())
     }

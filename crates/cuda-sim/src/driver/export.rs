@@ -4,6 +4,7 @@
 //! the number of the slot. Such a copy only adds that number and jumps to the one body of its function.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +13,31 @@ use cuda_sys::{CUresult, Function, calls};
 
 use super::instance::Instance;
 use super::slot;
-use super::status::{DEINITIALIZED, NOT_INITIALIZED, Status, UNKNOWN};
+use super::status::{DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, Status, UNKNOWN};
+
+thread_local! {
+    /// Whether this thread runs a function of the program's that must not call the driver.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// The slot that this thread called last.
+    static LAST_SLOT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The slot that this thread called last.
+pub(super) fn last_slot() -> Option<usize> {
+    LAST_SLOT.get()
+}
+
+/// `work` as the driver runs it: calls of the driver in it are refused, as the real one documents.
+pub(super) fn callback(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    move || {
+        IN_CALLBACK.set(true);
+        let ended = catch_unwind(AssertUnwindSafe(work));
+        IN_CALLBACK.set(false);
+        if ended.is_err() {
+            eprintln!("cuda-sim: a host function panicked");
+        }
+    }
+}
 
 /// An address that C may call.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +142,7 @@ pub(super) fn dispatch(
     function: &'static Function,
     body: impl FnOnce(&Call) -> Status,
 ) -> CUresult {
+    LAST_SLOT.set(Some(slot));
     let Some(instance) = slot::instance(slot) else {
         return DEINITIALIZED;
     };
@@ -134,6 +160,9 @@ pub(super) fn dispatch(
 fn begin(call: &Call) -> Status {
     if let Some(code) = call.journal.begin(call.function) {
         return Err(code);
+    }
+    if IN_CALLBACK.get() && !works_uninitialized(call.function) {
+        return Err(NOT_PERMITTED);
     }
     if !call.is_initialized() && !works_uninitialized(call.function) {
         return Err(NOT_INITIALIZED);

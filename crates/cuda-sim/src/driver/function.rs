@@ -55,7 +55,12 @@ pub(super) struct Function {
 
 impl Function {
     pub(super) fn new(module: &Arc<Module>, index: usize) -> Self {
-        let name = module.code.program.kernels().get(index).map(|kernel| kernel.name.clone());
+        let name = module
+            .code
+            .program
+            .kernels()
+            .get(index)
+            .map(|kernel| kernel.name.clone());
         Self {
             handle: fresh(),
             module: Arc::clone(module),
@@ -73,14 +78,21 @@ impl Function {
 
     /// What is known without running it.
     pub(super) fn kernel(&self) -> Status<&Kernel> {
-        self.module.code.program.kernels().get(self.index).ok_or(INVALID_HANDLE)
+        self.module
+            .code
+            .program
+            .kernels()
+            .get(self.index)
+            .ok_or(INVALID_HANDLE)
     }
 
     /// Threads that a block may have.
     pub(super) fn max_threads(&self) -> Status<u32> {
         let kernel = self.kernel()?;
         let bound = kernel.required_threads.or(kernel.max_threads);
-        let bound = bound.map_or(1024, |dims| dims.iter().product::<u32>()).clamp(1, 1024);
+        let bound = bound
+            .map_or(1024, |dims| dims.iter().product::<u32>())
+            .clamp(1, 1024);
         Ok(bound.min(65536 / kernel.registers.clamp(1, 255) / 32 * 32))
     }
 
@@ -90,7 +102,11 @@ impl Function {
         let set = self.settings.max_dynamic_shared.load(Ordering::Relaxed);
         let device = &self.module.context.device.limits;
         // Until it is raised, static and dynamic memory share the default.
-        Ok(if set > device.shared_per_block { set } else { set.min(device.shared_per_block - fixed) })
+        Ok(if set > device.shared_per_block {
+            set
+        } else {
+            set.min(device.shared_per_block - fixed)
+        })
     }
 
     pub(super) fn name(&self) -> &CString {
@@ -189,12 +205,17 @@ impl Call {
         attribute: CUfunction_attribute,
         value: c_int,
     ) -> Status {
-        self.function(function.handle())?.set_attribute(attribute, value)
+        self.function(function.handle())?
+            .set_attribute(attribute, value)
     }
 
     fn func_set_cache_config(&self, function: Out<CUfunc_st>, config: CUfunc_cache) -> Status {
         self.function(function.handle())?;
-        if (config.0 as c_uint) > 3 { Err(INVALID_VALUE) } else { Ok(()) }
+        if (config.0 as c_uint) > 3 {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(())
+        }
     }
 
     fn func_set_shared_mem_config(
@@ -203,7 +224,11 @@ impl Call {
         config: CUsharedconfig,
     ) -> Status {
         self.function(function.handle())?;
-        if (config.0 as c_uint) > 2 { Err(INVALID_VALUE) } else { Ok(()) }
+        if (config.0 as c_uint) > 2 {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(())
+        }
     }
 
     fn func_get_module(&self, module: Out<CUmodule>, function: Out<CUfunc_st>) -> Status {

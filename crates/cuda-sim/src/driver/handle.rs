@@ -39,15 +39,25 @@ impl<T> fmt::Debug for Table<T> {
 
 impl<T> Table<T> {
     pub(super) fn insert(&self, handle: u64, value: Arc<T>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle, value);
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(handle, value);
     }
 
     pub(super) fn get(&self, handle: u64) -> Option<Arc<T>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&handle)
+            .cloned()
     }
 
     pub(super) fn remove(&self, handle: u64) -> Option<Arc<T>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&handle)
     }
 
     /// Removes and returns what `which` says, in the order of creation.
@@ -63,7 +73,9 @@ impl<T> Table<T> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = map.iter().map(|(&handle, value)| (handle, value)).collect();
         all.sort_unstable_by_key(|&(handle, _)| handle);
-        all.into_iter().map(|(_, value)| Arc::clone(value)).collect()
+        all.into_iter()
+            .map(|(_, value)| Arc::clone(value))
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -11,8 +11,8 @@ use super::context::Context;
 use super::export::{Call, exports};
 use super::memory::{Block, Kind};
 use super::status::{
-    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY,
-    Status,
+    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED,
+    OUT_OF_MEMORY, Status,
 };
 use crate::memory::{RangeKind, RegisterError};
 
@@ -84,7 +84,8 @@ impl Call {
         }
         let block = Block::new(size as u64).ok_or(OUT_OF_MEMORY)?;
         let start = block.start();
-        self.expose(start, size as u64, range).map_err(|_| OUT_OF_MEMORY)?;
+        self.expose(start, size as u64, range)
+            .map_err(|_| OUT_OF_MEMORY)?;
         self.note(start.addr() as u64, size as u64, kind(block), context);
         Ok(start)
     }
@@ -191,7 +192,11 @@ impl Call {
                 && count > 0
                 && end.is_some_and(|end| end <= start + allocation.size)
         });
-        if held == Some(true) { Ok(()) } else { Err(INVALID_VALUE) }
+        if held == Some(true) {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
+        }
     }
 
     /// Advice changes nothing here, but is checked.
@@ -206,7 +211,8 @@ impl Call {
         if !(1..=6).contains(&advice.0) {
             return Err(INVALID_VALUE);
         }
-        let names_device = advice.0 >= 3 && advice != CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+        let names_device =
+            advice.0 >= 3 && advice != CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
         if names_device && device != CPU {
             self.location_device(device)?;
         }

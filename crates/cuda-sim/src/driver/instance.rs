@@ -97,7 +97,9 @@ impl Instance {
     }
 
     pub(super) fn allocations(&self) -> MutexGuard<'_, BTreeMap<u64, Allocation>> {
-        self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.allocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where kernels print to: captured, or the standard output.
@@ -105,7 +107,10 @@ impl Instance {
         let captured = self.config.capture_output.then(|| Arc::clone(&self.output));
         move |text: &[u8]| match &captured {
             Some(output) => {
-                output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(text);
+                output
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend_from_slice(text);
             }
             None => {
                 use std::io::Write;
@@ -113,6 +118,11 @@ impl Instance {
                 let _ = std::io::stdout().lock().write_all(text);
             }
         }
+    }
+
+    /// How many queued operations are not complete.
+    pub(crate) fn pending(&self) -> usize {
+        self.engine.pending()
     }
 
     pub(crate) fn take_output(&self) -> Vec<u8> {
@@ -125,9 +135,19 @@ impl Instance {
             contexts: self.contexts.len(),
             streams: self.streams.len(),
             events: self.events.len(),
-            modules: self.modules.all().iter().filter(|module| module.library.is_none()).count(),
+            modules: self
+                .modules
+                .all()
+                .iter()
+                .filter(|module| module.library.is_none())
+                .count(),
             libraries: self.libraries.len(),
-            pools: self.pools.all().iter().filter(|pool| !pool.is_default).count(),
+            pools: self
+                .pools
+                .all()
+                .iter()
+                .filter(|pool| !pool.is_default)
+                .count(),
             ..crate::Live::default()
         };
         for allocation in self.allocations().values() {
@@ -145,7 +165,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        for device in &self.devices {
+        for device in self.devices.iter() {
             device.cancel.store(true, Ordering::Relaxed);
         }
     }

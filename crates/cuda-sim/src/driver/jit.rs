@@ -19,8 +19,8 @@ use crate::vm::{LoadError, Program, TargetInfo};
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) program: Arc<Program>,
-    /// `.version`, as 90 for 9.0.
-    pub(super) ptx_version: i32,
+    /// The architecture of `.target`, as 90 for `sm_90`.
+    pub(super) ptx_target: i32,
 }
 
 /// An error and the compiler's words on it.
@@ -67,7 +67,7 @@ impl Logs {
                     (logs.error.1, logs.error.2) = (size(), Some(index));
                 }
                 O::CU_JIT_WALL_TIME => logs.wall_time = Some(index),
-                name if name.0 < 0 || name.0 >= O::CU_JIT_NUM_OPTIONS.0 => {
+                name if name.0 >= O::CU_JIT_NUM_OPTIONS.0 => {
                     return Err(INVALID_VALUE);
                 }
                 // How fast the code is, or what is printed, is all that the others change.
@@ -95,14 +95,19 @@ impl Logs {
             written -= 1;
         }
         if let Some(index) = option {
-            options.values.set_at(index, std::ptr::without_provenance_mut(written));
+            options
+                .values
+                .set_at(index, std::ptr::without_provenance_mut(written));
         }
     }
 }
 
 /// The bytes that machine code begins with: a cubin, a fat binary, the wrapper of one.
-const MACHINE_CODE: [[u8; 4]; 3] =
-    [*b"\x7fELF", 0xBA55_ED50_u32.to_le_bytes(), 0x4662_43B1_u32.to_le_bytes()];
+const MACHINE_CODE: [[u8; 4]; 3] = [
+    *b"\x7fELF",
+    0xBA55_ED50_u32.to_le_bytes(),
+    0x4662_43B1_u32.to_le_bytes(),
+];
 
 impl Call {
     /// Compiles the image for `device`, with the logs that `options` ask for.
@@ -116,13 +121,18 @@ impl Call {
         let logs = Logs::read(options)?;
         let start = Instant::now();
         let result = self.program(text, device);
-        let words = result.as_ref().err().map_or("", |Refusal(_, words)| words.as_str());
+        let words = result
+            .as_ref()
+            .err()
+            .map_or("", |Refusal(_, words)| words.as_str());
         if let Some(options) = options {
             Logs::write(logs.info, "", options);
             Logs::write(logs.error, words, options);
             if let Some(index) = logs.wall_time {
                 let bits = (start.elapsed().as_secs_f32() * 1e3).to_bits();
-                options.values.set_at(index, std::ptr::without_provenance_mut(bits as usize));
+                options
+                    .values
+                    .set_at(index, std::ptr::without_provenance_mut(bits as usize));
             }
         }
         match result {
@@ -146,20 +156,25 @@ impl Call {
         }
         let text = String::from_utf8_lossy(bytes);
         if text.trim().is_empty() {
-            return Err(Refusal(INVALID_PTX, String::from("ptxas fatal   : the image is empty")));
+            return Err(Refusal(
+                INVALID_PTX,
+                String::from("ptxas fatal   : the image is empty"),
+            ));
         }
-        let module =
-            ptx::parse(&text).map_err(|error| Refusal(INVALID_PTX, error.to_string()))?;
+        let module = ptx::parse(&text).map_err(|error| Refusal(INVALID_PTX, error.to_string()))?;
         let driver = cuda_sys::Version::new(self.config.version);
         let target = TargetInfo {
             compute_capability: device.capability,
             max_ptx: cuda_sys::image::newest_ptx(driver).unwrap_or((0, 0)),
             strict: self.config.strict_ptx,
         };
-        let (major, minor) = module.version;
+        let ptx_target = module.target.sm as i32;
         let program = Program::load(&[module], &target)
             .map_err(|error| Refusal(code_of(&error), error.to_string()))?;
-        Ok(Code { program: Arc::new(program), ptx_version: (10 * major + minor) as i32 })
+        Ok(Code {
+            program: Arc::new(program),
+            ptx_target,
+        })
     }
 }
 

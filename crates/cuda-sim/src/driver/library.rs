@@ -69,16 +69,28 @@ impl Call {
     /// The library and the number of a kernel.
     fn kernel(&self, handle: u64) -> Status<(Arc<Library>, usize)> {
         let find = |library: Arc<Library>| {
-            let index = library.kernels.iter().position(|&(kernel, _)| kernel == handle)?;
+            let index = library
+                .kernels
+                .iter()
+                .position(|&(kernel, _)| kernel == handle)?;
             Some((library, index))
         };
-        self.libraries.all().into_iter().find_map(find).ok_or(INVALID_HANDLE)
+        self.libraries
+            .all()
+            .into_iter()
+            .find_map(find)
+            .ok_or(INVALID_HANDLE)
     }
 
     /// The library's module in a context.
     fn module_in(&self, library: &Library, context: &Arc<Context>) -> Status<Arc<Module>> {
-        let mut modules = library.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = modules.get(&context.handle).and_then(|&handle| self.modules.get(handle));
+        let mut modules = library
+            .modules
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = modules
+            .get(&context.handle)
+            .and_then(|&handle| self.modules.get(handle));
         if let Some(module) = known {
             return Ok(module);
         }
@@ -114,13 +126,26 @@ impl Call {
             }
         }
         let device = self.devices.first().ok_or(NO_DEVICE)?;
-        let code = self.compile(image, Some(Options { count, names, values }), device)?;
+        let code = self.compile(
+            image,
+            Some(Options {
+                count,
+                names,
+                values,
+            }),
+            device,
+        )?;
         let kernels = code.program.kernels().iter();
         let loaded = Library {
             handle: fresh(),
             kernels: kernels
                 // PTX names have no NUL.
-                .map(|kernel| (fresh(), CString::new(kernel.name.as_str()).unwrap_or_default()))
+                .map(|kernel| {
+                    (
+                        fresh(),
+                        CString::new(kernel.name.as_str()).unwrap_or_default(),
+                    )
+                })
                 .collect(),
             code,
             modules: Mutex::default(),
@@ -160,7 +185,10 @@ impl Call {
     }
 
     fn library_unload(&self, library: Out<CUlib_st>) -> Status {
-        let library = self.libraries.remove(library.handle()).ok_or(INVALID_HANDLE)?;
+        let library = self
+            .libraries
+            .remove(library.handle())
+            .ok_or(INVALID_HANDLE)?;
         for device in self.devices.iter() {
             self.drain_device(device);
         }
@@ -177,7 +205,10 @@ impl Call {
         kernel.required()?;
         let library = self.library(library.handle())?;
         let name = name.c_str()?;
-        let found = library.kernels.iter().find(|(_, known)| known.as_c_str() == name);
+        let found = library
+            .kernels
+            .iter()
+            .find(|(_, known)| known.as_c_str() == name);
         kernel.set(pointer(found.ok_or(NOT_FOUND)?.0))
     }
 
@@ -253,7 +284,12 @@ impl Call {
         size: Out<usize>,
     ) -> Status {
         let (library, number) = self.kernel(kernel.handle())?;
-        let kernel = library.code.program.kernels().get(number).ok_or(INVALID_HANDLE)?;
+        let kernel = library
+            .code
+            .program
+            .kernels()
+            .get(number)
+            .ok_or(INVALID_HANDLE)?;
         let param = kernel.params.get(index).ok_or(INVALID_VALUE)?;
         offset.set(param.offset as usize)?;
         size.set_if(param.size as usize);
@@ -262,7 +298,12 @@ impl Call {
 
     fn kernel_get_param_count(&self, kernel: Out<CUkern_st>, count: Out<usize>) -> Status {
         let (library, number) = self.kernel(kernel.handle())?;
-        let kernel = library.code.program.kernels().get(number).ok_or(INVALID_HANDLE)?;
+        let kernel = library
+            .code
+            .program
+            .kernels()
+            .get(number)
+            .ok_or(INVALID_HANDLE)?;
         count.set(kernel.params.len())
     }
 
@@ -270,12 +311,17 @@ impl Call {
     fn function_on(&self, kernel: u64, dev: CUdevice) -> Status<Arc<Function>> {
         let (library, index) = self.kernel(kernel)?;
         let device = self.device(dev)?;
-        let current = self.current().ok().filter(|context| {
-            context.device.ordinal == device.ordinal
-        });
+        let current = self
+            .current()
+            .ok()
+            .filter(|context| context.device.ordinal == device.ordinal);
         let context = match current {
             Some(context) => context,
-            None => device.primary().context.clone().ok_or(super::status::INVALID_CONTEXT)?,
+            None => device
+                .primary()
+                .context
+                .clone()
+                .ok_or(super::status::INVALID_CONTEXT)?,
         };
         Ok(self.function_of(&self.module_in(&library, &context)?, index))
     }
@@ -288,7 +334,10 @@ impl Call {
         dev: CUdevice,
     ) -> Status {
         value.required()?;
-        value.set(self.function_on(kernel.handle(), dev)?.attribute(attribute)?)
+        value.set(
+            self.function_on(kernel.handle(), dev)?
+                .attribute(attribute)?,
+        )
     }
 
     fn kernel_set_attribute(
@@ -298,6 +347,7 @@ impl Call {
         kernel: Out<CUkern_st>,
         dev: CUdevice,
     ) -> Status {
-        self.function_on(kernel.handle(), dev)?.set_attribute(attribute, value)
+        self.function_on(kernel.handle(), dev)?
+            .set_attribute(attribute, value)
     }
 }

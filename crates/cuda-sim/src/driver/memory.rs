@@ -45,11 +45,11 @@ pub(super) enum Kind {
     /// `cuMemAllocAsync`
     Pool(Arc<Pool>),
     /// `cuMemHostAlloc`, with its flags.
-    Pinned(Block, u32),
+    Pinned(#[expect(dead_code, reason = "owns the bytes")] Block, u32),
     /// `cuMemHostRegister`, with its flags.
     Registered(u32),
     /// `cuMemAllocManaged`
-    Managed(Block),
+    Managed(#[expect(dead_code, reason = "owns the bytes")] Block),
 }
 
 impl Kind {
@@ -140,8 +140,10 @@ impl Instance {
 
     /// Frees all allocations of this sort.
     pub(super) fn free_allocations(&self, which: impl Fn(&Allocation) -> bool) {
-        let gone: Vec<_> =
-            self.allocations().extract_if(.., |_, allocation| which(allocation)).collect();
+        let gone: Vec<_> = self
+            .allocations()
+            .extract_if(.., |_, allocation| which(allocation))
+            .collect();
         for (addr, allocation) in gone {
             self.release(addr, &allocation);
         }
@@ -200,7 +202,9 @@ impl Call {
         if dptr == 0 {
             return Ok(());
         }
-        let allocation = self.forget(dptr, |kind| !kind.is_host()).ok_or(INVALID_VALUE)?;
+        let allocation = self
+            .forget(dptr, |kind| !kind.is_host())
+            .ok_or(INVALID_VALUE)?;
         if !matches!(allocation.kind, Kind::Pool(_)) {
             self.drain_device(&allocation.device);
         }
@@ -224,7 +228,11 @@ impl Call {
     ) -> Status {
         self.current()?;
         let listed = self.find_allocation(dptr, |start, allocation| (start, allocation.size));
-        let variable = || self.devices.iter().find_map(|device| device.arena.allocation(dptr));
+        let variable = || {
+            self.devices
+                .iter()
+                .find_map(|device| device.arena.allocation(dptr))
+        };
         let (start, len) = listed.or_else(variable).ok_or(NOT_FOUND)?;
         base.set_if(start);
         size.set_if(len as usize);

@@ -54,7 +54,12 @@ impl Call {
         blocking: bool,
     ) -> Status {
         let stream = self.stream(stream)?;
-        let Area { dst, pitch, width, height } = area;
+        let Area {
+            dst,
+            pitch,
+            width,
+            height,
+        } = area;
         if width == 0 || height == 0 {
             return Ok(());
         }
@@ -90,7 +95,12 @@ macro_rules! memset {
     ($ty:ty, $one:ident, $one_async:ident, $two:ident, $two_async:ident) => {
         impl Call {
             fn $one(&self, dst: CUdeviceptr, value: $ty, n: usize) -> Status {
-                let area = Area { dst, pitch: 0, width: n, height: 1 };
+                let area = Area {
+                    dst,
+                    pitch: 0,
+                    width: n,
+                    height: 1,
+                };
                 self.fill(area, value.to_le_bytes(), 0, true)
             }
 
@@ -101,7 +111,12 @@ macro_rules! memset {
                 n: usize,
                 stream: Out<CUstream_st>,
             ) -> Status {
-                let area = Area { dst, pitch: 0, width: n, height: 1 };
+                let area = Area {
+                    dst,
+                    pitch: 0,
+                    width: n,
+                    height: 1,
+                };
                 self.fill(area, value.to_le_bytes(), stream.handle(), false)
             }
 
@@ -113,7 +128,12 @@ macro_rules! memset {
                 width: usize,
                 height: usize,
             ) -> Status {
-                let area = Area { dst, pitch, width, height };
+                let area = Area {
+                    dst,
+                    pitch,
+                    width,
+                    height,
+                };
                 self.fill(area, value.to_le_bytes(), 0, true)
             }
 
@@ -126,13 +146,36 @@ macro_rules! memset {
                 height: usize,
                 stream: Out<CUstream_st>,
             ) -> Status {
-                let area = Area { dst, pitch, width, height };
+                let area = Area {
+                    dst,
+                    pitch,
+                    width,
+                    height,
+                };
                 self.fill(area, value.to_le_bytes(), stream.handle(), false)
             }
         }
     };
 }
 
-memset!(c_uchar, memset_d8, memset_d8_async, memset_d2d8, memset_d2d8_async);
-memset!(c_ushort, memset_d16, memset_d16_async, memset_d2d16, memset_d2d16_async);
-memset!(c_uint, memset_d32, memset_d32_async, memset_d2d32, memset_d2d32_async);
+memset!(
+    c_uchar,
+    memset_d8,
+    memset_d8_async,
+    memset_d2d8,
+    memset_d2d8_async
+);
+memset!(
+    c_ushort,
+    memset_d16,
+    memset_d16_async,
+    memset_d2d16,
+    memset_d2d16_async
+);
+memset!(
+    c_uint,
+    memset_d32,
+    memset_d32_async,
+    memset_d2d32,
+    memset_d2d32_async
+);

@@ -50,7 +50,10 @@ pub(super) struct Module {
 
 impl Module {
     pub(super) fn global(&self, name: &str) -> Option<(u64, u64)> {
-        self.image.read().unwrap_or_else(PoisonError::into_inner).global(name)
+        self.image
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .global(name)
     }
 }
 
@@ -81,7 +84,8 @@ impl Instance {
     /// Unloads modules; waits for kernels of theirs that run.
     pub(super) fn unload_modules(&self, which: impl Fn(&Module) -> bool) {
         for module in self.modules.drain(which) {
-            self.functions.drain(|function| function.module.handle == module.handle);
+            self.functions
+                .drain(|function| function.module.handle == module.handle);
             let mut image = module.image.write().unwrap_or_else(PoisonError::into_inner);
             image.release(&module.context.device.arena);
         }
@@ -89,13 +93,20 @@ impl Instance {
 
     /// The function for kernel number `index`, the same each time.
     pub(super) fn function_of(&self, module: &Arc<Module>, index: usize) -> Arc<Function> {
-        let mut handles = module.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = handles.get(&index).and_then(|&handle| self.functions.get(handle)) {
+        let mut handles = module
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = handles
+            .get(&index)
+            .and_then(|&handle| self.functions.get(handle))
+        {
             return function;
         }
         let function = Arc::new(Function::new(module, index));
         handles.insert(index, function.handle);
-        self.functions.insert(function.handle, Arc::clone(&function));
+        self.functions
+            .insert(function.handle, Arc::clone(&function));
         function
     }
 }
@@ -119,7 +130,15 @@ impl Call {
         names: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Status {
-        self.load_image(module, image, Some(Options { count, names, values }))
+        self.load_image(
+            module,
+            image,
+            Some(Options {
+                count,
+                names,
+                values,
+            }),
+        )
     }
 
     fn load_image(

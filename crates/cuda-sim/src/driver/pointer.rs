@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-use cuda_sys::{CUcontext, CUdeviceptr, CUmemorytype, CUmemoryPool, CUpointer_attribute};
+use cuda_sys::{CUcontext, CUdeviceptr, CUmemoryPool, CUmemorytype, CUpointer_attribute};
 
 use super::arg::{In, Out};
 use super::export::{Call, exports};
@@ -107,9 +107,9 @@ impl Call {
             A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.typed::<c_ulonglong>().set(0),
             // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => data.typed::<c_int>().set(3),
-            A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => {
-                data.typed::<CUmemoryPool>().set(pointer(known.pool.unwrap_or(0)))
-            }
+            A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data
+                .typed::<CUmemoryPool>()
+                .set(pointer(known.pool.unwrap_or(0))),
             A::CU_POINTER_ATTRIBUTE_P2P_TOKENS => Err(NOT_SUPPORTED),
             _ => Err(INVALID_VALUE),
         }

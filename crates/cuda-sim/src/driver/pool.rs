@@ -111,8 +111,13 @@ impl Call {
     ) -> Status {
         dptr.required()?;
         let stream = self.stream(stream.handle())?;
-        let pool =
-            stream.context.device.pool.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let pool = stream
+            .context
+            .device
+            .pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         self.allocate_in_order(dptr, size, &pool, &stream)
     }
 
@@ -151,7 +156,9 @@ impl Call {
         self.note(addr, size, Kind::Pool(Arc::clone(pool)), &stream.context);
         self.enqueue(stream, &[], move || {
             // What was written before the allocation's turn is lost. If it is freed by now, nobody sees it.
-            let _ = device.map().fill(addr, &[POISON], size.min(crate::memory::POISON_LIMIT));
+            let _ = device
+                .map()
+                .fill(addr, &[POISON], size.min(crate::memory::POISON_LIMIT));
             Ok(())
         });
         dptr.set(addr)
@@ -162,9 +169,9 @@ impl Call {
         if dptr == 0 {
             return Ok(());
         }
-        let allocation =
-            self.forget(dptr, |kind| matches!(kind, Kind::Pool(_) | Kind::Device))
-                .ok_or(INVALID_VALUE)?;
+        let allocation = self
+            .forget(dptr, |kind| matches!(kind, Kind::Pool(_) | Kind::Device))
+            .ok_or(INVALID_VALUE)?;
         let free = move || {
             if let Kind::Pool(pool) = &allocation.kind {
                 pool.give(allocation.size);
@@ -173,7 +180,8 @@ impl Call {
             let _ = allocation.device.arena.free(dptr);
         };
         // Also when the device is lost by then.
-        self.engine.submit(stream.queue, &[], Work::Device(Box::new(free)));
+        self.engine
+            .submit(stream.queue, &[], Work::Device(Box::new(free)));
         Ok(())
     }
 
@@ -183,7 +191,11 @@ impl Call {
 
     fn device_get_mem_pool(&self, pool: Out<CUmemoryPool>, dev: CUdevice) -> Status {
         let device = self.device(dev)?;
-        let handle = device.pool.lock().unwrap_or_else(PoisonError::into_inner).handle;
+        let handle = device
+            .pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .handle;
         pool.set(pointer(handle))
     }
 
@@ -250,7 +262,9 @@ impl Call {
             | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
             | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
                 let flag = &pool.reuse[attribute.0 as usize - 1];
-                value.typed::<c_int>().set(flag.load(Ordering::Relaxed) as c_int)
+                value
+                    .typed::<c_int>()
+                    .set(flag.load(Ordering::Relaxed) as c_int)
             }
             A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => wide(&pool.threshold),
             A::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT | A::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => {
@@ -278,7 +292,8 @@ impl Call {
                 pool.reuse[attribute.0 as usize - 1].store(u64::from(on), Ordering::Relaxed);
             }
             A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
-                pool.threshold.store(value.typed::<u64>().get()?, Ordering::Relaxed);
+                pool.threshold
+                    .store(value.typed::<u64>().get()?, Ordering::Relaxed);
             }
             // The high-water marks can only be reset.
             A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => {

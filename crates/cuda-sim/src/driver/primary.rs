@@ -40,7 +40,11 @@ impl Call {
         let gone = {
             let mut primary = device.primary();
             primary.count = primary.count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
-            if primary.count == 0 { primary.context.take() } else { None }
+            if primary.count == 0 {
+                primary.context.take()
+            } else {
+                None
+            }
         };
         if let Some(context) = gone {
             self.destroy_context(&context);

@@ -65,17 +65,23 @@ pub(crate) fn find(name: &str, version: u32, per_thread: bool, driver: u32) -> F
             .filter(|&&index| FUNCTIONS[index].since().number() <= version)
             .max_by_key(|&&index| FUNCTIONS[index].since())
     };
-    let found = per_thread.then(|| newest(true)).flatten().or_else(|| newest(false));
+    let found = per_thread
+        .then(|| newest(true))
+        .flatten()
+        .or_else(|| newest(false));
     found.map_or(Found::TooOld, |&index| Found::Function(index))
 }
 
 /// The addresses of one slot by row of the table: an implementation or a stub.
 fn addresses<const SLOT: usize>() -> Vec<*const ()> {
-    let implemented: HashMap<&str, Entry> =
-        super::entries::<SLOT>().into_iter().flatten().map(|entry| (entry.name, *entry)).collect();
+    let implemented: HashMap<&str, Entry> = super::entries::<SLOT>()
+        .into_iter()
+        .flatten()
+        .map(|entry| (entry.name, *entry))
+        .collect();
     let address = |(index, function): (usize, &Function)| match implemented.get(function.name) {
         Some(entry) => entry.address,
-        None => stub::address::<SLOT>(index).unwrap_or(std::ptr::null()),
+        None => stub::address(index).unwrap_or(std::ptr::null()),
     };
     FUNCTIONS.iter().enumerate().map(address).collect()
 }
@@ -112,7 +118,11 @@ fn address(slot: usize, index: usize) -> *mut c_void {
 
 /// The names that are implemented.
 pub(crate) fn implemented() -> Vec<&'static str> {
-    super::entries::<0>().into_iter().flatten().map(|entry| entry.name).collect()
+    super::entries::<0>()
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.name)
+        .collect()
 }
 
 impl Call {
@@ -141,15 +151,18 @@ impl Call {
         status: Out<Query>,
     ) -> Status {
         let (found, query) = match self.lookup(symbol, version, flags)? {
-            Found::Function(index) => {
-                (address(self.slot(), index), Query::CU_GET_PROC_ADDRESS_SUCCESS)
-            }
-            Found::TooOld => {
-                (std::ptr::null_mut(), Query::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
-            }
-            Found::Unknown => {
-                (std::ptr::null_mut(), Query::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
-            }
+            Found::Function(index) => (
+                address(self.slot(), index),
+                Query::CU_GET_PROC_ADDRESS_SUCCESS,
+            ),
+            Found::TooOld => (
+                std::ptr::null_mut(),
+                Query::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+            ),
+            Found::Unknown => (
+                std::ptr::null_mut(),
+                Query::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+            ),
         };
         pfn.set(found)?;
         status.set_if(query);
@@ -165,6 +178,11 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let name = symbol.c_str()?.to_str().unwrap_or("");
-        Ok(find(name, version, flags & per_thread != 0, self.config.version))
+        Ok(find(
+            name,
+            version,
+            flags & per_thread != 0,
+            self.config.version,
+        ))
     }
 }

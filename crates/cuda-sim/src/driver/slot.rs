@@ -25,12 +25,15 @@ impl Slot {
     pub(crate) fn take(instance: Instance) -> Option<Self> {
         let mut taken = lock(&TAKEN);
         let first = NEXT.load(Ordering::Relaxed);
-        let index = (0..SLOTS).map(|step| (first + step) % SLOTS).find(|&index| !taken[index])?;
+        let index = (0..SLOTS)
+            .map(|step| (first + step) % SLOTS)
+            .find(|&index| !taken[index])?;
         taken[index] = true;
         NEXT.store(index + 1, Ordering::Relaxed);
         let instance = Arc::new(instance);
-        *INSTANCES[index].write().unwrap_or_else(PoisonError::into_inner) =
-            Some(Arc::clone(&instance));
+        *INSTANCES[index]
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&instance));
         Some(Self { index, instance })
     }
 
@@ -45,7 +48,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let gone = INSTANCES[self.index].write().unwrap_or_else(PoisonError::into_inner).take();
+        let gone = INSTANCES[self.index]
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(gone);
         lock(&TAKEN)[self.index] = false;
     }
@@ -57,7 +63,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The instance in slot number `index`, if one is there.
 pub(super) fn instance(index: usize) -> Option<Arc<Instance>> {
-    INSTANCES[index].read().unwrap_or_else(PoisonError::into_inner).clone()
+    INSTANCES[index]
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 /// Whether an instance with this number is alive.

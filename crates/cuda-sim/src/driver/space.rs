@@ -30,7 +30,10 @@ impl Spaces {
 
     /// Whether the address is a device's, or of host memory that the devices know.
     pub(super) fn is_known(&self, addr: u64) -> bool {
-        self.is_device(addr) || self.map(addr).is_some_and(|map| map.find(addr, 1).is_some())
+        self.is_device(addr)
+            || self
+                .map(addr)
+                .is_some_and(|map| map.find(addr, 1).is_some())
     }
 
     /// Whether the range is known to the devices; `INVALID_VALUE` if it is theirs and not live, or null.
@@ -38,8 +41,14 @@ impl Spaces {
         if addr == 0 {
             return Err(INVALID_VALUE);
         }
-        let live = self.map(addr).is_some_and(|map| map.find(addr, len).is_some());
-        if live || !self.is_known(addr) { Ok(live) } else { Err(INVALID_VALUE) }
+        let live = self
+            .map(addr)
+            .is_some_and(|map| map.find(addr, len).is_some());
+        if live || !self.is_known(addr) {
+            Ok(live)
+        } else {
+            Err(INVALID_VALUE)
+        }
     }
 
     /// The address in this process of `len` bytes at `addr`, with what keeps them there.
@@ -84,7 +93,8 @@ impl Spaces {
     ) -> Result<(), String> {
         let map = self.map(addr).ok_or("no device")?;
         for row in 0..rows {
-            map.fill(addr + row * pitch, pattern, count).map_err(|error| error.to_string())?;
+            map.fill(addr + row * pitch, pattern, count)
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use cuda_sys::{
 
 use super::arg::Out;
 use super::context::Context;
-use super::export::{Call, exports};
+use super::export::{Call, callback, exports};
 use super::handle::{fresh, pointer};
 use super::instance::Instance;
 use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
@@ -78,7 +78,8 @@ impl Instance {
         work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
     ) -> OpId {
         let work = unless_lost(stream, work);
-        self.engine.submit(stream.queue, after, Work::Device(Box::new(work)))
+        self.engine
+            .submit(stream.queue, after, Work::Device(Box::new(work)))
     }
 
     /// Queues `work` and returns when it is done.
@@ -87,7 +88,8 @@ impl Instance {
         stream: &Stream,
         work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
     ) -> Status {
-        self.engine.run(stream.queue, Box::new(unless_lost(stream, work)));
+        self.engine
+            .run(stream.queue, Box::new(unless_lost(stream, work)));
         stream.context.device.alive()
     }
 }
@@ -120,14 +122,18 @@ impl Call {
             return Ok(stream);
         }
         let context = self.current()?;
-        let queue =
-            if handle == LEGACY { context.legacy } else { self.per_thread_queue(&context) };
-        Ok(Arc::new(Stream { handle, context, queue, flags: 0, priority: 0 }))
-    }
-
-    /// The stream of a call that names none.
-    pub(super) fn default_stream(&self) -> Status<Arc<Stream>> {
-        self.stream(0)
+        let queue = if handle == LEGACY {
+            context.legacy
+        } else {
+            self.per_thread_queue(&context)
+        };
+        Ok(Arc::new(Stream {
+            handle,
+            context,
+            queue,
+            flags: 0,
+            priority: 0,
+        }))
     }
 
     fn stream_create(&self, stream: Out<CUstream>, flags: c_uint) -> Status {
@@ -145,7 +151,11 @@ impl Call {
         if flags & !NON_BLOCKING != 0 {
             return Err(INVALID_VALUE);
         }
-        let kind = if flags & NON_BLOCKING != 0 { Kind::Free } else { Kind::Blocking };
+        let kind = if flags & NON_BLOCKING != 0 {
+            Kind::Free
+        } else {
+            Kind::Blocking
+        };
         let created = Stream {
             handle: fresh(),
             queue: self.engine.queue(context.group, kind),
@@ -236,7 +246,8 @@ impl Call {
             unsafe { function(data) };
             Ok(())
         });
-        self.engine.submit(stream.queue, &[], Work::Host(Box::new(super::callback(work))));
+        self.engine
+            .submit(stream.queue, &[], Work::Host(Box::new(callback(work))));
         Ok(())
     }
 
@@ -244,12 +255,12 @@ impl Call {
     fn stream_add_callback(
         &self,
         stream: Out<CUstream_st>,
-        callback: CUstreamCallback,
+        function: CUstreamCallback,
         data: Out<c_void>,
         flags: c_uint,
     ) -> Status {
         let stream = self.stream(stream.handle())?;
-        let callback = callback.ok_or(INVALID_VALUE)?;
+        let function = function.ok_or(INVALID_VALUE)?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
@@ -261,9 +272,10 @@ impl Call {
             let status = device.alive().err().unwrap_or(CUresult::CUDA_SUCCESS);
             // SAFETY: the callback must be callable with these until it has run ← the contract of
             // cuStreamAddCallback, which the program entered into.
-            unsafe { callback(pointer(handle), status, data) };
+            unsafe { function(pointer(handle), status, data) };
         };
-        self.engine.submit(stream.queue, &[], Work::Host(Box::new(super::callback(work))));
+        self.engine
+            .submit(stream.queue, &[], Work::Host(Box::new(callback(work))));
         Ok(())
     }
 }

@@ -47,7 +47,11 @@ impl Call {
     fn check_word(&self, word: Word) -> Status {
         let size = if word.wide { 8 } else { 4 };
         let known = self.spaces().check(word.addr, size)?;
-        if known && word.addr.is_multiple_of(size) { Ok(()) } else { Err(INVALID_VALUE) }
+        if known && word.addr.is_multiple_of(size) {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
+        }
     }
 
     fn wait_value(&self, stream: u64, word: Word, value: u64, flags: u32) -> Status {
@@ -68,7 +72,8 @@ impl Call {
                     .load(word.addr, word.wide)
                     .is_none_or(|found| holds(found, value, flags, word.wide))
         };
-        self.engine.submit(stream.queue, &[], Work::Poll(Box::new(condition)));
+        self.engine
+            .submit(stream.queue, &[], Work::Poll(Box::new(condition)));
         Ok(())
     }
 
@@ -83,7 +88,10 @@ impl Call {
             if spaces.store(word.addr, value, word.wide) {
                 return Ok(());
             }
-            Err((ILLEGAL_ADDRESS, format!("write value: {:#x} is not allocated", word.addr)))
+            Err((
+                ILLEGAL_ADDRESS,
+                format!("write value: {:#x} is not allocated", word.addr),
+            ))
         });
         Ok(())
     }
@@ -95,7 +103,12 @@ impl Call {
         value: cuuint32_t,
         flags: c_uint,
     ) -> Status {
-        self.wait_value(stream.handle(), Word { addr, wide: false }, u64::from(value), flags)
+        self.wait_value(
+            stream.handle(),
+            Word { addr, wide: false },
+            u64::from(value),
+            flags,
+        )
     }
 
     fn stream_wait_value_64(
@@ -115,7 +128,12 @@ impl Call {
         value: cuuint32_t,
         flags: c_uint,
     ) -> Status {
-        self.write_value(stream.handle(), Word { addr, wide: false }, u64::from(value), flags)
+        self.write_value(
+            stream.handle(),
+            Word { addr, wide: false },
+            u64::from(value),
+            flags,
+        )
     }
 
     fn stream_write_value_64(

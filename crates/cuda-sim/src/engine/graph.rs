@@ -131,14 +131,36 @@ impl State {
 
     pub(super) fn add_group(&mut self) -> (GroupId, QueueId) {
         let (group, legacy) = (self.fresh(), self.fresh());
-        self.groups.insert(group, Group { legacy, queues: vec![legacy] });
-        self.queues.insert(legacy, Queue { group, kind: Kind::Legacy, last: None, closed: false });
+        self.groups.insert(
+            group,
+            Group {
+                legacy,
+                queues: vec![legacy],
+            },
+        );
+        self.queues.insert(
+            legacy,
+            Queue {
+                group,
+                kind: Kind::Legacy,
+                last: None,
+                closed: false,
+            },
+        );
         (group, legacy)
     }
 
     pub(super) fn add_queue(&mut self, group: GroupId, kind: Kind) -> QueueId {
         let queue = self.fresh();
-        self.queues.insert(queue, Queue { group, kind, last: None, closed: false });
+        self.queues.insert(
+            queue,
+            Queue {
+                group,
+                kind,
+                last: None,
+                closed: false,
+            },
+        );
         if let Some(group) = self.groups.get_mut(&group) {
             group.queues.push(queue);
         }
@@ -204,7 +226,11 @@ impl State {
                         .filter_map(|other| other.last),
                 ),
                 Kind::Blocking => {
-                    tail.extend(self.queues.get(&group.legacy).and_then(|legacy| legacy.last));
+                    tail.extend(
+                        self.queues
+                            .get(&group.legacy)
+                            .and_then(|legacy| legacy.last),
+                    );
                 }
                 Kind::Free => {}
             }
@@ -214,7 +240,11 @@ impl State {
     }
 
     pub(super) fn group_tail(&self, group: GroupId) -> Vec<OpId> {
-        let queues = self.groups.get(&group).into_iter().flat_map(|group| &group.queues);
+        let queues = self
+            .groups
+            .get(&group)
+            .into_iter()
+            .flat_map(|group| &group.queues);
         queues
             .filter_map(|id| self.queues.get(id)?.last)
             .filter(|&op| self.is_pending(op))
@@ -240,7 +270,12 @@ impl State {
             }
         }
         let free = follows.is_empty();
-        let node = Node { after: follows, before: Vec::new(), work: Some(work), queries_left: None };
+        let node = Node {
+            after: follows,
+            before: Vec::new(),
+            work: Some(work),
+            queries_left: None,
+        };
         self.nodes.insert(op, node);
         if free {
             self.make_ready(op);
@@ -255,7 +290,12 @@ impl State {
         }
         let op = self.fresh();
         self.queues.get_mut(&queue)?.last = Some(op);
-        let node = Node { after: Vec::new(), before: Vec::new(), work: None, queries_left: None };
+        let node = Node {
+            after: Vec::new(),
+            before: Vec::new(),
+            work: None,
+            queries_left: None,
+        };
         self.nodes.insert(op, node);
         // Beside the schedule: it is over before the caller does anything else.
         Some(op)
@@ -313,7 +353,9 @@ impl State {
         let Some(node) = self.nodes.get_mut(&op) else {
             return false;
         };
-        let left = node.queries_left.get_or_insert_with(|| random.below(QUERIES + 1));
+        let left = node
+            .queries_left
+            .get_or_insert_with(|| random.below(QUERIES + 1));
         if *left > 0 {
             *left -= 1;
             return false;
@@ -334,7 +376,12 @@ impl State {
         if !host {
             self.poll_all();
         }
-        match self.ready.iter().find(|&(_, &ready)| ready == sort).map(|(&op, _)| op) {
+        match self
+            .ready
+            .iter()
+            .find(|&(_, &ready)| ready == sort)
+            .map(|(&op, _)| op)
+        {
             Some(op) => self.start(op),
             None => Task::Sleep(self.nap(host)),
         }
@@ -350,7 +397,8 @@ impl State {
         let sort = self.ready.remove(&op);
         match self.nodes.get_mut(&op).and_then(|node| node.work.take()) {
             Some(Work::Device(work) | Work::Host(work)) => {
-                self.running.insert(op, (Instant::now(), sort == Some(Ready::Host)));
+                self.running
+                    .insert(op, (Instant::now(), sort == Some(Ready::Host)));
                 Task::Run(op, work)
             }
             Some(Work::Poll(_)) | None => Task::Sleep(Some(super::POLL)),
@@ -371,12 +419,17 @@ impl State {
     /// The waiting operations whose condition holds.
     fn satisfied(&mut self) -> Vec<OpId> {
         let nodes = &mut self.nodes;
-        let polls = self.ready.iter().filter(|&(_, &ready)| ready == Ready::Poll);
+        let polls = self
+            .ready
+            .iter()
+            .filter(|&(_, &ready)| ready == Ready::Poll);
         polls
-            .filter(|&(op, _)| match nodes.get_mut(op).and_then(|node| node.work.as_mut()) {
-                Some(Work::Poll(condition)) => condition(),
-                _ => false,
-            })
+            .filter(
+                |&(op, _)| match nodes.get_mut(op).and_then(|node| node.work.as_mut()) {
+                    Some(Work::Poll(condition)) => condition(),
+                    _ => false,
+                },
+            )
             .map(|(&op, _)| op)
             .collect()
     }
@@ -400,9 +453,10 @@ impl State {
 
     /// Chooses the next operation of the late schedule, if it is time for one.
     fn pick(&mut self) {
-        let busy = self.running.values().any(|&(since, host)| {
-            since.elapsed() < if host { HOST_GRACE } else { GRACE }
-        });
+        let busy = self
+            .running
+            .values()
+            .any(|&(since, host)| since.elapsed() < if host { HOST_GRACE } else { GRACE });
         if busy || self.wanted.is_empty() {
             return;
         }
@@ -414,12 +468,24 @@ impl State {
             .map(|(&op, _)| op)
             .collect();
         let needed = self.needed();
-        let useful: Vec<OpId> = all.iter().copied().filter(|op| needed.contains(op)).collect();
-        let stray = self.wanted.values().map(|wanted| wanted.stray).fold(0.0, f64::max);
+        let useful: Vec<OpId> = all
+            .iter()
+            .copied()
+            .filter(|op| needed.contains(op))
+            .collect();
+        let stray = self
+            .wanted
+            .values()
+            .map(|wanted| wanted.stray)
+            .fold(0.0, f64::max);
         let Some(random) = &mut self.late else {
             return;
         };
-        let among = if useful.is_empty() || random.chance(stray) { &all } else { &useful };
+        let among = if useful.is_empty() || random.chance(stray) {
+            &all
+        } else {
+            &useful
+        };
         let Some(&op) = among.get(random.below(among.len())) else {
             return;
         };
@@ -461,6 +527,9 @@ impl State {
     /// Ends everything; what has not started is given back unrun.
     pub(super) fn stop(&mut self) -> Vec<Work> {
         self.stopped = true;
-        self.nodes.values_mut().filter_map(|node| node.work.take()).collect()
+        self.nodes
+            .values_mut()
+            .filter_map(|node| node.work.take())
+            .collect()
     }
 }

@@ -32,8 +32,8 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) use graph::{GroupId, Kind, OpId, QueueId};
 use graph::{Demand, State};
+pub(crate) use graph::{GroupId, Kind, OpId, QueueId};
 
 /// When queued operations run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,14 +162,22 @@ impl Engine {
             self.shared.work.notify_all();
         }
         while ops.iter().any(|&op| state.is_pending(op)) {
-            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .shared
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Whether all of `ops` are complete.
     pub(crate) fn query(&self, ops: &[OpId]) -> bool {
         let mut state = self.shared.lock();
-        let pending: Vec<OpId> = ops.iter().copied().filter(|&op| state.is_pending(op)).collect();
+        let pending: Vec<OpId> = ops
+            .iter()
+            .copied()
+            .filter(|&op| state.is_pending(op))
+            .collect();
         if pending.is_empty() {
             return true;
         }

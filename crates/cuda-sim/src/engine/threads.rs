@@ -32,9 +32,16 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
     if threads.idle.load(Ordering::Acquire) >= state.useful_threads(MOST) {
         return;
     }
-    let mut device = threads.device.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut device = threads
+        .device
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if device.len() < MOST {
-        device.extend(spawn("cuda-sim device", shared, Some(Arc::clone(&threads.idle))));
+        device.extend(spawn(
+            "cuda-sim device",
+            shared,
+            Some(Arc::clone(&threads.idle)),
+        ));
     }
 }
 
@@ -52,7 +59,11 @@ impl Threads {
     }
 }
 
-fn spawn(name: &str, shared: &Arc<Shared>, idle: Option<Arc<AtomicUsize>>) -> Option<JoinHandle<()>> {
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    idle: Option<Arc<AtomicUsize>>,
+) -> Option<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     if let Some(idle) = &idle {
         idle.fetch_add(1, Ordering::AcqRel);
@@ -87,7 +98,10 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
                 // Looking may have completed a waiting operation.
                 shared.done.notify_all();
                 state = match time {
-                    None => shared.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    None => shared
+                        .work
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner),
                     Some(time) => {
                         let (state, _) = shared
                             .work

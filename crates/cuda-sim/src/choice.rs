@@ -1,0 +1,180 @@
+//! A GPU if there is one, else the software device.
+
+use std::env;
+use std::fmt;
+use std::sync::Arc;
+
+use cuda_sys::{CUresult, DriverLibrary, LoadError};
+
+use crate::builder::{BuildError, Builder};
+use crate::settings::VARIABLE;
+use crate::simulator::Simulator;
+
+/// A driver, and how it came to be chosen. Displays as one line.
+#[derive(Debug)]
+pub struct Choice {
+    library: Arc<DriverLibrary>,
+    simulator: Option<Simulator>,
+    reason: String,
+}
+
+/// Neither a GPU nor the software device could be had.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChoiceError {
+    /// The software device could not be built.
+    Build(BuildError),
+    /// It was built and could not be loaded.
+    Load(LoadError),
+}
+
+impl fmt::Display for ChoiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => write!(f, "no software device: {error}"),
+            Self::Load(error) => write!(f, "no software device: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ChoiceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Build(error) => Some(error),
+            Self::Load(error) => Some(error),
+        }
+    }
+}
+
+impl From<BuildError> for ChoiceError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+impl From<LoadError> for ChoiceError {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl Choice {
+    /// Whether it is the software device.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        self.simulator.is_some()
+    }
+
+    /// The software driver, if it is one.
+    #[must_use]
+    pub fn simulator(&self) -> Option<&Simulator> {
+        self.simulator.as_ref()
+    }
+
+    /// Why it was chosen: for the software device, why no GPU was used.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn library(&self) -> &Arc<DriverLibrary> {
+        &self.library
+    }
+
+    /// The driver, by value.
+    #[must_use]
+    pub fn into_library(self) -> Arc<DriverLibrary> {
+        self.library
+    }
+
+    fn software(builder: Builder, reason: String) -> Result<Self, ChoiceError> {
+        let simulator = builder.build()?;
+        let library = Arc::new(simulator.library()?);
+        Ok(Self {
+            library,
+            simulator: Some(simulator),
+            reason,
+        })
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_software() {
+            "Running on the software device"
+        } else {
+            "Running on the GPU"
+        };
+        write!(f, "{what}: {}", self.reason)
+    }
+}
+
+/// The system's driver if it has a device, else the software device.
+///
+/// If the environment variable `CUDA_SIM` is set, it is the software device, as that describes it:
+/// `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
+/// [`Builder`](crate::Builder#impl-FromStr-for-Builder) for the keys).
+///
+/// ```
+/// let choice = cuda_sim::gpu_or_software()?;
+/// println!("{choice}");
+/// let driver = choice.into_library();
+/// # let _ = driver;
+/// # Ok::<(), cuda_sim::ChoiceError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ChoiceError`] if `CUDA_SIM` makes no sense, or if the software device is needed and cannot be built.
+pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
+    if let Ok(text) = env::var(VARIABLE) {
+        return Choice::software(text.parse()?, format!("{VARIABLE}={text} asks for it"));
+    }
+    let no_gpu = match DriverLibrary::system() {
+        Ok(library) => match count(&library) {
+            Ok(0) => String::from("the driver has no device"),
+            Ok(devices) => {
+                let reason = format!(
+                    "{}, CUDA {}, devices: {devices}",
+                    library.origin(),
+                    library.version()
+                );
+                return Ok(Choice {
+                    library,
+                    simulator: None,
+                    reason,
+                });
+            }
+            Err(code) => format!("the driver does not start: {code}"),
+        },
+        Err(error) => {
+            let words = error.to_string();
+            let first = words
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches(':');
+            format!("no GPU is used, as there is no driver ({first})")
+        }
+    };
+    Choice::software(Builder::new(), no_gpu)
+}
+
+/// How many devices a driver has.
+fn count(library: &DriverLibrary) -> Result<i32, CUresult> {
+    let checked = |status: CUresult| {
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    };
+    // SAFETY: no pointers; the flags must be 0 ← they are.
+    checked(unsafe { library.cuInit(0) })?;
+    let mut count = 0;
+    // SAFETY: the pointer must be writable ← `count` is a local.
+    checked(unsafe { library.cuDeviceGetCount(&raw mut count) })?;
+    Ok(count)
+}

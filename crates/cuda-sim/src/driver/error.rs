@@ -1,0 +1,68 @@
+//! Names and words for status codes.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_void};
+use std::sync::OnceLock;
+
+use cuda_sys::{CUresult, CUuuid};
+
+use super::arg::{In, Out};
+use super::export::{Call, exports};
+use super::status::{INVALID_VALUE, NOT_FOUND, Status};
+
+exports! {
+    cuGetErrorName => get_error_name(error: CUresult, text: *mut *const c_char);
+    cuGetErrorString => get_error_string(error: CUresult, text: *mut *const c_char);
+    cuGetExportTable => get_export_table(table: *mut *const c_void, id: *const CUuuid);
+    cuProfilerStart => profiler();
+    cuProfilerStop => profiler();
+}
+
+/// Name and words of each code, as C strings that live for ever.
+fn texts() -> &'static HashMap<u32, (CString, CString)> {
+    static TEXTS: OnceLock<HashMap<u32, (CString, CString)>> = OnceLock::new();
+    TEXTS.get_or_init(|| {
+        let text = |code: u32| {
+            let result = CUresult(code);
+            let name = CString::new(result.name()?).ok()?;
+            let words = CString::new(result.description().or(result.name())?).ok()?;
+            Some((code, (name, words)))
+        };
+        (0..1000).filter_map(text).collect()
+    })
+}
+
+impl Call {
+    fn get_error_name(&self, error: CUresult, text: Out<*const c_char>) -> Status {
+        text.required()?;
+        match texts().get(&error.0) {
+            Some((name, _)) => text.set(name.as_ptr()),
+            None => {
+                text.set(std::ptr::null())?;
+                Err(INVALID_VALUE)
+            }
+        }
+    }
+
+    fn get_error_string(&self, error: CUresult, text: Out<*const c_char>) -> Status {
+        text.required()?;
+        match texts().get(&error.0) {
+            Some((_, words)) => text.set(words.as_ptr()),
+            None => {
+                text.set(std::ptr::null())?;
+                Err(INVALID_VALUE)
+            }
+        }
+    }
+
+    /// There are no private tables: this driver implements what is documented.
+    fn get_export_table(&self, table: Out<*const c_void>, _id: In<CUuuid>) -> Status {
+        table.set_if(std::ptr::null());
+        Err(NOT_FOUND)
+    }
+
+    /// Nobody profiles here.
+    fn profiler(&self) -> Status {
+        self.current().map(drop)
+    }
+}

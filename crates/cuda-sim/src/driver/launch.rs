@@ -1,0 +1,343 @@
+//! Launching kernels.
+
+use std::ffi::{c_uint, c_void};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use cuda_sys::{
+    CUfunc_st, CUfunction, CUlaunchAttributeID, CUlaunchConfig, CUresult, CUstream, CUstream_st,
+};
+
+use super::arg::{Arg, In, Out};
+use super::export::{Call, exports};
+use super::function::Function;
+use super::occupancy;
+use super::status::{
+    COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_RESOURCES,
+    Status,
+};
+use super::stream::{Lost, Stream};
+use crate::memory::MemoryMap;
+use crate::vm::{self, LaunchParams};
+
+exports! {
+    cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(
+        f: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
+        params: *mut *mut c_void, extra: *mut *mut c_void);
+    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative_kernel(
+        f: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
+        params: *mut *mut c_void);
+    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(
+        config: *const CUlaunchConfig, f: CUfunction, params: *mut *mut c_void,
+        extra: *mut *mut c_void);
+}
+
+/// The shape of a launch.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    cooperative: bool,
+}
+
+/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which `extra` lists with values.
+const BUFFER_POINTER: usize = 1;
+const BUFFER_SIZE: usize = 2;
+
+/// The parameters, where the kernel expects them.
+fn pack(function: &Function, params: Out<*mut c_void>, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
+    let kernel = function.kernel()?;
+    let size = kernel.param_bytes as usize;
+    if !extra.is_null() {
+        if !params.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        return pack_buffer(size, extra);
+    }
+    let mut buffer = vec![0; size];
+    for (index, param) in kernel.params.iter().enumerate() {
+        // SAFETY: the pointer must be valid for the size of the parameter ← the contract of cuLaunchKernel.
+        let value: Out<u8> = unsafe { Arg::wrap(params.get_at(index)?.cast::<u8>()) };
+        let bytes = value.bytes(param.size as usize)?;
+        buffer
+            .get_mut(param.offset as usize..param.offset as usize + bytes.len())
+            .ok_or(INVALID_VALUE)?
+            .copy_from_slice(bytes);
+    }
+    Ok(buffer)
+}
+
+/// The form with one buffer for all parameters.
+fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
+    let (mut start, mut len) = (std::ptr::null_mut(), None);
+    let mut index = 0;
+    loop {
+        match extra.get_at(index)?.addr() {
+            0 => break,
+            BUFFER_POINTER => start = extra.get_at(index + 1)?,
+            BUFFER_SIZE => {
+                let value = extra.get_at(index + 1)?;
+                // SAFETY: it must point to a `size_t` ← the contract of CU_LAUNCH_PARAM_BUFFER_SIZE.
+                let value: Out<usize> = unsafe { Arg::wrap(value.cast()) };
+                len = Some(value.get()?);
+            }
+            _ => return Err(INVALID_VALUE),
+        }
+        index += 2;
+    }
+    let len = len.ok_or(INVALID_VALUE)?;
+    if len < size {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the buffer must be valid for the size beside it ← the contract of CU_LAUNCH_PARAM_BUFFER_POINTER.
+    let buffer: Out<u8> = unsafe { Arg::wrap(start.cast()) };
+    Ok(buffer.bytes(size)?.to_vec())
+}
+
+impl Shape {
+    /// What the driver refuses when a launch is asked for.
+    fn check(self, function: &Function) -> Status {
+        let kernel = function.kernel()?;
+        let [grid_x, grid_y, grid_z] = self.grid;
+        let [block_x, block_y, block_z] = self.block;
+        let dims = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
+        let threads = self
+            .block
+            .iter()
+            .map(|&dim| u64::from(dim))
+            .product::<u64>();
+        if dims.contains(&0)
+            || grid_x > i32::MAX as u32
+            || grid_y.max(grid_z) > 65535
+            || block_x.max(block_y) > 1024
+            || block_z > 64
+            || threads > 1024
+        {
+            return Err(INVALID_VALUE);
+        }
+        if kernel
+            .required_threads
+            .is_some_and(|required| required != self.block)
+        {
+            return Err(INVALID_VALUE);
+        }
+        if threads > u64::from(function.max_threads()?) {
+            return Err(OUT_OF_RESOURCES);
+        }
+        if i64::from(self.shared) > i64::from(function.dynamic_shared_limit()?) {
+            return Err(INVALID_VALUE);
+        }
+        if kernel
+            .cluster
+            .is_some_and(|cluster| cluster.iter().product::<u32>() > 1)
+        {
+            return Err(NOT_SUPPORTED);
+        }
+        if self.cooperative {
+            let per_sm = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
+            let device = &function.module.context.device.limits;
+            let most = u64::from(per_sm) * device.multiprocessors as u64;
+            if self.grid.iter().map(|&dim| u64::from(dim)).product::<u64>() > most {
+                return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Call {
+    fn launch(
+        &self,
+        function: u64,
+        shape: Shape,
+        stream: u64,
+        params: Out<*mut c_void>,
+        extra: Out<*mut c_void>,
+    ) -> Status {
+        let function = self.function(function)?;
+        let stream = self.stream(stream)?;
+        if function.module.context.handle != stream.context.handle {
+            return Err(INVALID_HANDLE);
+        }
+        shape.check(&function)?;
+        let params = pack(&function, params, extra)?;
+        let job = Job {
+            image: Arc::clone(&function.module.image),
+            kernel: function.index,
+            shape,
+            params,
+            stack: stream.context.stack_bytes(),
+            reachable: self.reachable(&stream),
+            print: Box::new(self.printer()),
+            limit: self.config.instruction_limit,
+            device: Arc::clone(&stream.context.device),
+        };
+        self.enqueue(&stream, &[], move || job.run());
+        Ok(())
+    }
+
+    /// The devices whose memory kernels in this stream may use, this one first.
+    fn reachable(&self, stream: &Stream) -> Vec<Arc<super::device::Device>> {
+        let own = &stream.context.device;
+        let peers = stream.context.peers();
+        let others = peers
+            .iter()
+            .filter_map(|&ordinal| self.devices.get(ordinal))
+            .cloned();
+        std::iter::once(Arc::clone(own)).chain(others).collect()
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn launch_kernel(
+        &self,
+        f: Out<CUfunc_st>,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared: c_uint,
+        stream: Out<CUstream_st>,
+        params: Out<*mut c_void>,
+        extra: Out<*mut c_void>,
+    ) -> Status {
+        let grid = [grid_x, grid_y, grid_z];
+        let block = [block_x, block_y, block_z];
+        let shape = Shape {
+            grid,
+            block,
+            shared,
+            cooperative: false,
+        };
+        self.launch(f.handle(), shape, stream.handle(), params, extra)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn launch_cooperative_kernel(
+        &self,
+        f: Out<CUfunc_st>,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared: c_uint,
+        stream: Out<CUstream_st>,
+        params: Out<*mut c_void>,
+    ) -> Status {
+        let grid = [grid_x, grid_y, grid_z];
+        let block = [block_x, block_y, block_z];
+        let shape = Shape {
+            grid,
+            block,
+            shared,
+            cooperative: true,
+        };
+        self.launch(f.handle(), shape, stream.handle(), params, Out::null())
+    }
+
+    fn launch_kernel_ex(
+        &self,
+        config: In<CUlaunchConfig>,
+        f: Out<CUfunc_st>,
+        params: Out<*mut c_void>,
+        extra: Out<*mut c_void>,
+    ) -> Status {
+        let config = config.get()?;
+        let shape = Shape {
+            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+            shared: config.sharedMemBytes,
+            cooperative: is_cooperative(&config)?,
+        };
+        self.launch(
+            f.handle(),
+            shape,
+            config.hStream.addr() as u64,
+            params,
+            extra,
+        )
+    }
+}
+
+/// Whether the attributes ask for a cooperative launch; `NOT_SUPPORTED` for those that would change what it does and
+/// are not implemented.
+fn is_cooperative(config: &CUlaunchConfig) -> Status<bool> {
+    type A = CUlaunchAttributeID;
+    let mut cooperative = false;
+    // SAFETY: there must be `numAttrs` attributes ← the contract of cuLaunchKernelEx.
+    let attributes = unsafe { config.attrs.wrap() };
+    for index in 0..config.numAttrs as usize {
+        let attribute = attributes.get_at(index)?;
+        match attribute.id {
+            A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
+                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
+                cooperative = unsafe { attribute.value.cooperative } != 0;
+            }
+            A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
+                let cluster = unsafe { attribute.value.clusterDim };
+                if cluster.x == 0 || cluster.y == 0 || cluster.z == 0 {
+                    return Err(INVALID_VALUE);
+                }
+                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
+                    return Err(NOT_SUPPORTED);
+                }
+            }
+            // How fast it is, is all that these change.
+            A::CU_LAUNCH_ATTRIBUTE_IGNORE
+            | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+            | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {}
+            _ => return Err(NOT_SUPPORTED),
+        }
+    }
+    Ok(cooperative)
+}
+
+/// A launch in its queue.
+struct Job {
+    image: Arc<std::sync::RwLock<vm::Image>>,
+    kernel: usize,
+    shape: Shape,
+    params: Vec<u8>,
+    stack: u32,
+    reachable: Vec<Arc<super::device::Device>>,
+    print: Box<dyn Fn(&[u8]) + Send + Sync>,
+    limit: Option<u64>,
+    device: Arc<super::device::Device>,
+}
+
+impl Job {
+    fn run(&self) -> Result<(), Lost> {
+        let maps: Vec<Arc<MemoryMap>> = self.reachable.iter().map(|device| device.map()).collect();
+        let map = match &maps[..] {
+            [own] => Arc::clone(own),
+            all => Arc::new(MemoryMap::union(all)),
+        };
+        let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
+        let mut params = LaunchParams::new(self.shape.grid, self.shape.block, &self.params, &map);
+        params.dynamic_shared = self.shape.shared;
+        params.cooperative = self.shape.cooperative;
+        params.output = &*self.print;
+        params.stack_limit = self.stack.max(params.stack_limit);
+        params.instruction_limit = self.limit;
+        params.cancel = Some(&self.device.cancel);
+        params.multiprocessors = self.device.limits.multiprocessors as u32;
+        match vm::launch(&image, self.kernel, &params) {
+            Ok(_) => Ok(()),
+            // The instance is going away, and nobody is there to be told.
+            Err(_) if self.device.cancel.load(Ordering::Relaxed) => Ok(()),
+            Err(fault) => Err((CUresult(fault.kind.code()), fault.to_string())),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The functions of `cuda.h`, one file per noun.
+//!
+//! ```text
+//! C ── cuX::<SLOT> (export)── dispatch: count, fail, catch ── Call::x ── Instance ── engine, memory, vm
+//! ```
+//!
+//! An [`Instance`](instance::Instance) is one software driver; it sits in a slot, and each slot has its own copy of
+//! every C function. [`Call`](export::Call) is the instance for the time of a call. The methods are safe: the shims
+//! wrap the pointers of C once ([`arg`]), and handles are numbers that are looked up ([`handle`]).
+
+mod arg;
+mod attributes;
+mod context;
+mod copy;
+mod device;
+mod error;
+mod event;
+mod export;
+mod function;
+mod handle;
+mod host;
+pub(crate) mod instance;
+mod jit;
+mod launch;
+mod library;
+mod memory;
+mod memset;
+mod module;
+mod occupancy;
+mod pointer;
+mod pool;
+mod primary;
+pub(crate) mod proc_address;
+pub(crate) mod slot;
+mod space;
+mod status;
+mod stream;
+mod stub;
+mod wait_value;
+
+use export::Entry;
+
+/// All that is implemented, for the slot `SLOT`.
+fn entries<const SLOT: usize>() -> [&'static [Entry]; 19] {
+    [
+        context::Exports::<SLOT>::ENTRIES,
+        copy::Exports::<SLOT>::ENTRIES,
+        device::Exports::<SLOT>::ENTRIES,
+        error::Exports::<SLOT>::ENTRIES,
+        event::Exports::<SLOT>::ENTRIES,
+        function::Exports::<SLOT>::ENTRIES,
+        host::Exports::<SLOT>::ENTRIES,
+        launch::Exports::<SLOT>::ENTRIES,
+        library::Exports::<SLOT>::ENTRIES,
+        memory::Exports::<SLOT>::ENTRIES,
+        memset::Exports::<SLOT>::ENTRIES,
+        module::Exports::<SLOT>::ENTRIES,
+        occupancy::Exports::<SLOT>::ENTRIES,
+        pointer::Exports::<SLOT>::ENTRIES,
+        pool::Exports::<SLOT>::ENTRIES,
+        primary::Exports::<SLOT>::ENTRIES,
+        proc_address::Exports::<SLOT>::ENTRIES,
+        stream::Exports::<SLOT>::ENTRIES,
+        wait_value::Exports::<SLOT>::ENTRIES,
+    ]
+}

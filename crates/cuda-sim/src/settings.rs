@@ -1,0 +1,104 @@
+//! A builder from text: what the environment variable `CUDA_SIM` holds.
+
+use std::str::FromStr;
+
+use crate::builder::{BuildError, Builder};
+use crate::engine::Schedule;
+
+/// The environment variable that asks for the software device, and describes it.
+pub(crate) const VARIABLE: &str = "CUDA_SIM";
+
+/// `key=value` parts with commas between; `1` and nothing at all are the default.
+///
+/// | key | value |
+/// |---|---|
+/// | `version` | the CUDA version to act as: `12.2` |
+/// | `devices` | how many |
+/// | `cc` | compute capability: `9.0` |
+/// | `memory` | of each device: bytes, or with `K`, `M`, `G` |
+/// | `schedule` | `eager`, or `late:SEED` |
+/// | `strict` | `1` refuses PTX with unknown instructions when it is loaded |
+///
+/// ```
+/// let simulator = "version=12.2,devices=2,schedule=late:7".parse::<cuda_sim::Builder>()?.build()?;
+/// assert_eq!(simulator.library()?.version().number(), 12020);
+/// assert!("devices=many".parse::<cuda_sim::Builder>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl FromStr for Builder {
+    type Err = BuildError;
+
+    fn from_str(text: &str) -> Result<Self, BuildError> {
+        let mut builder = Self::new();
+        let parts = text.split(',').map(str::trim);
+        for part in parts.filter(|part| !part.is_empty() && *part != "1") {
+            let bad = || {
+                let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1";
+                BuildError::BadSetting(format!("`{part}` in {VARIABLE}: it takes {keys}"))
+            };
+            let (key, value) = part.split_once('=').ok_or_else(bad)?;
+            let with = |builder: Self| -> Option<Self> {
+                Some(match key {
+                    "version" => {
+                        let (major, minor) = pair(value)?;
+                        builder.version(major.checked_mul(1000)? + minor.checked_mul(10)?)
+                    }
+                    "devices" => builder.devices(value.parse().ok()?),
+                    "cc" => {
+                        let (major, minor) = pair(value)?;
+                        builder.compute_capability(major, minor)
+                    }
+                    "memory" => builder.memory(bytes(value)?),
+                    "schedule" if value == "eager" => builder.schedule(Schedule::Eager),
+                    "schedule" => {
+                        let seed = value.strip_prefix("late:")?.parse().ok()?;
+                        builder.schedule(Schedule::Late { seed })
+                    }
+                    "strict" => builder.strict_ptx(match value {
+                        "0" => false,
+                        "1" => true,
+                        _ => return None,
+                    }),
+                    _ => return None,
+                })
+            };
+            builder = with(builder).ok_or_else(bad)?;
+        }
+        Ok(builder)
+    }
+}
+
+/// Two numbers with a dot between, of at most three digits.
+fn pair(text: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| text.parse::<u32>().ok().filter(|&number| number < 100);
+    let (major, minor) = text.split_once('.')?;
+    Some((number(major)?, number(minor)?))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, pair};
+
+    #[test]
+    fn sizes_and_versions() {
+        assert_eq!(bytes("12"), Some(12));
+        assert_eq!(bytes("3k"), Some(3072));
+        assert_eq!(bytes("2G"), Some(2_147_483_648));
+        assert_eq!(bytes("99999999999G"), None);
+        assert_eq!(bytes("G"), None);
+        assert_eq!(bytes(""), None);
+        assert_eq!(pair("12.2"), Some((12, 2)));
+        assert_eq!(pair("12"), None);
+        assert_eq!(pair("4000000000.1"), None);
+    }
+}

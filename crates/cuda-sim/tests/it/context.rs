@@ -1,0 +1,143 @@
+//! Contexts, over threads.
+
+use std::ptr;
+use std::thread;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{CUcontext, DriverLibrary};
+
+use crate::support::{OK, bare, bench, ok};
+
+fn current(driver: &DriverLibrary) -> CUcontext {
+    let mut context = ptr::null_mut();
+    unsafe { ok(driver.cuCtxGetCurrent(&raw mut context)) };
+    context
+}
+
+fn state(driver: &DriverLibrary) -> (u32, i32) {
+    let (mut flags, mut active) = (99, 99);
+    unsafe { ok(driver.cuDevicePrimaryCtxGetState(0, &raw mut flags, &raw mut active)) };
+    (flags, active)
+}
+
+#[test]
+fn the_primary_context_is_counted() {
+    let (simulator, driver) = bare(Builder::new());
+    unsafe { ok(driver.cuInit(0)) };
+    assert_eq!(state(&driver), (0, 0));
+    unsafe { ok(driver.cuDevicePrimaryCtxSetFlags_v2(0, 4)) };
+    let (mut first, mut second) = (ptr::null_mut(), ptr::null_mut());
+    unsafe {
+        ok(driver.cuDevicePrimaryCtxRetain(&raw mut first, 0));
+        ok(driver.cuDevicePrimaryCtxRetain(&raw mut second, 0));
+    }
+    assert_eq!(first, second);
+    assert_eq!(state(&driver), (4, 1));
+    unsafe { ok(driver.cuDevicePrimaryCtxRelease_v2(0)) };
+    assert_eq!(state(&driver), (4, 1));
+    assert_eq!(simulator.live().contexts, 1);
+    unsafe { ok(driver.cuDevicePrimaryCtxRelease_v2(0)) };
+    assert_eq!(state(&driver), (4, 0));
+    assert!(simulator.live().is_empty());
+    let status = unsafe { driver.cuDevicePrimaryCtxRelease_v2(0) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+}
+
+#[test]
+fn each_thread_has_its_own_stack() {
+    let bench = bench(Builder::new());
+    let mut other = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    assert_eq!(current(&bench), other);
+    let (driver, primary) = (&*bench, bench.context.addr());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            assert!(current(driver).is_null());
+            let primary: CUcontext = ptr::without_provenance_mut(primary);
+            unsafe { ok(driver.cuCtxPushCurrent_v2(primary)) };
+            assert_eq!(current(driver), primary);
+        });
+    });
+    let mut popped = ptr::null_mut();
+    unsafe { ok(bench.cuCtxPopCurrent_v2(&raw mut popped)) };
+    assert_eq!(popped, other);
+    assert_eq!(current(&bench), bench.context);
+    unsafe { ok(bench.cuCtxPopCurrent_v2(ptr::null_mut())) };
+    let status = unsafe { bench.cuCtxPopCurrent_v2(&raw mut popped) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    let mut addr = 0;
+    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 16) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+}
+
+#[test]
+fn a_destroyed_context_takes_all_with_it() {
+    let bench = bench(Builder::new());
+    let mut context = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, 0)) };
+    let stream = bench.stream(1);
+    bench.event(0);
+    bench.alloc(100);
+    bench.pinned(100);
+    bench.load(crate::support::ADD);
+    let live = bench.simulator.live();
+    let counts = (
+        live.contexts,
+        live.streams,
+        live.events,
+        live.allocations,
+        live.modules,
+    );
+    assert_eq!(counts, (2, 1, 1, 1, 1));
+    assert_eq!(live.host_bytes, 100);
+    unsafe { ok(bench.cuCtxDestroy_v2(context)) };
+    assert_eq!(bench.simulator.live().to_string(), "live: 1 contexts");
+    assert_eq!(current(&bench), bench.context);
+    let status = unsafe { bench.cuStreamSynchronize(stream) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    let status = unsafe { bench.cuCtxDestroy_v2(context) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    // The primary one is not destroyed like this.
+    let status = unsafe { bench.cuCtxDestroy_v2(bench.context) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+}
+
+#[test]
+fn a_context_of_another_driver_is_none() {
+    let one = bench(Builder::new());
+    let two = bench(Builder::new());
+    let status = unsafe { two.cuCtxSetCurrent(one.context) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    let wild = ptr::without_provenance_mut(0xDEAD_BEE8);
+    let status = unsafe { two.cuCtxSetCurrent(wild) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    assert_eq!(current(&two), two.context);
+}
+
+#[test]
+fn what_is_set_is_read_back() {
+    use cuda_sys::{CUfunc_cache, CUlimit};
+    let bench = bench(Builder::new());
+    let mut value = 0;
+    unsafe {
+        ok(bench.cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 4096));
+        ok(bench.cuCtxGetLimit(&raw mut value, CUlimit::CU_LIMIT_STACK_SIZE));
+    }
+    assert_eq!(value, 4096);
+    let status = unsafe { bench.cuCtxSetLimit(CUlimit(77), 1) };
+    assert_eq!(status, CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+    let mut config = CUfunc_cache(9);
+    unsafe {
+        ok(bench.cuCtxSetCacheConfig(CUfunc_cache::CU_FUNC_CACHE_PREFER_L1));
+        ok(bench.cuCtxGetCacheConfig(&raw mut config));
+    }
+    assert_eq!(config, CUfunc_cache::CU_FUNC_CACHE_PREFER_L1);
+    let (mut least, mut greatest) = (9, 9);
+    unsafe {
+        assert_eq!(
+            bench.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest),
+            OK
+        );
+    }
+    assert!(greatest < least);
+}

@@ -1,0 +1,143 @@
+//! Kernels that fail, and the device that is lost then.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_sim::{Builder, CUresult as R};
+
+use crate::support::{TROUBLE, bench, late, ok};
+
+#[test]
+fn a_fault_is_told_late_and_for_ever() {
+    for (kernel, code) in [
+        ("trapped", R::CUDA_ERROR_LAUNCH_FAILED),
+        ("null_store", R::CUDA_ERROR_ILLEGAL_ADDRESS),
+        ("misaligned", R::CUDA_ERROR_MISALIGNED_ADDRESS),
+    ] {
+        let bench = bench(late(1));
+        let function = bench.function(bench.load(TROUBLE), kernel);
+        let (one, two) = (bench.stream(1), bench.stream(1));
+        let data = bench.upload(&[0_u32]);
+        ok(bench.launch(function, [1, 1], one, &mut [data]));
+        // Not yet known.
+        let event = bench.event(2);
+        unsafe { assert_eq!(bench.cuStreamSynchronize(one), code, "{kernel}") };
+        let fault = bench.simulator.fault(0).unwrap();
+        assert!(
+            fault.contains(kernel) && fault.contains("PTX line"),
+            "{fault}"
+        );
+        let (mut addr, mut stream) = (0, ptr::null_mut());
+        unsafe {
+            assert_eq!(bench.cuStreamSynchronize(two), code);
+            assert_eq!(bench.sync(), code);
+            assert_eq!(bench.cuMemAlloc_v2(&raw mut addr, 16), code);
+            assert_eq!(bench.cuStreamCreate(&raw mut stream, 0), code);
+            assert_eq!(bench.cuEventQuery(event), code);
+            // Drops are told too, and yet nothing is left behind.
+            assert_eq!(bench.cuEventDestroy_v2(event), code);
+            assert_eq!(bench.cuMemFree_v2(data), code);
+            assert_eq!(bench.cuStreamDestroy_v2(one), code);
+            assert_eq!(bench.cuStreamDestroy_v2(two), code);
+            let mut context = ptr::null_mut();
+            assert_eq!(bench.cuCtxCreate_v2(&raw mut context, 0, 0), code);
+            assert_eq!(bench.cuDevicePrimaryCtxRelease_v2(0), code);
+            let again = bench.cuDevicePrimaryCtxRetain(&raw mut context, 0);
+            assert_eq!(again, code, "a new context does not help");
+            let mut count = 0;
+            ok(bench.cuDeviceGetCount(&raw mut count));
+        }
+        assert!(
+            bench.simulator.live().is_empty(),
+            "{}",
+            bench.simulator.live()
+        );
+    }
+}
+
+#[test]
+fn the_other_device_goes_on() {
+    let bench = bench(Builder::new().devices(2));
+    let function = bench.function(bench.load(TROUBLE), "trapped");
+    ok(bench.launch(function, [1, 1], ptr::null_mut(), &mut []));
+    assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_FAILED);
+    let mut second = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut second, 0, 1)) };
+    let increment = bench.function(bench.load(TROUBLE), "increment");
+    let data = bench.upload(&[41_u32]);
+    ok(bench.launch(increment, [1, 1], ptr::null_mut(), &mut [data]));
+    assert_eq!(bench.download::<u32>(data, 1), [42]);
+}
+
+#[test]
+fn host_functions_are_not_called_after_a_fault() {
+    static CALLED: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C" fn called(_: *mut std::ffi::c_void) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+    }
+    let bench = bench(Builder::new());
+    let function = bench.function(bench.load(TROUBLE), "trapped");
+    let stream = bench.stream(1);
+    unsafe {
+        ok(bench.cuLaunchHostFunc(stream, Some(called), ptr::null_mut()));
+        ok(bench.cuStreamSynchronize(stream));
+    }
+    assert_eq!(CALLED.load(Ordering::Relaxed), 1);
+    ok(bench.launch(function, [1, 1], stream, &mut []));
+    unsafe {
+        // Either is right: it may have failed by now.
+        let _ = bench.cuLaunchHostFunc(stream, Some(called), ptr::null_mut());
+        assert_eq!(
+            bench.cuStreamSynchronize(stream),
+            R::CUDA_ERROR_LAUNCH_FAILED
+        );
+    }
+    assert_eq!(CALLED.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn memory_that_was_freed_is_caught() {
+    let bench = bench(late(6));
+    let stream = bench.stream(1);
+    let mut addr = 0;
+    unsafe { ok(bench.cuMemAllocAsync(&raw mut addr, 64, stream)) };
+    let increment = bench.function(bench.load(TROUBLE), "increment");
+    let other = bench.stream(1);
+    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    // Nobody ordered the free after the launch: here it comes first.
+    ok(bench.launch(increment, [1, 1], other, &mut [addr]));
+    unsafe {
+        ok(bench.cuMemFreeAsync(addr, stream));
+        ok(bench.cuMemFree_v2(0));
+        let _ = bench.cuStreamSynchronize(stream);
+        let status = bench.cuStreamSynchronize(other);
+        let fault = bench.simulator.fault(0);
+        // If the launch strayed in before the free, nothing happened.
+        assert_eq!(status.is_success(), fault.is_none());
+        if let Some(fault) = fault {
+            assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
+            assert!(fault.contains("freed"), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_end_is_ended_with_its_driver() {
+    let bench = bench(Builder::new());
+    let flag = bench.upload(&[0_u32]);
+    let spin = bench.function(bench.load(TROUBLE), "spin");
+    ok(bench.launch(spin, [1, 1], bench.stream(1), &mut [flag]));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(bench.simulator.pending(), 1);
+    // Returns.
+    drop(bench);
+}
+
+#[test]
+fn a_kernel_without_end_runs_into_its_limit() {
+    let bench = bench(Builder::new().instruction_limit(100_000));
+    let flag = bench.upload(&[0_u32]);
+    let spin = bench.function(bench.load(TROUBLE), "spin");
+    ok(bench.launch(spin, [1, 1], ptr::null_mut(), &mut [flag]));
+    assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_TIMEOUT);
+}

@@ -1,0 +1,217 @@
+//! Launches, and those that are refused.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult as R};
+use cuda_sys::{CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig};
+
+use crate::support::{ADD, bench, late, ok};
+
+#[test]
+fn vectors_are_added() {
+    for bench in [bench(Builder::new()), bench(late(4))] {
+        let count = 10_000;
+        let a: Vec<f32> = (0..count).map(|i| i as f32 * 0.25).collect();
+        let b: Vec<f32> = (0..count).map(|i| 1.0 / (i + 1) as f32).collect();
+        let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        let add = bench.function(bench.load(ADD), "add");
+        let mut params = [
+            bench.upload(&a),
+            bench.upload(&b),
+            bench.alloc(4 * count),
+            count as u64,
+        ];
+        ok(bench.launch(
+            add,
+            [count.div_ceil(256) as u32, 256],
+            ptr::null_mut(),
+            &mut params,
+        ));
+        assert_eq!(bench.download::<f32>(params[2], count), expected);
+    }
+}
+
+#[test]
+fn parameters_in_one_buffer() {
+    let bench = bench(Builder::new());
+    let add = bench.function(bench.load(ADD), "add");
+    let out = bench.alloc(12);
+    let mut buffer = [
+        bench.upload(&[1_f32, 2., 3.]),
+        bench.upload(&[10_f32, 20., 30.]),
+        out,
+        3,
+    ];
+    let mut size = size_of_val(&buffer);
+    let mut launch = |size: &mut usize| {
+        let mut extra: [*mut c_void; 5] = [
+            ptr::without_provenance_mut(1),
+            buffer.as_mut_ptr().cast(),
+            ptr::without_provenance_mut(2),
+            ptr::from_mut(size).cast(),
+            ptr::null_mut(),
+        ];
+        let (none, extra) = (ptr::null_mut(), extra.as_mut_ptr());
+        unsafe { bench.cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, none, ptr::null_mut(), extra) }
+    };
+    ok(launch(&mut size));
+    assert_eq!(bench.download::<f32>(out, 3), [11., 22., 33.]);
+    size -= 8;
+    assert_eq!(launch(&mut size), R::CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn wrong_shapes_are_refused() {
+    let bench = bench(Builder::new());
+    let module = bench.load(ADD);
+    let (add, scale) = (
+        bench.function(module, "add"),
+        bench.function(module, "times_scale"),
+    );
+    let out = bench.upload(&[0_f32; 4]);
+    let invalid = R::CUDA_ERROR_INVALID_VALUE;
+    for (function, [gx, gy, gz], [bx, by, bz], shared, status) in [
+        (add, [0, 1, 1], [1, 1, 1], 0, invalid),
+        (add, [1, 1, 1], [1, 0, 1], 0, invalid),
+        (add, [1, 1, 1], [2048, 1, 1], 0, invalid),
+        (add, [1, 1, 1], [32, 32, 2], 0, invalid),
+        (add, [1, 1, 1], [1, 1, 65], 0, invalid),
+        (add, [1, 65536, 1], [1, 1, 1], 0, invalid),
+        (add, [1, 1, 1], [1, 1, 1], (48 << 10) + 1, invalid),
+        (scale, [1, 1, 1], [1, 1, 1], (48 << 10) - 511, invalid),
+        (
+            scale,
+            [1, 1, 1],
+            [257, 1, 1],
+            0,
+            R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        ),
+        (
+            ptr::without_provenance_mut(64),
+            [1; 3],
+            [1; 3],
+            0,
+            R::CUDA_ERROR_INVALID_HANDLE,
+        ),
+    ] {
+        let mut values = [out, out, out, 4_u64];
+        let mut params: Vec<*mut c_void> = values
+            .iter_mut()
+            .map(|value| ptr::from_mut(value).cast())
+            .collect();
+        let (none, params) = (ptr::null_mut(), params.as_mut_ptr());
+        let found = unsafe {
+            bench.cuLaunchKernel(
+                function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shared,
+                none,
+                params,
+                ptr::null_mut(),
+            )
+        };
+        assert_eq!(found, status, "{:?}", ([gx, gy, gz], [bx, by, bz], shared));
+    }
+    let none = ptr::null_mut();
+    let status = unsafe {
+        bench.cuLaunchKernel(
+            add,
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            none,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+    assert_eq!(status, invalid, "parameters are missing");
+    ok(bench.sync());
+    assert_eq!(bench.download::<f32>(out, 4), [0.; 4]);
+}
+
+#[test]
+fn a_stream_of_another_context_is_refused() {
+    let bench = bench(Builder::new());
+    let add = bench.function(bench.load(ADD), "times_scale");
+    let data = bench.upload(&[1_u32]);
+    let mut other = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    let status = bench.launch(add, [1, 1], bench.stream(0), &mut [data]);
+    assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
+    let status = bench.launch(add, [1, 1], ptr::null_mut(), &mut [data]);
+    assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
+}
+
+#[test]
+fn attributes_are_obeyed_or_refused() {
+    let bench = bench(Builder::new());
+    let scale = bench.function(bench.load(ADD), "times_scale");
+    let mut data = bench.upload(&[5_u32]);
+    let mut launch = |id, set: fn(&mut CUlaunchAttribute), grid: u32| {
+        // SAFETY: all fields are integers, pointers, or a union of such.
+        let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = id;
+        set(&mut attribute);
+        // SAFETY: all fields are integers or pointers.
+        let mut config: CUlaunchConfig = unsafe { std::mem::zeroed() };
+        (config.gridDimX, config.gridDimY, config.gridDimZ) = (grid, 1, 1);
+        (config.blockDimX, config.blockDimY, config.blockDimZ) = (1, 1, 1);
+        (config.attrs, config.numAttrs) = (&raw mut attribute, 1);
+        let mut params: [*mut c_void; 1] = [(&raw mut data).cast()];
+        let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+        unsafe { bench.cuLaunchKernelEx(&raw const config, scale, params, none) }
+    };
+    type A = CUlaunchAttributeID;
+    let cooperative: fn(&mut CUlaunchAttribute) = |attribute| attribute.value.cooperative = 1;
+    ok(launch(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperative, 1));
+    // 16 multiprocessors of at most 32 blocks.
+    let status = launch(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperative, 16 * 32 + 1);
+    assert_eq!(status, R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    let cluster: fn(&mut CUlaunchAttribute) = |attribute| {
+        attribute.value.clusterDim =
+            cuda_sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 2, y: 1, z: 1 };
+    };
+    let status = launch(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, cluster, 2);
+    assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    ok(launch(
+        A::CU_LAUNCH_ATTRIBUTE_PRIORITY,
+        |attribute| attribute.value.priority = -1,
+        1,
+    ));
+    let status = launch(CUlaunchAttributeID(1000), |_| {}, 1);
+    assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(bench.download::<u32>(data, 1), [5 * 3 * 3]);
+}
+
+#[test]
+fn occupancy_is_what_the_tightest_limit_allows() {
+    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a block.
+    for (cc, block, dynamic, expected) in [
+        ((7, 5), 32, 0, 16),
+        ((7, 5), 1024, 0, 1),
+        ((7, 5), 64, 20 << 10, 3),
+        ((9, 0), 32, 0, 32),
+        ((9, 0), 512, 0, 4),
+        ((9, 0), 32, 75 << 10, 3),
+        ((9, 0), 32, 300 << 10, 0),
+    ] {
+        let bench = bench(Builder::new().compute_capability(cc.0, cc.1));
+        let add = bench.function(bench.load(ADD), "add");
+        let mut blocks = -1;
+        let status = unsafe {
+            bench.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, add, block, dynamic)
+        };
+        ok(status);
+        assert_eq!(blocks, expected, "{cc:?} {block} {dynamic}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Memory: what is given out, and what is refused.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{CUmemPool_attribute, CUmemorytype, CUpointer_attribute as P};
+
+use crate::support::{Bench, OK, bench, late, ok};
+
+fn attribute<T: Default>(bench: &Bench, attribute: P, addr: u64) -> Result<T, CUresult> {
+    let mut value = T::default();
+    let place: *mut c_void = ptr::from_mut(&mut value).cast();
+    let status = unsafe { bench.cuPointerGetAttribute(place, attribute, addr) };
+    if status == OK { Ok(value) } else { Err(status) }
+}
+
+fn free_bytes(bench: &Bench) -> usize {
+    let (mut free, mut total) = (0, 0);
+    unsafe { ok(bench.cuMemGetInfo_v2(&raw mut free, &raw mut total)) };
+    assert!(free <= total);
+    free
+}
+
+#[test]
+fn free_memory_comes_back() {
+    let bench = bench(Builder::new().memory(64 << 20));
+    let before = free_bytes(&bench);
+    assert_eq!(before, 64 << 20);
+    let addrs: Vec<u64> = (1..50).map(|size| bench.alloc(size * 1000)).collect();
+    assert!(before - free_bytes(&bench) >= (1..50).map(|size| size * 1000).sum::<usize>());
+    assert_eq!(
+        bench.simulator.live().bytes,
+        (1..50).map(|size| size * 1000).sum::<u64>()
+    );
+    for addr in addrs {
+        unsafe { ok(bench.cuMemFree_v2(addr)) };
+    }
+    assert_eq!(free_bytes(&bench), before);
+    assert_eq!(bench.simulator.live().allocations, 0);
+}
+
+#[test]
+fn wrong_frees_are_refused() {
+    let bench = bench(Builder::new());
+    let addr = bench.alloc(4096);
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    unsafe {
+        ok(bench.cuMemFree_v2(0));
+        assert_eq!(bench.cuMemFree_v2(addr + 16), invalid);
+        assert_eq!(
+            bench.cuMemFreeHost(ptr::without_provenance_mut(addr as usize)),
+            invalid
+        );
+        ok(bench.cuMemFree_v2(addr));
+        assert_eq!(bench.cuMemFree_v2(addr), invalid);
+        let mut zero = 0;
+        assert_eq!(bench.cuMemAlloc_v2(&raw mut zero, 0), invalid);
+        assert_eq!(bench.cuMemAlloc_v2(ptr::null_mut(), 16), invalid);
+    }
+}
+
+#[test]
+fn memory_runs_out() {
+    let bench = bench(Builder::new().memory(8 << 20));
+    let mut addr = 0;
+    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 9 << 20) };
+    assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    assert_eq!(addr, 0);
+    bench.simulator.limit_memory(0, 1 << 20);
+    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 2 << 20) };
+    assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    let small = bench.alloc(1 << 19);
+    let status = unsafe { bench.cuMemAllocAsync(&raw mut addr, 1 << 20, ptr::null_mut()) };
+    assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    bench.simulator.limit_memory(0, u64::MAX);
+    unsafe { ok(bench.cuMemFree_v2(small)) };
+    bench.alloc(2 << 20);
+    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, usize::MAX) };
+    assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+#[test]
+fn fresh_memory_is_poisoned() {
+    let bench = bench(Builder::new());
+    let addr = bench.alloc(64);
+    assert_eq!(bench.download::<u8>(addr, 64), [0xCD; 64]);
+}
+
+#[test]
+fn a_range_is_found_from_inside() {
+    let bench = bench(Builder::new());
+    let addr = bench.alloc(1000);
+    let (mut base, mut size) = (0, 0);
+    unsafe { ok(bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, addr + 999)) };
+    assert_eq!((base, size), (addr, 1000));
+    let status = unsafe { bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, 16) };
+    assert_eq!(status, CUresult::CUDA_ERROR_NOT_FOUND);
+}
+
+#[test]
+fn pointers_say_what_they_are() {
+    let bench = bench(Builder::new());
+    let device = bench.alloc(256);
+    let pinned = bench.pinned(256).addr() as u64;
+    let mut managed = 0;
+    unsafe { ok(bench.cuMemAllocManaged(&raw mut managed, 256, 1)) };
+    let sort = |addr| attribute::<u32>(&bench, P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
+    assert_eq!(
+        sort(device),
+        Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0 as u32)
+    );
+    assert_eq!(sort(pinned), Ok(CUmemorytype::CU_MEMORYTYPE_HOST.0 as u32));
+    assert_eq!(
+        sort(managed),
+        Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0 as u32)
+    );
+    let on_stack = 5_u32;
+    let wild = ptr::from_ref(&on_stack).addr() as u64;
+    assert_eq!(sort(wild), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+    let is_managed = |addr| attribute::<i32>(&bench, P::CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+    assert_eq!((is_managed(device), is_managed(managed)), (Ok(0), Ok(1)));
+    let start = attribute::<u64>(
+        &bench,
+        P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        device + 77,
+    );
+    assert_eq!(start, Ok(device));
+    let host = attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_HOST_POINTER, device);
+    assert_eq!(host, Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+    assert_ne!(
+        attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, device),
+        attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, pinned),
+    );
+}
+
+#[test]
+fn host_memory_is_registered_once() {
+    let bench = bench(Builder::new());
+    let mut values = vec![1_u8; 8192];
+    let start: *mut c_void = values.as_mut_ptr().cast();
+    let inside: *mut c_void = values[100..].as_mut_ptr().cast();
+    unsafe {
+        assert_eq!(
+            bench.cuMemHostUnregister(start),
+            CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+        );
+        ok(bench.cuMemHostRegister_v2(start, 8192, 2));
+        assert_eq!(
+            bench.cuMemHostRegister_v2(inside, 10, 0),
+            CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+        );
+        let mut addr = 0;
+        ok(bench.cuMemHostGetDevicePointer_v2(&raw mut addr, inside, 0));
+        assert_eq!(addr, inside.addr() as u64);
+        ok(bench.cuMemsetD8_v2(addr, 9, 4));
+        ok(bench.cuMemHostUnregister(start));
+    }
+    assert_eq!(values[98..106], [1, 1, 9, 9, 9, 9, 1, 1]);
+    assert_eq!(bench.simulator.live().host_allocations, 0);
+}
+
+#[test]
+fn stream_ordered_memory_is_valid_in_its_order() {
+    for bench in [bench(Builder::new()), bench(late(3))] {
+        let stream = bench.stream(1);
+        let before = free_bytes(&bench);
+        let mut addr = 0;
+        unsafe {
+            ok(bench.cuMemAllocAsync(&raw mut addr, 4096, stream));
+            ok(bench.cuMemsetD8Async(addr, 3, 4096, stream));
+        }
+        let out = bench.pinned(4096);
+        unsafe {
+            ok(bench.cuMemcpyDtoHAsync_v2(out.cast(), addr, 4096, stream));
+            ok(bench.cuMemFreeAsync(addr, stream));
+            let again = bench.cuMemFreeAsync(addr, stream);
+            assert_eq!(again, CUresult::CUDA_ERROR_INVALID_VALUE);
+            ok(bench.cuStreamSynchronize(stream));
+        }
+        let bytes = unsafe { std::slice::from_raw_parts(out, 4096) };
+        assert!(bytes.iter().all(|&byte| byte == 3));
+        assert_eq!(free_bytes(&bench), before);
+        let status = unsafe { bench.cuMemsetD8Async(addr, 3, 4096, stream) };
+        assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
+fn pools_count_what_is_used() {
+    let bench = bench(Builder::new());
+    let mut pool = ptr::null_mut();
+    unsafe { ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
+    let read = |attribute| {
+        let mut value = 0_u64;
+        unsafe {
+            ok(bench.cuMemPoolGetAttribute(pool, attribute, ptr::from_mut(&mut value).cast()));
+        }
+        value
+    };
+    let stream = bench.stream(0);
+    let (mut one, mut two) = (0, 0);
+    unsafe {
+        ok(bench.cuMemAllocAsync(&raw mut one, 1000, stream));
+        ok(bench.cuMemAllocFromPoolAsync(&raw mut two, 500, pool, stream));
+    }
+    assert_eq!(
+        read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
+        1500
+    );
+    unsafe {
+        ok(bench.cuMemFreeAsync(one, stream));
+        ok(bench.cuStreamSynchronize(stream));
+    }
+    assert_eq!(
+        read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
+        500
+    );
+    assert_eq!(
+        read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH),
+        1500
+    );
+    let status = unsafe { bench.cuMemPoolDestroy(pool) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
+}

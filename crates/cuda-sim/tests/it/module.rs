@@ -1,0 +1,203 @@
+//! Modules and libraries, and the words of the compiler.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{CUfunction_attribute as F, CUjit_option, CUresult as R};
+
+use crate::support::{ADD, Bench, bench, ok};
+
+/// Loads with an error log; the status and the log.
+fn load(bench: &Bench, image: &CStr) -> (R, String) {
+    let mut log = vec![0_u8; 1024];
+    let mut options = [
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values: [*mut c_void; 2] = [
+        log.as_mut_ptr().cast(),
+        ptr::without_provenance_mut(log.len()),
+    ];
+    let mut module = ptr::null_mut();
+    let status = unsafe {
+        bench.cuModuleLoadDataEx(
+            &raw mut module,
+            image.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    let text = CStr::from_bytes_until_nul(&log)
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(values[1].addr(), text.len(), "{text}");
+    (status, text)
+}
+
+#[test]
+fn wrong_images_are_refused_with_words() {
+    let bench = bench(Builder::new());
+    let head = ".version 8.0\n.target sm_75\n.address_size 64\n";
+    for (image, status, words) in [
+        ("garbage".to_owned(), R::CUDA_ERROR_INVALID_PTX, "line 1"),
+        (String::new(), R::CUDA_ERROR_INVALID_PTX, "empty"),
+        (
+            format!("{head}.visible .entry f() {{ mov.u32"),
+            R::CUDA_ERROR_INVALID_PTX,
+            "line 4",
+        ),
+        (
+            "\x7fELF...".to_owned(),
+            R::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            "machine code",
+        ),
+        (
+            ADD.replace("sm_75", "sm_100"),
+            R::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            "sm_100",
+        ),
+    ] {
+        let (found, log) = load(&bench, &CString::new(image.clone()).unwrap());
+        assert_eq!(found, status, "{image:.40}: {log}");
+        assert!(log.contains(words), "{log}");
+    }
+    let (status, log) = load(&bench, &CString::new(ADD).unwrap());
+    assert_eq!((status, log.as_str()), (R::CUDA_SUCCESS, ""));
+}
+
+#[test]
+fn newer_ptx_needs_a_newer_driver() {
+    // The table of release notes in the PTX manual.
+    for (version, last, next) in [
+        (12000, "8.0", "8.1"),
+        (12020, "8.2", "8.3"),
+        (12090, "8.8", "9.0"),
+        (13000, "9.0", "9.1"),
+    ] {
+        let bench = bench(Builder::new().version(version));
+        let of = |ptx: &str| CString::new(ADD.replace(".version 8.0", &format!(".version {ptx}")));
+        let (status, log) = load(&bench, &of(last).unwrap());
+        assert_eq!(status, R::CUDA_SUCCESS, "{version}: {log}");
+        let (status, log) = load(&bench, &of(next).unwrap());
+        assert_eq!(status, R::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "{version}");
+        assert!(log.contains(next) && log.contains(last), "{log}");
+    }
+}
+
+#[test]
+fn functions_and_variables_are_found_by_name() {
+    let bench = bench(Builder::new());
+    let module = bench.load(ADD);
+    let (mut addr, mut size) = (0, 0);
+    unsafe {
+        ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"scale".as_ptr()));
+    }
+    assert_eq!(size, 4);
+    assert_eq!(bench.download::<u32>(addr, 1), [3]);
+    let mut function = ptr::null_mut();
+    for name in [c"missing", c"ADD", c"scale"] {
+        let status = unsafe { bench.cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
+        assert_eq!(status, R::CUDA_ERROR_NOT_FOUND, "{name:?}");
+    }
+    let add = bench.function(module, "add");
+    assert_eq!(add, bench.function(module, "add"));
+    let mut count = 0;
+    unsafe { ok(bench.cuModuleGetFunctionCount(&raw mut count, module)) };
+    assert_eq!(count, 2);
+    let mut all = [ptr::null_mut(); 2];
+    unsafe { ok(bench.cuModuleEnumerateFunctions(all.as_mut_ptr(), 2, module)) };
+    assert!(all.contains(&add));
+    unsafe { ok(bench.cuModuleUnload(module)) };
+    let mut value = 0;
+    let attribute = F::CU_FUNC_ATTRIBUTE_NUM_REGS;
+    let status = unsafe { bench.cuFuncGetAttribute(&raw mut value, attribute, add) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    let status = unsafe { bench.cuModuleUnload(module) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(bench.simulator.live().modules, 0);
+}
+
+#[test]
+fn functions_say_what_they_need() {
+    let bench = bench(Builder::new());
+    let module = bench.load(ADD);
+    let (add, scale) = (
+        bench.function(module, "add"),
+        bench.function(module, "times_scale"),
+    );
+    let read = |function, attribute| {
+        let mut value = -1;
+        unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
+        value
+    };
+    assert_eq!(read(add, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 1024);
+    assert_eq!(read(scale, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 256);
+    assert_eq!(read(scale, F::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 512);
+    assert_eq!(read(add, F::CU_FUNC_ATTRIBUTE_PTX_VERSION), 75);
+    assert_eq!(read(add, F::CU_FUNC_ATTRIBUTE_BINARY_VERSION), 90);
+    let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    assert_eq!(read(scale, limit), (48 << 10) - 512);
+    unsafe { ok(bench.cuFuncSetAttribute(scale, limit, 100_000)) };
+    assert_eq!(read(scale, limit), 100_000);
+    let status = unsafe { bench.cuFuncSetAttribute(scale, limit, (227 << 10) - 511) };
+    assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
+    let mut info = Vec::new();
+    for index in 0.. {
+        let (mut offset, mut size) = (0, 0);
+        let status =
+            unsafe { bench.cuFuncGetParamInfo(add, index, &raw mut offset, &raw mut size) };
+        if status == R::CUDA_ERROR_INVALID_VALUE {
+            break;
+        }
+        ok(status);
+        info.push((offset, size));
+    }
+    assert_eq!(info, [(0, 8), (8, 8), (16, 8), (24, 8)]);
+    let mut name = ptr::null();
+    unsafe { ok(bench.cuFuncGetName(&raw mut name, scale)) };
+    assert_eq!(unsafe { CStr::from_ptr(name) }, c"times_scale");
+}
+
+#[test]
+fn a_library_serves_every_context() {
+    let bench = bench(Builder::new());
+    let text = CString::new(ADD).unwrap();
+    let mut library = ptr::null_mut();
+    let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+    unsafe {
+        ok(bench.cuLibraryLoadData(
+            &raw mut library,
+            text.as_ptr().cast(),
+            none,
+            nothing,
+            0,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            0,
+        ));
+    }
+    let mut kernel = ptr::null_mut();
+    unsafe { ok(bench.cuLibraryGetKernel(&raw mut kernel, library, c"times_scale".as_ptr())) };
+    let run = || {
+        let data = bench.upload(&[1_u32, 2, 3, 4]);
+        ok(bench.launch(kernel.cast(), [1, 4], ptr::null_mut(), &mut [data]));
+        assert_eq!(bench.download::<u32>(data, 4), [3, 6, 9, 12]);
+        let (mut addr, mut size) = (0, 0);
+        unsafe {
+            let name = c"scale".as_ptr();
+            ok(bench.cuLibraryGetGlobal(&raw mut addr, &raw mut size, library, name));
+        }
+        addr
+    };
+    let first = run();
+    let mut other = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    assert_ne!(run(), first, "each context has its own variables");
+    unsafe { ok(bench.cuLibraryUnload(library)) };
+    let status = unsafe { bench.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()) };
+    assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
+}

@@ -1,0 +1,211 @@
+//! Streams: order, callbacks, waiting for values.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::CUstream;
+
+use crate::support::{Bench, OK, TROUBLE, bench, late, ok};
+
+/// A host function that runs a closure, once.
+unsafe extern "C" fn run(data: *mut c_void) {
+    // SAFETY: `call` made it from a box of this type.
+    let work = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
+    work();
+}
+
+fn call(bench: &Bench, stream: CUstream, work: impl FnOnce() + Send + 'static) {
+    let boxed: Box<dyn FnOnce() + Send> = Box::new(work);
+    let data = Box::into_raw(Box::new(boxed)).cast();
+    unsafe { ok(bench.cuLaunchHostFunc(stream, Some(run), data)) };
+}
+
+#[test]
+fn host_functions_run_in_order_on_another_thread() {
+    for bench in [bench(Builder::new()), bench(late(5))] {
+        let stream = bench.stream(1);
+        let (send, receive) = mpsc::channel();
+        for number in 0..20 {
+            let send = send.clone();
+            call(&bench, stream, move || {
+                send.send((number, thread::current().id())).unwrap();
+            });
+        }
+        unsafe { ok(bench.cuStreamSynchronize(stream)) };
+        let seen: Vec<_> = receive.try_iter().collect();
+        assert_eq!(
+            seen.iter().map(|&(number, _)| number).collect::<Vec<_>>(),
+            (0..20).collect::<Vec<_>>()
+        );
+        assert!(seen.iter().all(|&(_, id)| id != thread::current().id()));
+    }
+}
+
+#[test]
+fn a_host_function_must_not_call_the_driver() {
+    static ANSWER: AtomicU32 = AtomicU32::new(0);
+    let bench = bench(Builder::new());
+    let get_device = bench.cuCtxGetDevice.unwrap();
+    call(&bench, ptr::null_mut(), move || {
+        let mut device = 0;
+        ANSWER.store(unsafe { get_device(&raw mut device) }.0, Ordering::Relaxed);
+    });
+    ok(bench.sync());
+    assert_eq!(
+        ANSWER.load(Ordering::Relaxed),
+        CUresult::CUDA_ERROR_NOT_PERMITTED.0
+    );
+}
+
+#[test]
+fn the_legacy_stream_waits_for_blocking_streams() {
+    for seed in 0..20 {
+        let bench = bench(late(seed));
+        let (blocking, free) = (bench.stream(0), bench.stream(1));
+        let (send, receive) = mpsc::channel();
+        let note = |stream, name: &'static str| {
+            let send = send.clone();
+            call(&bench, stream, move || send.send(name).unwrap());
+        };
+        note(blocking, "before");
+        note(free, "free");
+        note(ptr::null_mut(), "legacy");
+        note(blocking, "after");
+        ok(bench.sync());
+        let seen: Vec<_> = receive.try_iter().filter(|&name| name != "free").collect();
+        assert_eq!(seen, ["before", "legacy", "after"], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_per_thread_stream_is_another_one_in_each_thread() {
+    let bench = bench(Builder::new());
+    let id = |bench: &Bench, stream: usize| {
+        let mut id = 0;
+        let stream = ptr::without_provenance_mut(stream);
+        unsafe { ok(bench.cuStreamGetId(stream, &raw mut id)) };
+        id
+    };
+    assert_eq!(id(&bench, 0), id(&bench, 1));
+    assert_ne!(id(&bench, 1), id(&bench, 2));
+    let mut mapped = 0;
+    unsafe { ok(bench.cuStreamGetId_ptsz(ptr::null_mut(), &raw mut mapped)) };
+    assert_eq!(mapped, id(&bench, 2));
+    let here = id(&bench, 2);
+    let (driver, context) = (&*bench, bench.context.addr());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut there = 0;
+            unsafe {
+                ok(driver.cuCtxSetCurrent(ptr::without_provenance_mut(context)));
+                ok(driver.cuStreamGetId(ptr::without_provenance_mut(2), &raw mut there));
+            }
+            assert_ne!(here, there);
+        });
+    });
+}
+
+#[test]
+fn a_stream_waits_for_a_value() {
+    for bench in [bench(Builder::new()), bench(late(2))] {
+        let (waiter, writer) = (bench.stream(1), bench.stream(1));
+        let flag = bench.upload(&[0_u32, 0]);
+        let word = bench.upload(&[1_u32]);
+        let increment = bench.function(bench.load(TROUBLE), "increment");
+        unsafe {
+            // Equal; then, of a value that is cyclically not less.
+            ok(bench.cuStreamWaitValue32_v2(waiter, flag, 7, 1));
+            ok(bench.cuStreamWaitValue32_v2(waiter, flag + 4, 5, 0));
+        }
+        ok(bench.launch(increment, [1, 1], waiter, &mut [word]));
+        unsafe { assert_eq!(bench.cuStreamQuery(waiter), CUresult::CUDA_ERROR_NOT_READY) };
+        unsafe {
+            ok(bench.cuStreamWriteValue32_v2(writer, flag, 7, 0));
+            ok(bench.cuStreamWriteValue32_v2(writer, flag + 4, 6, 0));
+            ok(bench.cuStreamSynchronize(waiter));
+        }
+        assert_eq!(bench.download::<u32>(word, 1), [2]);
+    }
+}
+
+#[test]
+fn the_host_may_write_the_value() {
+    for bench in [bench(Builder::new()), bench(late(2))] {
+        let stream = bench.stream(1);
+        let flag = bench.pinned(4);
+        let flag = unsafe { AtomicU32::from_ptr(flag.cast()) };
+        flag.store(0, Ordering::Relaxed);
+        let addr = ptr::from_ref(flag).addr() as u64;
+        unsafe { ok(bench.cuStreamWaitValue32_v2(stream, addr, 1, 1)) };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                flag.store(1, Ordering::Release);
+            });
+            unsafe { ok(bench.cuStreamSynchronize(stream)) };
+        });
+        assert_eq!(flag.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_kernel_may_wait_for_a_copy_on_another_stream() {
+    let bench = bench(Builder::new());
+    let (first, second) = (bench.stream(1), bench.stream(1));
+    let flag = bench.upload(&[0_u32]);
+    let spin = bench.function(bench.load(TROUBLE), "spin");
+    ok(bench.launch(spin, [1, 1], first, &mut [flag]));
+    unsafe {
+        ok(bench.cuMemsetD32Async(flag, 1, 1, second));
+        assert_eq!(bench.cuStreamSynchronize(first), OK);
+    }
+}
+
+#[test]
+fn streams_say_what_they_are() {
+    let bench = bench(Builder::new());
+    let mut stream = ptr::null_mut();
+    let (mut flags, mut priority, mut context) = (9, 9, ptr::null_mut());
+    unsafe {
+        ok(bench.cuStreamCreateWithPriority(&raw mut stream, 1, -100));
+        ok(bench.cuStreamGetFlags(stream, &raw mut flags));
+        ok(bench.cuStreamGetPriority(stream, &raw mut priority));
+        ok(bench.cuStreamGetCtx(stream, &raw mut context));
+    }
+    let (mut least, mut greatest) = (9, 9);
+    unsafe { ok(bench.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)) };
+    assert_eq!((flags, priority, context), (1, greatest, bench.context));
+    let invalid = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    unsafe {
+        ok(bench.cuStreamDestroy_v2(stream));
+        assert_eq!(bench.cuStreamDestroy_v2(stream), invalid);
+        assert_eq!(bench.cuStreamSynchronize(stream), invalid);
+        // An event is no stream.
+        let event = bench.event(0);
+        assert_eq!(bench.cuStreamQuery(event.cast()), invalid);
+        let bad = bench.cuStreamCreate(&raw mut stream, 8);
+        assert_eq!(bad, CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
+fn a_destroyed_stream_still_does_its_work() {
+    for seed in 0..8 {
+        let bench = bench(late(seed));
+        let stream = bench.stream(0);
+        let addr = bench.upload(&[1_u8; 16]);
+        unsafe {
+            ok(bench.cuMemsetD8Async(addr, 5, 16, stream));
+            ok(bench.cuStreamDestroy_v2(stream));
+        }
+        assert_eq!(bench.simulator.pending(), 1);
+        // A blocking copy on the legacy stream follows it.
+        assert_eq!(bench.download::<u8>(addr, 16), [5; 16]);
+        assert_eq!(bench.simulator.pending(), 0);
+    }
+}
