@@ -98,17 +98,16 @@ impl fmt::Debug for DriverError {
 impl std::error::Error for DriverError {}
 
 /// What can go wrong in this crate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The driver's library could not be loaded.
-    #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(LoadError),
     /// A C call failed.
-    #[error(transparent)]
-    Driver(#[from] DriverError),
+    Driver(DriverError),
     /// Memory ran out.
-    #[error("{source}, {bytes} bytes were asked for")]
     OutOfMemory {
         /// How much was asked for.
         bytes: usize,
@@ -116,16 +115,12 @@ pub enum Error {
         source: DriverError,
     },
     /// An image could not be loaded.
-    #[error(transparent)]
     Jit(Box<JitError>),
     /// The arguments of a launch are not what the kernel takes.
-    #[error(transparent)]
     Argument(Box<ArgumentError>),
     /// Grid, block or shared memory of a launch are beyond a limit.
-    #[error(transparent)]
     LaunchConfig(Box<LaunchConfigError>),
     /// The driver has no device of this ordinal.
-    #[error("there is no device {ordinal}: the driver {driver} has {count}")]
     NoSuchDevice {
         /// What was asked for.
         ordinal: u32,
@@ -135,13 +130,11 @@ pub enum Error {
         driver: String,
     },
     /// The module has no kernel of this name.
-    #[error("the module has no kernel {name:?}")]
     NoSuchFunction {
         /// What was asked for.
         name: String,
     },
     /// A name with a NUL byte, which C cannot take.
-    #[error("{what} has a NUL byte at position {position}")]
     NulByte {
         /// What has it.
         what: &'static str,
@@ -149,7 +142,6 @@ pub enum Error {
         position: usize,
     },
     /// A length whose bytes do not fit in an address.
-    #[error("{len} elements of {size} bytes are more than an address can hold")]
     SizeOverflow {
         /// The number of elements.
         len: usize,
@@ -157,7 +149,6 @@ pub enum Error {
         size: usize,
     },
     /// The two sides of a copy have different lengths.
-    #[error("the source has {source_len} elements and the destination {destination_len}")]
     LengthMismatch {
         /// Elements of the source.
         source_len: usize,
@@ -165,11 +156,86 @@ pub enum Error {
         destination_len: usize,
     },
     /// Two objects of different contexts were used together.
-    #[error("{what} belongs to another context than the stream it is used on")]
     OtherContext {
         /// Which object.
         what: &'static str,
     },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Driver(error) => fmt::Display::fmt(error, f),
+            Self::OutOfMemory { bytes, source } => {
+                write!(f, "{source}, {bytes} bytes were asked for")
+            }
+            Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::Argument(error) => error.fmt(f),
+            Self::LaunchConfig(error) => error.fmt(f),
+            Self::NoSuchDevice {
+                ordinal,
+                count,
+                driver,
+            } => {
+                write!(
+                    f,
+                    "there is no device {ordinal}: the driver {driver} has {count}"
+                )
+            }
+            Self::NoSuchFunction { name } => write!(f, "the module has no kernel {name:?}"),
+            Self::NulByte { what, position } => {
+                write!(f, "{what} has a NUL byte at position {position}")
+            }
+            Self::SizeOverflow { len, size } => {
+                write!(
+                    f,
+                    "{len} elements of {size} bytes are more than an address can hold"
+                )
+            }
+            Self::LengthMismatch {
+                source_len,
+                destination_len,
+            } => write!(
+                f,
+                "the source has {source_len} elements and the destination {destination_len}"
+            ),
+            Self::OtherContext { what } => {
+                write!(
+                    f,
+                    "{what} belongs to another context than the stream it is used on"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::OutOfMemory { source, .. } => Some(source),
+            // The others print what they hold.
+            _ => None,
+        }
+    }
+}
+
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {
@@ -196,7 +262,7 @@ impl Error {
 }
 
 /// An image that the driver would not load, with what its compiler said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct JitError {
     pub(crate) source: DriverError,
     pub(crate) log: String,
@@ -243,14 +309,19 @@ impl fmt::Display for JitError {
     }
 }
 
+impl fmt::Debug for JitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for JitError {}
 
 /// The arguments of a launch against the kernel's parameters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentError {
     /// Too many or too few.
-    #[error("kernel {kernel} takes {expected} arguments, {given} were given")]
     Count {
         /// The kernel.
         kernel: String,
@@ -260,7 +331,6 @@ pub enum ArgumentError {
         given: usize,
     },
     /// One of another size.
-    #[error("argument {index} of kernel {kernel} is of {expected} bytes, {given} were given")]
     Size {
         /// The kernel.
         kernel: String,
@@ -273,9 +343,36 @@ pub enum ArgumentError {
     },
 }
 
+impl fmt::Display for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count {
+                kernel,
+                expected,
+                given,
+            } => {
+                write!(
+                    f,
+                    "kernel {kernel} takes {expected} arguments, {given} were given"
+                )
+            }
+            Self::Size {
+                kernel,
+                index,
+                expected,
+                given,
+            } => write!(
+                f,
+                "argument {index} of kernel {kernel} is of {expected} bytes, {given} were given"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ArgumentError {}
+
 /// A launch configuration against the limits of device and kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel {kernel}: {what} is {given}, allowed is {least} to {most}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchConfigError {
     pub(crate) kernel: String,
     pub(crate) what: &'static str,
@@ -283,6 +380,24 @@ pub struct LaunchConfigError {
     pub(crate) least: u64,
     pub(crate) most: u64,
 }
+
+impl fmt::Display for LaunchConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kernel,
+            what,
+            given,
+            least,
+            most,
+        } = self;
+        write!(
+            f,
+            "kernel {kernel}: {what} is {given}, allowed is {least} to {most}"
+        )
+    }
+}
+
+impl std::error::Error for LaunchConfigError {}
 
 impl LaunchConfigError {
     /// Which quantity: `grid.x`, `threads per block`, …

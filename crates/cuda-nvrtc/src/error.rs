@@ -10,7 +10,9 @@ use cuda_sys::{Function, LoadError, Version};
 use crate::{Arch, Diagnostic, Log, Severity};
 
 /// Why something did not work.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// NVRTC could not be loaded.
@@ -217,6 +219,12 @@ impl fmt::Display for CompileError {
 }
 
 impl std::error::Error for CompileError {}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

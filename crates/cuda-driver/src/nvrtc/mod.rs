@@ -3,6 +3,8 @@
 
 mod tune;
 
+use std::fmt;
+
 use cuda_nvrtc::{Arch, Options, Program};
 
 pub use tune::{Candidate, Outcome, Trial, TuneError, Tuner, Tuning};
@@ -13,7 +15,9 @@ use crate::error::Result;
 use crate::module::Module;
 
 /// Why source could not be made into a module.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// It did not compile.
@@ -22,6 +26,12 @@ pub enum CompileError {
     /// The driver did not load what was compiled, or could not tell its device.
     #[error(transparent)]
     Driver(#[from] crate::Error),
+}
+
+impl fmt::Debug for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// With the feature `nvrtc`.
