@@ -50,7 +50,7 @@ impl Limits {
 
 /// The value of an attribute; `None` if `cuda.h` has no such attribute.
 pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -> Option<i32> {
-    if attribute.0 <= 0 || attribute.0 >= A::CU_DEVICE_ATTRIBUTE_MAX.0 {
+    if attribute.0 == 0 || attribute.0 >= A::CU_DEVICE_ATTRIBUTE_MAX.0 {
         return None;
     }
     Some(match attribute {

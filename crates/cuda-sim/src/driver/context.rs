@@ -107,7 +107,7 @@ impl Context {
 
     pub(super) fn limit(&self, limit: CUlimit) -> Option<usize> {
         let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.get(&(limit.0 as u32)).copied().or(match limit {
+        limits.get(&(limit.0)).copied().or(match limit {
             CUlimit::CU_LIMIT_STACK_SIZE => Some(1024),
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => Some(1 << 20),
             CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => Some(8 << 20),
@@ -376,7 +376,7 @@ impl Call {
             .limits
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        limits.insert(limit.0 as u32, value);
+        limits.insert(limit.0, value);
         Ok(())
     }
 

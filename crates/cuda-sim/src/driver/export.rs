@@ -85,6 +85,7 @@ macro_rules! exports {
         #[allow(non_snake_case, reason = "the name is C's")]
         unsafe extern "C" fn $name<const SLOT: usize>($($arg: $ty),*) -> cuda_sys::CUresult {
             #[inline(never)]
+            #[allow(clippy::too_many_arguments, reason = "as many as C's")]
             fn body(slot: usize, $($arg: $ty),*) -> cuda_sys::CUresult {
                 $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, |call| {
                     // SAFETY: each pointer must be valid for what this function documents ← the contract of the C

@@ -304,6 +304,9 @@ fn is_cooperative(config: &CUlaunchConfig) -> Status<bool> {
     Ok(cooperative)
 }
 
+/// Takes what a kernel prints.
+type Print = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// A launch in its queue.
 struct Job {
     image: Arc<std::sync::RwLock<vm::Image>>,
@@ -312,7 +315,7 @@ struct Job {
     params: Vec<u8>,
     stack: u32,
     reachable: Vec<Arc<super::device::Device>>,
-    print: Box<dyn Fn(&[u8]) + Send + Sync>,
+    print: Print,
     limit: Option<u64>,
     device: Arc<super::device::Device>,
 }

@@ -1,6 +1,7 @@
 //! Device memory: allocating, freeing, asking.
 
 use std::alloc::{self, Layout};
+use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::sync::Arc;
 
@@ -129,10 +130,10 @@ impl Instance {
             }
             Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(_) => {
                 let host = std::ptr::without_provenance(addr as usize);
-                self.devices
-                    .iter()
-                    .map(|device| device.arena.unregister_host(host).is_ok())
-                    .fold(true, |all, one| all && one)
+                let known = self.devices.iter();
+                // Each of them, also after one that does not know it.
+                let known = known.filter(|device| device.arena.unregister_host(host).is_ok());
+                known.count() == self.devices.len()
             }
         };
         debug_assert!(freed, "a listed allocation is known to its arena");
@@ -140,10 +141,14 @@ impl Instance {
 
     /// Frees all allocations of this sort.
     pub(super) fn free_allocations(&self, which: impl Fn(&Allocation) -> bool) {
-        let gone: Vec<_> = self
-            .allocations()
-            .extract_if(.., |_, allocation| which(allocation))
-            .collect();
+        let gone: Vec<(u64, Allocation)> = {
+            let mut allocations = self.allocations();
+            let (gone, kept) = std::mem::take(&mut *allocations)
+                .into_iter()
+                .partition::<BTreeMap<_, _>, _>(|(_, allocation)| which(allocation));
+            *allocations = kept;
+            gone.into_iter().collect()
+        };
         for (addr, allocation) in gone {
             self.release(addr, &allocation);
         }

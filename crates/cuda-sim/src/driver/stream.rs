@@ -222,11 +222,11 @@ impl Call {
         thread_local! {
             static MODE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
         }
-        let new = u32::try_from(mode.get()?.0).map_err(|_| INVALID_VALUE)?;
+        let new = mode.get()?.0;
         if new > 2 {
             return Err(INVALID_VALUE);
         }
-        mode.set(CUstreamCaptureMode(MODE.replace(new) as _))
+        mode.set(CUstreamCaptureMode(MODE.replace(new)))
     }
 
     /// Host functions are not called once the device is lost.

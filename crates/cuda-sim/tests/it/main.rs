@@ -1,6 +1,14 @@
 //! The software driver through the C API, as cuda-sys resolves it.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "each is a call of the C API: pointers are to locals of the type and length that cuda.h asks for, or wrong \
+              in the way that the test is about and that the driver documents an error for"
+)]
+
 mod adversity;
+mod choice;
 mod context;
 mod copy;
 mod device;

@@ -106,15 +106,9 @@ fn pointers_say_what_they_are() {
     let mut managed = 0;
     unsafe { ok(bench.cuMemAllocManaged(&raw mut managed, 256, 1)) };
     let sort = |addr| attribute::<u32>(&bench, P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
-    assert_eq!(
-        sort(device),
-        Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0 as u32)
-    );
-    assert_eq!(sort(pinned), Ok(CUmemorytype::CU_MEMORYTYPE_HOST.0 as u32));
-    assert_eq!(
-        sort(managed),
-        Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0 as u32)
-    );
+    assert_eq!(sort(device), Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0));
+    assert_eq!(sort(pinned), Ok(CUmemorytype::CU_MEMORYTYPE_HOST.0));
+    assert_eq!(sort(managed), Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0));
     let on_stack = 5_u32;
     let wild = ptr::from_ref(&on_stack).addr() as u64;
     assert_eq!(sort(wild), Err(CUresult::CUDA_ERROR_INVALID_VALUE));

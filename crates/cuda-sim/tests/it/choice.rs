@@ -1,0 +1,71 @@
+//! Which device is chosen. The environment is per process, so each case is this test binary run again.
+
+use std::env;
+use std::process::Command;
+
+/// Set in the processes that choose and print.
+const CHOOSER: &str = "CUDA_SIM_TEST_CHOOSER";
+
+/// What a process with these variables chooses: the line it prints, and whether it is software.
+fn choose(variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "choice::chooser", "--nocapture"]);
+    command
+        .env_remove("CUDA_SIM")
+        .env_remove("CUDA_DRIVER_LIBRARY")
+        .env(CHOOSER, "1");
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("CHOSE "))
+        .map(|(_, rest)| rest);
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+#[test]
+fn chooser() {
+    if env::var_os(CHOOSER).is_none() {
+        return;
+    }
+    match cuda_sim::gpu_or_software() {
+        Ok(choice) => {
+            println!("CHOSE {} {choice}", choice.is_software());
+            let version = choice.library().version();
+            assert_eq!(choice.into_library().version(), version);
+        }
+        Err(error) => println!("CHOSE error {error}"),
+    }
+}
+
+#[test]
+fn the_variable_decides() {
+    let line = choose(&[("CUDA_SIM", "version=12.4")]);
+    assert_eq!(
+        line,
+        "true Running on the software device: CUDA_SIM=version=12.4 asks for it"
+    );
+    let line = choose(&[("CUDA_SIM", "devices=many")]);
+    assert!(
+        line.starts_with("error no software device: `devices=many` in CUDA_SIM"),
+        "{line}"
+    );
+}
+
+#[test]
+fn without_a_driver_it_is_software_and_says_why() {
+    let line = choose(&[("CUDA_DRIVER_LIBRARY", "/no/such/libcuda.so.1")]);
+    assert!(
+        line.starts_with("true Running on the software device: "),
+        "{line}"
+    );
+    assert!(line.contains("no driver"), "{line}");
+}
+
+#[test]
+fn without_anything_set_there_is_always_a_device() {
+    let line = choose(&[]);
+    let software = line.starts_with("true Running on the software device: ");
+    let gpu = line.starts_with("false Running on the GPU: ");
+    assert!(software || gpu, "{line}");
+}
