@@ -326,10 +326,11 @@ impl Shared {
             flow,
             start,
         };
-        if let Some(compiled) = self.look_up(&task) {
+        let read_only = self.mode == CacheMode::ReadOnly;
+        if let Some(compiled) = self.look_up(&task, read_only) {
             return Ok(compiled);
         }
-        if self.mode == CacheMode::ReadOnly {
+        if read_only {
             count(&counters.misses, 1);
             let compiled = program.compile(options)?;
             return Ok(Cached::new(compiled, Outcome::ReadOnly));
@@ -349,15 +350,16 @@ impl Shared {
         Ok(Cached::new(compiled, Outcome::Refused(refusal)))
     }
 
-    fn look_up<T: Output>(&self, task: &Task<'_>) -> Option<Cached<T>> {
+    /// The entry, if there is one to use. Counts one that is not if this is the `last` look.
+    fn look_up<T: Output>(&self, task: &Task<'_>, last: bool) -> Option<Cached<T>> {
         let touch = self.mode == CacheMode::On;
         let bytes = task.store.read(Kind::Entry, &task.key, touch)?;
         let Some(entry) = Entry::<T>::from_bytes(&task.key, &bytes) else {
-            count(&self.counters.corrupt, 1);
+            count(&self.counters.corrupt, u64::from(last));
             return None;
         };
         if !entry.closure.is_current(self.always_digest) {
-            count(&self.counters.stale, 1);
+            count(&self.counters.stale, u64::from(last));
             return None;
         }
         count(&self.counters.hits, 1);
@@ -368,7 +370,7 @@ impl Shared {
     fn make<T: Output>(&self, task: &Task<'_>) -> Result<Cached<T>, Error> {
         let lock = self.lock(task)?;
         // Whoever had the lock may have made it.
-        if let Some(compiled) = self.look_up(task) {
+        if let Some(compiled) = self.look_up(task, true) {
             return Ok(compiled);
         }
         let fresh = match closure::collect(&task.request) {
@@ -385,7 +387,7 @@ impl Shared {
         let compiled: Compiled<T> = Self::compile_now(task)?;
         let refusal = if !fresh.is_unchanged() {
             Some(Refusal::Changed)
-        } else if !task.compiler.is_in_use(&task.program.nvrtc) {
+        } else if !task.compiler.is_in_use(&task.program.nvrtc, task.store) {
             Some(Refusal::Compiler)
         } else {
             None

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::Refusal;
@@ -22,7 +22,8 @@ use crate::Nvrtc;
 #[derive(Clone, Debug)]
 pub(super) struct Compiler {
     pub(super) digest: Digest,
-    builtins: BTreeSet<PathBuf>,
+    /// That of its second file, the built-in functions.
+    builtins: Digest,
 }
 
 impl Compiler {
@@ -42,25 +43,16 @@ impl Compiler {
 
     fn find(nvrtc: &Nvrtc, address: usize, store: &Store, write: bool) -> Result<Self, Refusal> {
         let library = files::library(nvrtc, address).ok_or(Refusal::Compiler)?;
-        let mut builtins = files::builtins(nvrtc);
-        if builtins.is_empty() {
-            // NVRTC loads it when it first compiles, from its own folder.
-            let beside = library.with_file_name(files::builtins_name(nvrtc));
-            builtins.insert(beside);
-        }
         let read = |path: &Path| digest(path, store, write).map_err(|_| Refusal::Compiler);
+        let builtins = match loaded_builtins(nvrtc, store, write)? {
+            Some(loaded) => loaded,
+            // NVRTC loads it when it first compiles, from its own folder.
+            None => read(&library.with_file_name(files::builtins_name(nvrtc)))?,
+        };
         let mut key = Key::new();
         key.field("version", nvrtc.version().to_string().as_bytes());
         key.field("library", &read(&library)?);
-        // Two of one version in one process: NVRTC takes the one that was loaded first.
-        let parts: BTreeSet<Digest> = builtins
-            .iter()
-            .map(|path| read(path))
-            .collect::<Result<_, _>>()?;
-        let (Some(part), 1) = (parts.first(), parts.len()) else {
-            return Err(Refusal::Compiler);
-        };
-        key.field("builtins", part);
+        key.field("builtins", &builtins);
         Ok(Self {
             digest: key.finish(),
             builtins,
@@ -68,8 +60,22 @@ impl Compiler {
     }
 
     /// Whether the files in use, now that something was compiled, are those that were read.
-    pub(super) fn is_in_use(&self, nvrtc: &Nvrtc) -> bool {
-        files::builtins(nvrtc).is_subset(&self.builtins)
+    pub(super) fn is_in_use(&self, nvrtc: &Nvrtc, store: &Store) -> bool {
+        let loaded = loaded_builtins(nvrtc, store, true);
+        loaded.is_ok_and(|loaded| loaded.is_none_or(|loaded| loaded == self.builtins))
+    }
+}
+
+/// The digest of the built-in functions that are loaded. If there are two of one version in the process, NVRTC has
+/// the one that was loaded first, and which that is cannot be told; so they have to be the same.
+fn loaded_builtins(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Option<Digest>, Refusal> {
+    let mut digests = BTreeSet::new();
+    for path in files::builtins(nvrtc) {
+        digests.insert(digest(&path, store, write).map_err(|_| Refusal::Compiler)?);
+    }
+    match digests.len() {
+        0 | 1 => Ok(digests.pop_first()),
+        _ => Err(Refusal::Compiler),
     }
 }
 

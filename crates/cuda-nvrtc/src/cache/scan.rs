@@ -1,9 +1,9 @@
 //! What a text may include, and what in it makes its compilation one that cannot be kept.
 //!
-//! This is no preprocessor. It finds a superset of what NVRTC's can find: directives count in comments, in strings
-//! and in branches that are not taken, and a name may be any that is written there. So nothing here has to know
-//! macros, the lexer's state, or the compiler's own definitions. Where the written names cannot be a superset, the
-//! text is refused.
+//! This is no preprocessor. It finds a superset of what NVRTC's can find: whatever looks like a directive counts, in
+//! branches that are not taken and within comments and strings, too, and a name may be any that is written there. So
+//! nothing here has to know macros, the lexer's state, or the compiler's own definitions. Where the written names
+//! cannot be a superset, the text is refused.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -109,8 +109,10 @@ impl<'a> Scanner<'a> {
         let mut at = 0;
         while let Some(&byte) = self.text.get(at) {
             at = match byte {
-                b'#' => self.directive(at + 1)?,
-                b'%' if self.text.get(at + 1) == Some(&b':') => self.directive(at + 2)?,
+                b'#' if self.leads_its_line(at) => self.directive(at + 1)?,
+                b'%' if self.text.get(at + 1) == Some(&b':') && self.leads_its_line(at) => {
+                    self.directive(at + 2)?
+                }
                 byte if is_word(byte) => {
                     let end = self.word_end(at);
                     self.word(at, end)?;
@@ -120,6 +122,21 @@ impl<'a> Scanner<'a> {
             };
         }
         Ok(())
+    }
+
+    /// Whether nothing but blanks and comments can be before `at` on its line: any other text there is not a comment
+    /// that ends before `at`, since no `*/` follows it.
+    fn leads_its_line(&self, at: usize) -> bool {
+        let before = &self.text[..at];
+        let line = before
+            .iter()
+            .rposition(|byte| matches!(byte, b'\n' | b'\r'));
+        let before = &before[line.map_or(0, |line| line + 1)..];
+        let comment = before.windows(2).rposition(|two| two == b"*/");
+        let before = &before[comment.map_or(0, |comment| comment + 2)..];
+        before
+            .iter()
+            .all(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control() || !byte.is_ascii())
     }
 
     /// A directive whose `#` ends at `at`. Answers where to go on.

@@ -1,6 +1,7 @@
 //! What NVRTC does with what this crate gives it. The tests that need one say so when there is none.
 
 mod at_hand;
+mod cache;
 mod compile;
 mod cuda_headers;
 mod diagnostics;

@@ -33,8 +33,9 @@ fn every_spelling_of_an_include_is_found() {
         "\x0c\x0b#include\"a b.h\"",
         "int a;\r#include \"a b.h\"\r",
         "#import \"a b.h\"",
-        "// #include \"a b.h\"",
-        "R\"x( #include \"a b.h\" )x\"",
+        "// a comment */ /**/ #include \"a b.h\"",
+        "/*\n #include \"a b.h\" */",
+        "R\"x(\n#include \"a b.h\"\n)x\"",
         "#if 0\n#include \"a b.h\"\n#endif",
         "#if __has_include(\"a b.h\")",
         "#elif defined(__has_include) && __has_include( /**/ \"a b.h\" )",
@@ -63,6 +64,10 @@ fn what_is_no_include_names_nothing() {
         "#if defined(__has_include)",
         "a ## b",
         "#pragma once",
+        "// #include <a>",
+        " * see #include <a>",
+        "x #include <a>",
+        "/* x */ y #include <a>",
     ] {
         assert_eq!(names(text), [""; 0], "{text:?}");
     }
