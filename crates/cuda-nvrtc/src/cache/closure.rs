@@ -7,7 +7,8 @@
 //! Folders of a header's name are passed over. The first file found is the one, and that those before it are
 //! absent is remembered as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use super::Refusal;
@@ -22,11 +23,11 @@ const MOST: usize = 100_000;
 /// The files that a compilation may read, and the places where a file would be read if there were one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Closure {
-    pub(super) files: BTreeMap<PathBuf, Seen>,
+    pub(super) files: Vec<(PathBuf, Seen)>,
     /// Places without a file.
-    pub(super) absent: BTreeSet<PathBuf>,
+    pub(super) absent: Vec<PathBuf>,
     /// Folders that are no symbolic links, so that `folder/..` could be left out of a path.
-    pub(super) folders: BTreeSet<PathBuf>,
+    pub(super) folders: Vec<PathBuf>,
 }
 
 impl Closure {
@@ -65,6 +66,8 @@ pub(super) fn collect(request: &Request<'_>) -> Result<Fresh, Refusal> {
         request,
         closure: Closure::default(),
         stamps: Vec::new(),
+        places: HashMap::new(),
+        folders: HashSet::new(),
         units: Vec::new(),
         wrappers: BTreeSet::new(),
     };
@@ -89,6 +92,9 @@ struct Collector<'a> {
     request: &'a Request<'a>,
     closure: Closure,
     stamps: Vec<(PathBuf, Option<Stamp>)>,
+    /// The places looked at, and whether there is a file.
+    places: HashMap<OsString, bool>,
+    folders: HashSet<OsString>,
     units: Vec<Unit>,
     /// Macros that pass their argument to `__has_include`.
     wrappers: BTreeSet<Vec<u8>>,
@@ -197,23 +203,22 @@ impl Collector<'_> {
     /// Looks whether there is a file at `path`, and reads it.
     fn probe(&mut self, path: &Path) -> Result<bool, Refusal> {
         let path = self.shorten(path);
-        if self.closure.files.contains_key(&path) {
-            return Ok(true);
+        if let Some(&found) = self.places.get(path.as_os_str()) {
+            return Ok(found);
         }
-        if self.closure.absent.contains(&path) {
-            return Ok(false);
-        }
-        if self.closure.files.len() + self.closure.absent.len() >= MOST {
+        if self.places.len() >= MOST {
             return Err(Refusal::TooManyHeaders);
         }
-        if is_absent(&path).ok_or(Refusal::Unreadable)? {
-            self.closure.absent.insert(path);
+        let absent = is_absent(&path).ok_or(Refusal::Unreadable)?;
+        self.places.insert(path.clone().into_os_string(), !absent);
+        if absent {
+            self.closure.absent.push(path);
             return Ok(false);
         }
         let reading = stamp::read(&path).map_err(|_| Refusal::Unreadable)?;
         self.add(&reading.bytes, path.parent().map(Path::to_owned))?;
         self.stamps.push((path.clone(), reading.now));
-        self.closure.files.insert(path, reading.seen);
+        self.closure.files.push((path, reading.seen));
         Ok(true)
     }
 
@@ -230,7 +235,9 @@ impl Collector<'_> {
                 .next_back()
                 .is_some_and(|last| matches!(last, Component::Normal(_)));
             if part == Component::ParentDir && folder && is_plain_folder(&short) {
-                self.closure.folders.insert(short.clone());
+                if self.folders.insert(short.clone().into_os_string()) {
+                    self.closure.folders.push(short.clone());
+                }
                 short.pop();
             } else {
                 short.push(part);

@@ -92,9 +92,9 @@ impl<T: Stored> Entry<T> {
                 lowered_names,
             },
             closure: Closure {
-                files: files.into_iter().collect(),
-                absent: absent.into_iter().collect(),
-                folders: folders.into_iter().collect(),
+                files,
+                absent,
+                folders,
             },
         })
     }
@@ -190,16 +190,14 @@ mod tests {
         let mut closure = Closure::default();
         for (name, stamp) in [("a.h", None), ("b.h", Some(Stamp([1, 2, 3, 4, 5, 6, 7])))] {
             let digest = digest(name.as_bytes());
-            closure.files.insert(
-                name.into(),
-                Seen {
-                    digest,
-                    size: 7,
-                    stamp,
-                },
-            );
+            let seen = Seen {
+                digest,
+                size: 7,
+                stamp,
+            };
+            closure.files.push((name.into(), seen));
         }
-        closure.absent.insert(PathBuf::from("/c"));
+        closure.absent.push(PathBuf::from("/c"));
         closure
             .folders
             .extend([PathBuf::from("/d"), PathBuf::from("/e")]);
