@@ -1,6 +1,8 @@
 //! The graph of operations, and the choice of what runs next. All of it happens under one lock.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod late;
+
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::{Schedule, Work};
@@ -9,13 +11,6 @@ use crate::random::Random;
 pub(crate) type OpId = u64;
 pub(crate) type QueueId = u64;
 pub(crate) type GroupId = u64;
-
-/// How long the late schedule lets one operation run before others go on beside it.
-const GRACE: Duration = Duration::from_secs(2);
-/// The same for a host function, which may wait for the program.
-const HOST_GRACE: Duration = Duration::from_millis(50);
-/// At most so many queries of one operation answer "not ready" before one counts as a wait.
-const QUERIES: usize = 4;
 
 /// How a queue is ordered against the legacy queue of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,41 +324,6 @@ impl State {
         self.wanted.retain(|_, wanted| wanted.kind != Demand::Step);
     }
 
-    /// Notes that somebody waits for `ops`.
-    pub(super) fn demand(&mut self, ops: &[OpId], kind: Demand) {
-        let Some(random) = &mut self.late else {
-            return;
-        };
-        for &op in ops {
-            if self.nodes.contains_key(&op) {
-                let stray = [0.0, 0.5, 1.0][random.below(3)];
-                let wanted = self.wanted.entry(op).or_insert(Wanted { kind, stray });
-                if kind == Demand::Complete {
-                    wanted.kind = kind;
-                }
-            }
-        }
-    }
-
-    /// Counts a query of unfinished operations; whether it made something happen.
-    pub(super) fn query_counts(&mut self, ops: &[OpId]) -> bool {
-        let (Some(random), Some(&op)) = (&mut self.late, ops.last()) else {
-            return false;
-        };
-        let Some(node) = self.nodes.get_mut(&op) else {
-            return false;
-        };
-        let left = node
-            .queries_left
-            .get_or_insert_with(|| random.below(QUERIES + 1));
-        if *left > 0 {
-            *left -= 1;
-            return false;
-        }
-        self.demand(&[op], Demand::Step);
-        true
-    }
-
     /// What a thread does next; `host` if it is the one for host functions.
     pub(super) fn next_task(&mut self, host: bool) -> Task {
         if self.stopped {
@@ -432,85 +392,6 @@ impl State {
             )
             .map(|(&op, _)| op)
             .collect()
-    }
-
-    fn next_late(&mut self, sort: Ready) -> Task {
-        if self.picked.is_none() {
-            self.pick();
-        }
-        match self.picked {
-            Some(op) if self.ready.get(&op) == Some(&sort) => {
-                self.picked = None;
-                self.start(op)
-            }
-            // The other sort of thread takes it.
-            Some(_) => Task::Sleep(None),
-            None if self.wanted.is_empty() => Task::Sleep(None),
-            None if sort == Ready::Host => Task::Sleep(None),
-            None => Task::Sleep(Some(super::POLL)),
-        }
-    }
-
-    /// Chooses the next operation of the late schedule, if it is time for one.
-    fn pick(&mut self) {
-        let busy = self
-            .running
-            .values()
-            .any(|&(since, host)| since.elapsed() < if host { HOST_GRACE } else { GRACE });
-        if busy || self.wanted.is_empty() {
-            return;
-        }
-        let satisfied = self.satisfied();
-        let all: Vec<OpId> = self
-            .ready
-            .iter()
-            .filter(|&(op, &ready)| ready != Ready::Poll || satisfied.contains(op))
-            .map(|(&op, _)| op)
-            .collect();
-        let needed = self.needed();
-        let useful: Vec<OpId> = all
-            .iter()
-            .copied()
-            .filter(|op| needed.contains(op))
-            .collect();
-        let stray = self
-            .wanted
-            .values()
-            .map(|wanted| wanted.stray)
-            .fold(0.0, f64::max);
-        let Some(random) = &mut self.late else {
-            return;
-        };
-        let among = if useful.is_empty() || random.chance(stray) {
-            &all
-        } else {
-            &useful
-        };
-        let Some(&op) = among.get(random.below(among.len())) else {
-            return;
-        };
-        if self.ready.get(&op) == Some(&Ready::Poll) {
-            self.ready.remove(&op);
-            self.complete(op);
-            self.pick();
-        } else {
-            self.picked = Some(op);
-            self.announce = true;
-        }
-    }
-
-    /// All that must run for what is wanted.
-    fn needed(&self) -> HashSet<OpId> {
-        let mut needed = HashSet::new();
-        let mut open: Vec<OpId> = self.wanted.keys().copied().collect();
-        while let Some(op) = open.pop() {
-            if needed.insert(op)
-                && let Some(node) = self.nodes.get(&op)
-            {
-                open.extend(&node.after);
-            }
-        }
-        needed
     }
 
     /// Whether a pick was made since the last time this was asked.

@@ -209,3 +209,51 @@ fn a_destroyed_stream_still_does_its_work() {
         assert_eq!(bench.simulator.pending(), 0);
     }
 }
+
+#[test]
+fn threads_share_a_driver() {
+    for builder in [Builder::new(), late(11)] {
+        let bench = bench(builder);
+        let function = bench.function(bench.load(TROUBLE), "increment").addr();
+        let context = bench.context.addr();
+        let bench = &bench;
+        // The simulator's table is shared; each thread makes the context current for itself.
+        let (driver, simulator) = (&bench.driver, &bench.simulator);
+        thread::scope(|scope| {
+            for start in 0..6_u32 {
+                scope.spawn(move || unsafe {
+                    ok(driver.cuCtxSetCurrent(ptr::without_provenance_mut(context)));
+                    let mut stream = ptr::null_mut();
+                    ok(driver.cuStreamCreate(&raw mut stream, start % 2));
+                    for round in 0..40 {
+                        let mut addr = 0_u64;
+                        ok(driver.cuMemAllocAsync(&raw mut addr, 4, stream));
+                        ok(driver.cuMemsetD32Async(addr, start * 100, 1, stream));
+                        for _ in 0..round % 5 {
+                            let mut params: [*mut c_void; 1] = [(&raw mut addr).cast()];
+                            let function = ptr::without_provenance_mut(function);
+                            let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+                            ok(driver.cuLaunchKernel(
+                                function, 1, 1, 1, 1, 1, 1, 0, stream, params, none,
+                            ));
+                        }
+                        let mut value = 0_u32;
+                        ok(driver.cuMemcpyDtoHAsync_v2((&raw mut value).cast(), addr, 4, stream));
+                        ok(driver.cuMemFreeAsync(addr, stream));
+                        assert_eq!(value, start * 100 + round % 5);
+                    }
+                    ok(driver.cuStreamSynchronize(stream));
+                    ok(driver.cuStreamDestroy_v2(stream));
+                });
+            }
+        });
+        ok(bench.sync());
+        let live = simulator.live();
+        assert_eq!(
+            (live.streams, live.allocations, live.bytes),
+            (0, 0, 0),
+            "{live}"
+        );
+        assert_eq!(simulator.calls()["cuMemAllocAsync"], 240);
+    }
+}

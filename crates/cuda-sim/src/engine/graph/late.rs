@@ -1,0 +1,130 @@
+//! The late schedule: what runs next, and when anything runs at all.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::{Demand, OpId, Ready, State, Task, Wanted};
+use crate::engine::POLL;
+
+/// How long the late schedule lets one operation run before others go on beside it.
+const GRACE: Duration = Duration::from_secs(2);
+/// The same for a host function, which may wait for the program.
+const HOST_GRACE: Duration = Duration::from_millis(50);
+/// At most so many queries of one operation answer "not ready" before one counts as a wait.
+const QUERIES: usize = 4;
+
+impl State {
+    /// Notes that somebody waits for `ops`.
+    pub(in crate::engine) fn demand(&mut self, ops: &[OpId], kind: Demand) {
+        let Some(random) = &mut self.late else {
+            return;
+        };
+        for &op in ops {
+            if self.nodes.contains_key(&op) {
+                let stray = [0.0, 0.5, 1.0][random.below(3)];
+                let wanted = self.wanted.entry(op).or_insert(Wanted { kind, stray });
+                if kind == Demand::Complete {
+                    wanted.kind = kind;
+                }
+            }
+        }
+    }
+
+    /// Counts a query of unfinished operations; whether it made something happen.
+    pub(in crate::engine) fn query_counts(&mut self, ops: &[OpId]) -> bool {
+        let (Some(random), Some(&op)) = (&mut self.late, ops.last()) else {
+            return false;
+        };
+        let Some(node) = self.nodes.get_mut(&op) else {
+            return false;
+        };
+        let left = node
+            .queries_left
+            .get_or_insert_with(|| random.below(QUERIES + 1));
+        if *left > 0 {
+            *left -= 1;
+            return false;
+        }
+        self.demand(&[op], Demand::Step);
+        true
+    }
+
+    pub(super) fn next_late(&mut self, sort: Ready) -> Task {
+        if self.picked.is_none() {
+            self.pick();
+        }
+        match self.picked {
+            Some(op) if self.ready.get(&op) == Some(&sort) => {
+                self.picked = None;
+                self.start(op)
+            }
+            // The other sort of thread takes it.
+            Some(_) => Task::Sleep(None),
+            None if self.wanted.is_empty() => Task::Sleep(None),
+            None if sort == Ready::Host => Task::Sleep(None),
+            None => Task::Sleep(Some(POLL)),
+        }
+    }
+
+    /// Chooses the next operation of the late schedule, if it is time for one.
+    fn pick(&mut self) {
+        let busy = self
+            .running
+            .values()
+            .any(|&(since, host)| since.elapsed() < if host { HOST_GRACE } else { GRACE });
+        if busy || self.wanted.is_empty() {
+            return;
+        }
+        let satisfied = self.satisfied();
+        let all: Vec<OpId> = self
+            .ready
+            .iter()
+            .filter(|&(op, &ready)| ready != Ready::Poll || satisfied.contains(op))
+            .map(|(&op, _)| op)
+            .collect();
+        let needed = self.needed();
+        let useful: Vec<OpId> = all
+            .iter()
+            .copied()
+            .filter(|op| needed.contains(op))
+            .collect();
+        let stray = self
+            .wanted
+            .values()
+            .map(|wanted| wanted.stray)
+            .fold(0.0, f64::max);
+        let Some(random) = &mut self.late else {
+            return;
+        };
+        let among = if useful.is_empty() || random.chance(stray) {
+            &all
+        } else {
+            &useful
+        };
+        let Some(&op) = among.get(random.below(among.len())) else {
+            return;
+        };
+        if self.ready.get(&op) == Some(&Ready::Poll) {
+            self.ready.remove(&op);
+            self.complete(op);
+            self.pick();
+        } else {
+            self.picked = Some(op);
+            self.announce = true;
+        }
+    }
+
+    /// All that must run for what is wanted.
+    fn needed(&self) -> HashSet<OpId> {
+        let mut needed = HashSet::new();
+        let mut open: Vec<OpId> = self.wanted.keys().copied().collect();
+        while let Some(op) = open.pop() {
+            if needed.insert(op)
+                && let Some(node) = self.nodes.get(&op)
+            {
+                open.extend(&node.after);
+            }
+        }
+        needed
+    }
+}
