@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{coverage, headers, regen_bindings, setup, test, tidy};
+use crate::{coverage, headers, nvrtc, regen_bindings, setup, test, tidy};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
         regen_bindings::run(ws, &regen_bindings::Options { check: true })
     }),
     ("headers", headers::reduced),
+    ("nvrtc", nvrtc::reduced),
     ("rebuild", rebuild),
 ];
 

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use crate::headers;
 use crate::workspace::Workspace;
+use crate::{headers, nvrtc};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -14,11 +14,18 @@ pub(crate) struct Options {
 
 type Check = (&'static str, &'static str, fn(&Workspace) -> Result<()>);
 
-const CHECKS: &[Check] = &[(
-    "headers",
-    "every test, with bindings generated from the header of each CUDA release",
-    headers::full,
-)];
+const CHECKS: &[Check] = &[
+    (
+        "headers",
+        "every test, with bindings generated from the header of each CUDA release",
+        headers::full,
+    ),
+    (
+        "nvrtc",
+        "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, with every number at its full size",
+        nvrtc::full,
+    ),
+];
 
 /// `cargo xtask full NAME`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {

@@ -6,6 +6,7 @@ mod coverage;
 mod demo;
 mod full;
 mod headers;
+mod nvrtc;
 mod regen_bindings;
 mod setup;
 mod test;
