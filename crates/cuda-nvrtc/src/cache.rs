@@ -103,6 +103,8 @@ pub enum CacheMode {
 /// - `#pragma once` in two files that were one (by links) and no longer are, or the other way round.
 /// - A file changed through a memory map that has been open since before the file was read; on a network file system
 ///   whose server's clock is more than 2 s behind, a file changed twice within one tick of that clock.
+/// - Where there are no Unix permissions, who may write to the folder is not looked at: give it one of your own. There,
+///   programs that include a header from disk are not kept.
 /// - The working folder or environment of the process changed by another thread during the compilation.
 #[derive(Clone, Debug)]
 pub struct Cache {

@@ -202,6 +202,9 @@ impl Collector<'_> {
 
     /// Looks whether there is a file at `path`, and reads it.
     fn probe(&mut self, path: &Path) -> Result<bool, Refusal> {
+        if cfg!(not(unix)) {
+            return Err(Refusal::System);
+        }
         let path = self.shorten(path);
         if let Some(&found) = self.places.get(path.as_os_str()) {
             return Ok(found);

@@ -30,6 +30,8 @@ pub enum Refusal {
     Compiler,
     /// A header, or a place where one would be, could not be read.
     Unreadable,
+    /// A header on disk, on a system where it was not verified in which order NVRTC looks for them: not on Unix.
+    System,
     /// A header changed while the program was compiled.
     Changed,
     /// There are more headers than the cache looks through.
@@ -53,6 +55,7 @@ impl fmt::Display for Refusal {
             Self::Environment => "an environment variable that adds options",
             Self::Compiler => "the files of NVRTC could not be told",
             Self::Unreadable => "a header or its place could not be read",
+            Self::System => "headers on disk are not followed on this system",
             Self::Changed => "a header changed during the compilation",
             Self::TooManyHeaders => "too many headers",
             Self::TooLarge => "larger than the cache may be",

@@ -125,7 +125,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether nothing but blanks and comments can be before `at` on its line: any other text there is not a comment
-    /// that ends before `at`, since no `*/` follows it.
+    /// that ends before `at`, since no `*/` follows it. A byte-order mark may be a blank.
     fn leads_its_line(&self, at: usize) -> bool {
         let before = &self.text[..at];
         let line = before
@@ -134,9 +134,7 @@ impl<'a> Scanner<'a> {
         let before = &before[line.map_or(0, |line| line + 1)..];
         let comment = before.windows(2).rposition(|two| two == b"*/");
         let before = &before[comment.map_or(0, |comment| comment + 2)..];
-        before
-            .iter()
-            .all(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control() || !byte.is_ascii())
+        before.iter().all(|byte| !byte.is_ascii_graphic())
     }
 
     /// A directive whose `#` ends at `at`. Answers where to go on.

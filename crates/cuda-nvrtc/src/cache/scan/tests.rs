@@ -30,6 +30,7 @@ fn every_spelling_of_an_include_is_found() {
         "/*x*/ # /*y\n*/ include /*z*/ \"a b.h\"",
         "#inc\\\nlude \"a \\\r\nb.h\"",
         "%:include \"a b.h\"",
+        "\u{feff}#include \"a b.h\"",
         "\x0c\x0b#include\"a b.h\"",
         "int a;\r#include \"a b.h\"\r",
         "#import \"a b.h\"",

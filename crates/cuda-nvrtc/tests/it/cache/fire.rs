@@ -26,7 +26,7 @@ const COUNT: &str = "CUDA_TEST_CACHE_COUNT";
 fn scaled(full: u64, daily: u64) -> u64 {
     let is_full = env::var_os("CUDA_FULL").is_some_and(|value| value == "1");
     let number = if is_full { full } else { daily };
-    println!("{number} of {full}");
+    println!("{number}, and {full} with CUDA_FULL=1");
     number
 }
 
@@ -98,7 +98,8 @@ fn each_kernel_is_compiled_once_by_all_processes() {
     assert_eq!(sums["hits"], (processes - 1) * kernels, "{sums:?}");
     assert_eq!((sums["corrupt"], sums["stale"]), (0, 0), "{sums:?}");
     assert_eq!(folder.entries().len() as u64, kernels);
-    assert!(super::files(&folder.path().join("locks")).is_empty());
+    let locks = super::files(&folder.path().join("locks"));
+    assert!(cfg!(not(unix)) || locks.is_empty(), "{locks:?}");
 }
 
 #[test]
