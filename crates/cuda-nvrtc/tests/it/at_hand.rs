@@ -25,7 +25,7 @@ pub(crate) fn nvrtc() -> Option<Nvrtc> {
 }
 
 /// That one and every other that is at hand: those below `target/cuda-setup/nvrtc`, or the folder that
-/// `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`.
+/// `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`; none if that is empty.
 pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
     static EVERY: OnceLock<Vec<Nvrtc>> = OnceLock::new();
     let every = EVERY.get_or_init(|| {
@@ -34,6 +34,9 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup/nvrtc"),
             PathBuf::from,
         );
+        if dir.as_os_str().is_empty() {
+            return every;
+        }
         let Ok(entries) = fs::read_dir(&dir) else {
             eprintln!("only one NVRTC is tried: {} does not exist", dir.display());
             return every;
@@ -44,11 +47,7 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
             .collect();
         libs.sort();
         for lib in libs {
-            let found = ["libnvrtc.so.12", "libnvrtc.so.13"]
-                .iter()
-                .map(|name| lib.join(name))
-                .find(|path| path.is_file());
-            let path = found.unwrap_or_else(|| panic!("no NVRTC in {}", lib.display()));
+            let path = library_in(&lib);
             // SAFETY: the file must be NVRTC ← whoever filled the folder says so by its place and name.
             let nvrtc = unsafe { Nvrtc::open(&path) };
             every.push(nvrtc.unwrap_or_else(|error| panic!("{error}")));
@@ -56,4 +55,25 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
         every
     });
     every.clone()
+}
+
+/// The file of NVRTC in a folder, which is not that of its built-in functions.
+fn library_in(lib: &Path) -> PathBuf {
+    let entries = fs::read_dir(lib).into_iter().flatten().flatten();
+    let mut files = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with("libnvrtc.so.") || (name.starts_with("nvrtc64_") && !name.contains("alt"))
+    });
+    let found = files.next();
+    found
+        .unwrap_or_else(|| panic!("no NVRTC in {}", lib.display()))
+        .path()
+}
+
+/// How often to do what is done often: `full` times with `CUDA_FULL=1`, else `daily`. Prints which.
+pub(crate) fn scaled(what: &str, full: usize, daily: usize) -> usize {
+    let is_full = env::var_os("CUDA_FULL").is_some_and(|value| value == "1");
+    let number = if is_full { full } else { daily };
+    println!("{number} of {full} {what}");
+    number
 }

@@ -1,10 +1,10 @@
 //! Sources that nobody would write: each a success or a clear error, never a crash, never a hang.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuda_nvrtc::{Error, Nvrtc, Options, Program, Version};
 
-use crate::at_hand::nvrtc;
+use crate::at_hand::{nvrtc, scaled};
 
 const GOOD: &str = r#"
 #include "a.h"
@@ -37,7 +37,15 @@ fn compile(nvrtc: &Nvrtc, source: &[u8]) -> Result<(), Error> {
         options = options.timeout(Duration::from_secs(20));
     }
     let program = Program::new(nvrtc, source).header("a.h", "#define SCALE 2");
+    let start = Instant::now();
     let result = program.compile_ptx(&options).map(|_| ());
+    // The limit, and what a loaded machine adds; NVRTC before 12.8 takes no limit, and has to end by itself.
+    let took = start.elapsed();
+    assert!(
+        took < Duration::from_secs(60),
+        "{took:?}: {}",
+        String::from_utf8_lossy(source)
+    );
     if let Err(error) = &result {
         let clear = match error {
             Error::Compile(error) => {
@@ -52,53 +60,99 @@ fn compile(nvrtc: &Nvrtc, source: &[u8]) -> Result<(), Error> {
     result
 }
 
+/// The kinds of [`mutated`].
+const KINDS: usize = 10;
+
+/// The good source, made worse in the way of `kind`.
+fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
+    let mut source = GOOD.as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(source.len());
+        match kind {
+            0 => source.truncate(at.max(1)),
+            1 => source[at] = u8::try_from(random.below(256)).unwrap(),
+            2 => drop(source.drain(at..(at + random.below(20)).min(source.len()).max(at))),
+            3 => {
+                let from = random.below(GOOD.len() - 40);
+                insert(&mut source, at, &GOOD[from..from + 40]);
+            }
+            4 => {
+                let tokens = [
+                    "{",
+                    "<",
+                    "\"",
+                    "#if 1\n",
+                    "template <",
+                    "\\",
+                    "\r",
+                    "operator",
+                    "'",
+                ];
+                insert(&mut source, at, tokens[random.below(tokens.len())]);
+            }
+            5 => source.swap(at, 0),
+            // Whole lines, which the preprocessor sees.
+            6 => {
+                let line = match random.below(4) {
+                    0 => "#error no",
+                    1 => "#include <missing.h>",
+                    2 => "#include \"a.h",
+                    _ => "#if 1 / 0",
+                };
+                insert(&mut source, at, &format!("\n{line}\n"));
+            }
+            7 => {
+                let bytes = (0..1 + random.below(30))
+                    .map(|_| 0x80 | u8::try_from(random.below(128)).unwrap());
+                source.splice(at..at, bytes.collect::<Vec<u8>>());
+            }
+            8 => {
+                let depth = 1 + random.below(2000);
+                let (open, close) = ("Tile<".repeat(depth), ",1>".repeat(depth));
+                source
+                    .extend_from_slice(format!("\n__device__ {open}float{close} deep;").as_bytes());
+            }
+            _ => {
+                // Operands are fewer: for them NVRTC's optimiser takes time and memory in proportion to the square.
+                let (piece, most) = [
+                    (" ", 500_000),
+                    ("x", 500_000),
+                    ("\n", 500_000),
+                    ("//", 500_000),
+                    ("0,", 2000),
+                    ("+1", 2000),
+                ][random.below(6)];
+                insert(&mut source, at, &piece.repeat(1 + random.below(most)));
+            }
+        }
+        if source.is_empty() {
+            source.push(b' ');
+        }
+    }
+    source
+}
+
+fn insert(source: &mut Vec<u8>, at: usize, text: &str) {
+    source.splice(at..at, text.bytes());
+}
+
 #[test]
-fn five_hundred_mutations() {
+fn mutations() {
     let Some(nvrtc) = nvrtc() else { return };
     compile(&nvrtc, GOOD.as_bytes()).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let cases = scaled("mutated sources", 500, 100);
     let (mut good, mut bad) = (0, 0);
-    for case in 0..500 {
-        let mut source = GOOD.as_bytes().to_vec();
-        for _ in 0..=random.below(4) {
-            let at = random.below(source.len());
-            match case % 6 {
-                0 => source.truncate(at.max(1)),
-                1 => source[at] = u8::try_from(random.below(256)).unwrap(),
-                2 => drop(source.drain(at..(at + random.below(20)).min(source.len()).max(at))),
-                3 => {
-                    let from = random.below(GOOD.len() - 40);
-                    let piece = &GOOD.as_bytes()[from..from + 40];
-                    source.splice(at..at, piece.iter().copied());
-                }
-                4 => {
-                    let token = [
-                        "{",
-                        "<",
-                        "\"",
-                        "#if 1\n",
-                        "template <",
-                        "\\",
-                        "\r",
-                        "operator",
-                        "'",
-                    ];
-                    let token = token[random.below(token.len())].as_bytes();
-                    source.splice(at..at, token.iter().copied());
-                }
-                _ => source.swap(at, 0),
-            }
-            if source.is_empty() {
-                source.push(b' ');
-            }
-        }
-        match compile(&nvrtc, &source) {
+    for case in 0..cases {
+        match compile(&nvrtc, &mutated(case % KINDS, &mut random)) {
             Ok(()) => good += 1,
             Err(_) => bad += 1,
         }
     }
+    println!("{good} compile, {bad} do not");
     // Some mutations fall into a comment, most do not.
-    assert!(good > 5 && bad > 100, "{good} compile, {bad} do not");
+    assert!(good > cases / 50 && bad > cases / 2);
+    assert_eq!(good + bad, cases);
 }
 
 #[test]
