@@ -330,3 +330,6 @@ fn is_absent(path: &Path) -> Option<bool> {
         Err(_) => None,
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests;
