@@ -25,7 +25,6 @@ fn hits(criterion: &mut Criterion) {
             println!("{name}: never a hit, {:?}", first.outcome);
             continue;
         }
-        // Files that were just made are read on every hit.
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let cached = cache.compile::<Cubin>(black_box(&program), &options);
