@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_sys::{CUfunction, CUfunction_attribute, CUresult};
+use cuda_sys::image::Parameter;
+use cuda_sys::{CUfunction, CUfunction_attribute, CUresult, calls};
 
 use crate::context::Context;
-use crate::driver::call;
-use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
+use crate::driver::{Driver, call};
+use crate::error::{ArgumentError, DriverError, Error, LaunchConfigError, Result};
 use crate::launch::{Dim3, LaunchConfig};
 use crate::module::ModuleInner;
 use crate::stream::SendPtr;
@@ -26,35 +27,10 @@ struct Inner {
     module: Arc<ModuleInner>,
 }
 
-/// Where a parameter lies in the parameter block of its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Bytes before it.
-    pub offset: usize,
-    /// Its bytes.
-    pub size: usize,
-}
-
 impl Function {
     pub(crate) fn new(module: &Arc<ModuleInner>, raw: CUfunction, name: &str) -> Result<Self> {
         let driver = module.context().driver();
-        let mut parameters = Some(Vec::new());
-        while let Some(known) = &mut parameters {
-            let (mut offset, mut size) = (0, 0);
-            // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
-            let status = unsafe {
-                driver
-                    .table()
-                    .cuFuncGetParamInfo(raw, known.len(), &raw mut offset, &raw mut size)
-            };
-            match status {
-                CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
-                // One past the last: that is how the driver tells the count.
-                CUresult::CUDA_ERROR_INVALID_VALUE => break,
-                CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => parameters = None,
-                _ => driver.check(status, cuda_sys::calls::cuFuncGetParamInfo)?,
-            }
-        }
+        let parameters = parameters_of(module, raw, name)?;
         let mut max_threads = 0;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         // SAFETY: the pointer must be writable and the function alive ← a local, and its module is borrowed.
@@ -87,8 +63,10 @@ impl Function {
         &self.0.name
     }
 
-    /// The parameters of the kernel, as the driver knows them; `None` on a driver older than CUDA 12.4, on which
-    /// arguments are not checked.
+    /// The parameters of the kernel, as the driver or its image tells them.
+    ///
+    /// `None` where neither does: on a driver older than CUDA 12.4 for an image without
+    /// [signatures](cuda_sys::image::Signature). Arguments are not checked then.
     #[must_use]
     pub fn parameters(&self) -> Option<&[Parameter]> {
         self.0.parameters.as_deref()
@@ -212,6 +190,51 @@ impl Function {
             least,
             most,
         }))
+    }
+}
+
+/// The parameters of a kernel, without making the driver fail where that can be avoided: tools that watch it, such as
+/// compute-sanitizer, report each failed call.
+fn parameters_of(
+    module: &ModuleInner,
+    raw: CUfunction,
+    name: &str,
+) -> Result<Option<Vec<Parameter>>, DriverError> {
+    let driver = module.context().driver();
+    let told = module.signature(name);
+    let count = match told {
+        Some(parameters) => Some(parameters.len()),
+        None => parameter_count(driver, raw)?,
+    };
+    let mut known = Vec::new();
+    while count.is_none_or(|count| known.len() < count) {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
+        let status = unsafe {
+            driver
+                .table()
+                .cuFuncGetParamInfo(raw, known.len(), &raw mut offset, &raw mut size)
+        };
+        match status {
+            CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
+            // Before CUDA 12.4 the driver cannot say, and what the compiler said has to do.
+            CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => return Ok(told.map(<[_]>::to_vec)),
+            // One past the last: that is how a driver before CUDA 13.2 tells the count.
+            CUresult::CUDA_ERROR_INVALID_VALUE => break,
+            _ => driver.check(status, calls::cuFuncGetParamInfo)?,
+        }
+    }
+    Ok(Some(known))
+}
+
+/// `cuFuncGetParamCount`; `None` where the driver has no such function.
+fn parameter_count(driver: &Driver, raw: CUfunction) -> Result<Option<usize>, DriverError> {
+    let mut count = 0;
+    // SAFETY: the pointer must be writable and the function alive ← a local, and the caller has it.
+    match unsafe { call!(driver, cuFuncGetParamCount(raw, &raw mut count)) } {
+        Ok(()) => Ok(Some(count)),
+        Err(error) if error.status() == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

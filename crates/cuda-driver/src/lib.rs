@@ -47,13 +47,13 @@ pub mod prelude;
 mod stream;
 
 pub use context::Context;
-pub use cuda_sys::image::{Cubin, Ptx};
+pub use cuda_sys::image::{Cubin, Parameter, Ptx};
 pub use cuda_sys::{CUdevice_attribute as DeviceAttribute, CUresult as Status, LoadError, Version};
 pub use device::{ComputeCapability, Device, DeviceProperties};
 pub use driver::Driver;
 pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, Result};
 pub use event::{Event, EventFlags};
-pub use function::{Function, Parameter};
+pub use function::Function;
 pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use module::{Image, Module};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::image::{Cubin, Ptx};
+use cuda_sys::image::{Cubin, Parameter, Ptx, Signature};
 use cuda_sys::{CUjit_option, CUmod_st, CUmodule, CUresult};
 
 use crate::context::Context;
@@ -49,6 +49,8 @@ pub(crate) struct ModuleInner {
     handle: Handle<RawModule>,
     context: Context,
     log: String,
+    /// What the image says of its kernels, if it says anything.
+    signatures: Option<Vec<Signature>>,
 }
 
 struct RawModule;
@@ -121,10 +123,16 @@ impl Module {
         }
         // SAFETY: nobody else must unload it ← it was loaded just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
+        let signatures = match image {
+            Image::Ptx(ptx) => ptx.signatures(),
+            Image::Cubin(cubin) => cubin.signatures().map(<[_]>::to_vec),
+        };
+        let (context, log) = (context.clone(), info.text());
         Ok(Self(Arc::new(ModuleInner {
             handle,
-            context: context.clone(),
-            log: info.text(),
+            context,
+            log,
+            signatures,
         })))
     }
 
@@ -181,6 +189,15 @@ impl Module {
 impl ModuleInner {
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// What the image says of a kernel's parameters.
+    pub(crate) fn signature(&self, kernel: &str) -> Option<&[Parameter]> {
+        let signatures = self.signatures.as_deref()?;
+        let found = signatures
+            .iter()
+            .find(|signature| signature.kernel == kernel)?;
+        Some(&found.parameters)
     }
 }
 

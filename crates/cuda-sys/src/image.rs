@@ -3,8 +3,12 @@
 //! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes them,
 //! and neither depends on the other.
 
+mod signature;
+
 use std::ffi::{CStr, CString, NulError};
 use std::fmt;
+
+pub use signature::{Parameter, Signature};
 
 /// PTX: the text of a virtual instruction set, which the driver compiles for its device.
 ///
@@ -43,6 +47,14 @@ impl Ptx {
             .find_map(|line| line.trim().strip_prefix(".version"))?;
         let (major, minor) = line.split_whitespace().next()?.split_once('.')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
+impl Ptx {
+    /// The kernels in the text and their parameters; `None` if the text is not as the PTX manual has it.
+    #[must_use]
+    pub fn signatures(&self) -> Option<Vec<Signature>> {
+        signature::read(&self.0.to_string_lossy())
     }
 }
 
@@ -87,9 +99,54 @@ macro_rules! trusted_image {
     };
 }
 
-trusted_image! {
-    /// A cubin: machine code for one architecture, an ELF file.
-    Cubin, "a cubin"
+/// A cubin: machine code for one architecture, an ELF file.
+///
+/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from bytes is
+/// `unsafe`, and loading one is safe.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Cubin {
+    bytes: Vec<u8>,
+    signatures: Option<Vec<Signature>>,
+}
+
+impl Cubin {
+    /// Takes the bytes.
+    ///
+    /// # Safety
+    ///
+    /// They are a cubin, whole and unaltered since a compiler or linker of NVIDIA's made it.
+    #[must_use]
+    pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            signatures: None,
+        }
+    }
+
+    /// The same with what its compiler knows of its kernels, so that nobody has to ask the driver for it.
+    #[must_use]
+    pub fn with_signatures(mut self, signatures: Option<Vec<Signature>>) -> Self {
+        self.signatures = signatures;
+        self
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The kernels and their parameters, where the compiler told them.
+    #[must_use]
+    pub fn signatures(&self) -> Option<&[Signature]> {
+        self.signatures.as_deref()
+    }
+}
+
+impl fmt::Debug for Cubin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cubin({} bytes)", self.bytes.len())
+    }
 }
 
 trusted_image! {

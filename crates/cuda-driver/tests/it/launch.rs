@@ -60,13 +60,6 @@ fn views_are_arguments_too() {
 #[test]
 fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_called() {
     for bench in everywhere("too_few_too_many_and_wrongly_sized_arguments") {
-        if bench.context.driver().version().number() < 12040 {
-            println!(
-                "skipped on {}: its driver does not tell parameters",
-                bench.name
-            );
-            continue;
-        }
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
@@ -205,14 +198,57 @@ fn objects_of_another_context_are_errors() {
 }
 
 #[test]
-fn a_driver_that_does_not_tell_parameters_launches_all_the_same() {
+fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
     let bench = software(Builder::new().version(12020));
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");
-    assert_eq!(mix.parameters(), None);
+    let layout: Vec<_> = mix
+        .parameters()
+        .unwrap()
+        .iter()
+        .map(|p| (p.offset, p.size))
+        .collect();
+    assert_eq!(layout, [(0, 8), (8, 8), (16, 4)]);
     let mut x = DeviceBuffer::from_host(&stream, &[5_u32, 6]).unwrap();
     let y = DeviceBuffer::from_host(&stream, &[100_u32, 200]).unwrap();
-    // SAFETY: the kernel touches two words of each; each has two.
+    // SAFETY: the kernel touches two words of each; each has two. The second launch has too few arguments, and is none.
     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }.unwrap();
+    // SAFETY: as above.
+    let few = unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y)) };
+    assert!(matches!(few, Err(Error::Argument(_))), "{few:?}");
     assert_eq!(x.to_vec().unwrap(), [110, 212]);
+}
+
+#[test]
+fn the_driver_and_the_ptx_tell_the_same_parameters() {
+    let ptx = "
+        .version 7.0
+        .target sm_52
+        .address_size 64
+        .visible .entry k(.param .u8 a, .param .u16 b, .param .u64 .ptr .global .align 4 c, .param .f32 d,
+            .param .align 16 .b8 e[48], .param .f64 f, .param .align 1 .b8 g[3], .param .u32 h) { ret; }";
+    for bench in everywhere("the_driver_and_the_ptx_tell_the_same_parameters") {
+        let told = Ptx::new(ptx).unwrap().signatures().unwrap();
+        assert_eq!(
+            bench.kernel(ptx, "k").parameters(),
+            Some(told[0].parameters.as_slice()),
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn looking_up_a_kernel_makes_no_call_that_fails() {
+    for version in [12020, 12040, 13000, 13050] {
+        let bench = software(Builder::new().version(version).trace(true));
+        bench.kernel(MIX, "mix");
+        let trace = bench.simulator.as_ref().unwrap().take_trace();
+        let failed: Vec<_> = trace
+            .iter()
+            .filter(|entry| !entry.result.is_success())
+            .collect();
+        assert!(failed.is_empty(), "CUDA {version}: {failed:?}");
+        assert!(trace.len() > 3);
+    }
 }

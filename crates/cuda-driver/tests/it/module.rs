@@ -76,10 +76,8 @@ fn a_kernel_that_is_not_there_is_named() {
             );
         }
         let mix = module.function("mix").unwrap();
-        if bench.context.driver().version().number() >= 12040 {
-            let sizes: Vec<usize> = mix.parameters().unwrap().iter().map(|p| p.size).collect();
-            assert_eq!(sizes, [8, 8, 4]);
-        }
+        let sizes: Vec<usize> = mix.parameters().unwrap().iter().map(|p| p.size).collect();
+        assert_eq!(sizes, [8, 8, 4]);
     }
 }
 

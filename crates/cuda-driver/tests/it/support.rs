@@ -1,7 +1,13 @@
 //! Drivers to test on, and kernels.
 
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
 use cuda_driver::prelude::*;
-use cuda_sim::{Builder, Schedule, Simulator};
+use cuda_sim::{BuildError, Builder, Schedule, Simulator};
 
 /// Doubles what `x` holds and adds `y`: `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
@@ -39,10 +45,30 @@ impl Bench {
 }
 
 /// A software device as `builder` describes it.
+///
+/// A process has room for so many at once, and tests run beside each other: waits for room.
 pub(crate) fn software(builder: Builder) -> Bench {
-    let simulator = builder.build().unwrap();
+    let simulator = loop {
+        match builder.clone().build() {
+            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
+            built => break built.unwrap(),
+        }
+    };
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     Bench::of(&driver, Some(simulator))
+}
+
+/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
+pub(crate) fn skipped(what: &str) {
+    println!("skipped: {what}");
+    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
+        let mut list = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(list)
+            .unwrap();
+        writeln!(list, "cuda-driver: {what}").unwrap();
+    }
 }
 
 /// The GPU, if there is one. Says what was skipped if not, and fails if `CUDA_TEST_REQUIRE` is 1.
@@ -50,27 +76,20 @@ pub(crate) fn gpu(test: &str) -> Option<Bench> {
     match Driver::load() {
         Ok(driver) => Some(Bench::of(&driver, None)),
         Err(error) => {
-            let required = std::env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
+            let required = env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
             assert!(!required, "{test} needs a GPU: {error}");
-            let reason = error.to_string();
-            println!(
-                "skipped on a GPU: {test}: {}",
-                reason.lines().next().unwrap_or_default()
-            );
+            skipped(&format!("{test} on a GPU: there is none"));
             None
         }
     }
 }
 
-/// Where most tests run: an eager and a late software device, and the GPU if there is one.
-pub(crate) fn everywhere(test: &str) -> Vec<Bench> {
-    let mut benches = vec![
-        software(Builder::new()),
-        software(late(1)),
-        software(late(2)),
-    ];
-    benches.extend(gpu(test));
-    benches
+/// Where most tests run: an eager and two late software devices, and the GPU if there is one. One at a time.
+pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
+    [Builder::new(), late(1), late(2)]
+        .into_iter()
+        .map(software)
+        .chain(gpu(test))
 }
 
 /// A software device on which nothing runs before something waits for it, and then in an order made from `seed`.

@@ -1,0 +1,202 @@
+//! The kernels of a PTX text and their parameters: what a launch is checked against.
+
+/// A kernel and its parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// The name in the image.
+    pub kernel: String,
+    /// The parameters, in order.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Where a parameter lies in the parameter block of its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parameter {
+    /// Bytes before it.
+    pub offset: usize,
+    /// Its bytes.
+    pub size: usize,
+}
+
+/// The signature of each `.entry` of `text`; `None` if a parameter list is not as the PTX manual has it.
+///
+/// Only `.entry` directives are looked at, so a text may be wrong elsewhere.
+pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
+    let mut words = Words { rest: text };
+    let mut signatures = Vec::new();
+    while let Some(word) = words.next() {
+        if word == ".entry" {
+            let kernel = words.next().filter(|name| is_name(name))?.to_owned();
+            signatures.push(Signature {
+                kernel,
+                parameters: parameters(&mut words)?,
+            });
+        }
+    }
+    Some(signatures)
+}
+
+/// The list behind a kernel's name: `( .param .u64 a, .param .align 4 .b8 b[12] )`, or none.
+fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
+    let mut found: Vec<Parameter> = Vec::new();
+    if words.peek()? != "(" {
+        return Some(found);
+    }
+    words.next();
+    let mut word = words.next()?;
+    while word != ")" {
+        if word == "," {
+            word = words.next()?;
+        }
+        if word != ".param" {
+            return None;
+        }
+        let (mut align, mut width) = (None, None);
+        word = words.next()?;
+        while word.starts_with('.') {
+            match word {
+                // `.ptr .global .align 16` says where the pointer points to, not how it lies.
+                ".ptr" => {
+                    word = words.next()?;
+                    while word.starts_with('.') {
+                        let is_align = word == ".align";
+                        word = words.next()?;
+                        if is_align {
+                            word = words.next()?;
+                        }
+                    }
+                    continue;
+                }
+                ".align" => align = Some(words.next()?.parse::<usize>().ok()?),
+                other => width = Some(width_of(other)?),
+            }
+            word = words.next()?;
+        }
+        let width = width.filter(|_| is_name(word))?;
+        let mut size = width;
+        word = words.next()?;
+        if word == "[" {
+            size = width.checked_mul(words.next()?.parse().ok()?)?;
+            if words.next()? != "]" {
+                return None;
+            }
+            word = words.next()?;
+        }
+        let align = align.unwrap_or(width);
+        let end = found.last().map_or(0, |last| last.offset + last.size);
+        let offset = end.checked_next_multiple_of(align)?;
+        offset.checked_add(size)?;
+        found.push(Parameter { offset, size });
+    }
+    Some(found)
+}
+
+/// The bytes of a type: `.u64`, `.f32`, `.b8`.
+fn width_of(word: &str) -> Option<usize> {
+    let digits = word.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let kind = &word[..word.len() - digits.len()];
+    let bits: usize = digits.parse().ok()?;
+    let known = matches!(kind, ".b" | ".u" | ".s" | ".f") && matches!(bits, 8 | 16 | 32 | 64 | 128);
+    known.then_some(bits / 8)
+}
+
+fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$' | '%'))
+}
+
+/// The words of a PTX text: names, directives, numbers and single marks, without comments and strings.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn peek(&mut self) -> Option<&'a str> {
+        let before = self.rest;
+        let word = self.next();
+        self.rest = before;
+        word
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        loop {
+            self.rest = self.rest.trim_start();
+            if let Some(comment) = self.rest.strip_prefix("//") {
+                self.rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
+            } else if let Some(comment) = self.rest.strip_prefix("/*") {
+                self.rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
+            } else if let Some(string) = self.rest.strip_prefix('"') {
+                self.rest = string.split_once('"').map_or("", |(_, rest)| rest);
+            } else {
+                break;
+            }
+        }
+        let first = self.rest.chars().next()?;
+        let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.');
+        let len = if part(first) {
+            let behind = &self.rest[first.len_utf8()..];
+            // A directive ends where the next begins: `.align.b8` is two.
+            let stop = |c: char| !part(c) || c == '.';
+            first.len_utf8() + behind.find(stop).unwrap_or(behind.len())
+        } else {
+            first.len_utf8()
+        };
+        let (word, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Parameter, read};
+
+    fn sizes(text: &str) -> Vec<(String, Vec<(usize, usize)>)> {
+        let pairs = |list: &[Parameter]| list.iter().map(|p| (p.offset, p.size)).collect();
+        read(text)
+            .unwrap()
+            .iter()
+            .map(|s| (s.kernel.clone(), pairs(&s.parameters)))
+            .collect()
+    }
+
+    #[test]
+    fn parameters_lie_as_the_types_and_alignments_say() {
+        let text = "// .entry commented(.param .u8 x)\n/* .entry too( */ .version 8.4\n\
+            .visible .entry _Z1kPf( .param .u64 .ptr .global .align 16 a, .param .u32 n, .param .f64 d )\n{ ret; }\n\
+            .visible .entry s(\n\t.param .align 8 .b8 s_param_0[24],\n\t.param .u8 c,\n\t.param.align 4.b8 v[12]\n)\n\
+            .maxntid 256, 1, 1 { ret; }\n.entry none { ret; }\n.entry empty() { ret; }\n.func f(.param .b32 x) { ret; }";
+        let want = [
+            ("_Z1kPf", vec![(0, 8), (8, 4), (16, 8)]),
+            ("s", vec![(0, 24), (24, 1), (28, 12)]),
+            ("none", vec![]),
+            ("empty", vec![]),
+        ];
+        let want = want.map(|(name, list)| (name.to_owned(), list));
+        assert_eq!(sizes(text), want);
+    }
+
+    #[test]
+    fn what_is_no_parameter_list_is_none_and_nothing_panics() {
+        let text = ".entry k(.param .align 8 .b8 s[24], .param .u64 p) { ret; }";
+        assert!(read(text).is_some());
+        for end in 0..text.len() {
+            let _ = read(&text[..end]);
+        }
+        for wrong in [
+            ".entry k(.param .u65 x)",
+            ".entry k(.reg .u64 x)",
+            ".entry k(.param .u64)",
+            ".entry k(.param .b8 x[-1])",
+            ".entry k(.param .align 0 .b8 x[1])",
+            ".entry k(.param .b64 x[99999999999999999999])",
+            ".entry 12()",
+            ".entry \u{1F980}(",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}
