@@ -8,6 +8,7 @@ mod launch;
 mod memory;
 mod module;
 mod order;
+mod random_programs;
 mod support;
 mod traits;
 mod ui;

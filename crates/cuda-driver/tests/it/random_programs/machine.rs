@@ -1,0 +1,255 @@
+//! A software device that programs run on, through the safe layer.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Result};
+use cuda_sim::{Builder, Simulator};
+use fastrand::Rng;
+
+use super::program::{Action, DEFAULT, Form, Part, Program, Step};
+use crate::support::late;
+
+const KERNELS: &str = include_str!("../kernels/programs.ptx");
+
+/// What a program has at hand.
+pub(super) struct Machine {
+    simulator: Simulator,
+    context: Context,
+    streams: BTreeMap<usize, Stream>,
+    buffers: BTreeMap<usize, DeviceBuffer<u32>>,
+    kernels: Kernels,
+}
+
+struct Kernels {
+    fill: Function,
+    join: Function,
+    weave: Function,
+}
+
+impl Kernels {
+    fn load(context: &Context) -> Result<Self> {
+        let module = Module::load(context, &Ptx::new(KERNELS).unwrap())?;
+        Ok(Self {
+            fill: module.function("fill")?,
+            join: module.function("join")?,
+            weave: module.function("weave")?,
+        })
+    }
+}
+
+impl Machine {
+    pub(super) fn new(program: &Program) -> Result<Self> {
+        let builder: Builder = late(program.seed).late_pageable_copies(program.late_copies);
+        let simulator = builder.build().unwrap();
+        let driver = Driver::new(simulator.library().unwrap())?;
+        let context = driver.device(0)?.primary_context()?;
+        let kernels = Kernels::load(&context)?;
+        let streams = BTreeMap::from([(DEFAULT, context.default_stream()?)]);
+        Ok(Self {
+            simulator,
+            context,
+            streams,
+            buffers: BTreeMap::new(),
+            kernels,
+        })
+    }
+
+    /// Does a step; answers the words that it reads, if it reads any.
+    pub(super) fn step(&mut self, step: &Step) -> Result<Option<Vec<u32>>> {
+        if step.elsewhere {
+            thread::scope(|scope| {
+                let thread = scope.spawn(|| self.act(&step.action));
+                thread.join().unwrap()
+            })
+        } else {
+            self.act(&step.action)
+        }
+    }
+
+    fn act(&mut self, action: &Action) -> Result<Option<Vec<u32>>> {
+        match action {
+            Action::Stream { id, blocking } => {
+                let flags = if *blocking {
+                    StreamFlags::empty()
+                } else {
+                    StreamFlags::NON_BLOCKING
+                };
+                let stream = Stream::new(&self.context, flags, 0)?;
+                self.streams.insert(*id, stream);
+            }
+            Action::DropStream(id) => drop(self.streams.remove(id)),
+            Action::Zeroed { id, stream, len } => {
+                let buffer = DeviceBuffer::zeroed(&self.streams[stream], *len)?;
+                self.buffers.insert(*id, buffer);
+            }
+            Action::FromHost { id, stream, words } => {
+                let buffer = DeviceBuffer::from_host(&self.streams[stream], words)?;
+                self.buffers.insert(*id, buffer);
+            }
+            Action::Drop(id) => drop(self.buffers.remove(id)),
+            Action::Write { to, words } => {
+                self.with(to, |_, mut to| to.copy_from_host(words))?;
+            }
+            Action::Read(from) => return self.view(from).to_vec().map(Some),
+            Action::Copy { to, from } => {
+                self.with(to, |machine, mut to| to.copy_from(&machine.view(from)))?;
+            }
+            Action::CopyWithin {
+                buffer,
+                middle,
+                len,
+                stream,
+            } => self.within(*buffer, *middle, *len, *stream)?,
+            Action::Fill { stream, to, value } => {
+                self.with(to, |machine, to| machine.fill(*stream, to, *value))?;
+            }
+            Action::Join { stream, to, a, b } => {
+                let n = to.len as u32;
+                self.with(to, |machine, view| {
+                    let (a, b) = (machine.view(a), machine.view(b));
+                    let (stream, kernel) = (&machine.streams[stream], &machine.kernels.join);
+                    // SAFETY: the kernel reads n words of `a` and of `b` and writes n of `to`: all have as many.
+                    unsafe { stream.launch(kernel, block(n), (view, a, b, n)) }
+                })?;
+            }
+            Action::Weave {
+                stream,
+                to,
+                from,
+                factor,
+            } => self.weave(*stream, to, from, *factor)?,
+            Action::Halves {
+                buffer,
+                middle,
+                streams,
+                values,
+            } => return self.halves(*buffer, *middle, *streams, *values).map(Some),
+            Action::Synchronize(stream) => self.streams[stream].synchronize()?,
+            Action::Reload => self.kernels = Kernels::load(&self.context)?,
+        }
+        Ok(None)
+    }
+
+    fn view(&self, part: &Part) -> DeviceSlice<'_, u32> {
+        let buffer = &self.buffers[&part.buffer];
+        if part.form == Form::Whole {
+            return buffer.as_slice();
+        }
+        buffer.slice(part.start..part.start + part.len).unwrap()
+    }
+
+    /// Takes the buffer of `part` out for as long as `f` writes to it.
+    fn with<R>(
+        &mut self,
+        part: &Part,
+        f: impl FnOnce(&Self, DeviceSliceMut<'_, u32>) -> Result<R>,
+    ) -> Result<R> {
+        let mut buffer = self.buffers.remove(&part.buffer).unwrap();
+        let result = match part.form {
+            Form::Whole => f(self, buffer.as_mut_slice()),
+            Form::View => {
+                let view = buffer.slice_mut(part.start..part.start + part.len);
+                f(self, view.unwrap())
+            }
+            Form::Piece => {
+                let (_, upper) = buffer.as_mut_slice().split_at_mut(part.start).unwrap();
+                f(self, upper.split_at_mut(part.len).unwrap().0)
+            }
+        };
+        self.buffers.insert(part.buffer, buffer);
+        result
+    }
+
+    fn fill(&self, stream: usize, to: DeviceSliceMut<'_, u32>, value: u32) -> Result<()> {
+        let n = to.len() as u32;
+        // SAFETY: the kernel writes the n words that the view has.
+        unsafe { self.streams[&stream].launch(&self.kernels.fill, block(n), (to, value, n)) }
+    }
+
+    fn weave(&mut self, stream: usize, to: &Part, from: &Part, factor: u32) -> Result<()> {
+        let n = to.len as u32;
+        if to.form == Form::Whole && from.form == Form::Whole {
+            // The buffers themselves as arguments.
+            let mut buffer = self.buffers.remove(&to.buffer).unwrap();
+            let args = (&mut buffer, &self.buffers[&from.buffer], factor, n);
+            // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as many.
+            let result =
+                unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), args) };
+            self.buffers.insert(to.buffer, buffer);
+            return result;
+        }
+        self.with(to, |machine, view| {
+            let args = (view, machine.view(from), factor, n);
+            // SAFETY: as above.
+            unsafe { machine.streams[&stream].launch(&machine.kernels.weave, block(n), args) }
+        })
+    }
+
+    fn within(
+        &mut self,
+        buffer: usize,
+        middle: usize,
+        len: usize,
+        stream: Option<usize>,
+    ) -> Result<()> {
+        let buffer = self.buffers.get_mut(&buffer).unwrap();
+        let (lower, upper) = buffer.as_mut_slice().split_at_mut(middle).unwrap();
+        let mut to = lower.into_slice(..len).unwrap();
+        let from = upper.as_slice().slice(..len).unwrap();
+        let Some(stream) = stream else {
+            return to.copy_from(&from);
+        };
+        let n = len as u32;
+        // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as many.
+        unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), (to, from, 1_u32, n)) }
+    }
+
+    fn halves(
+        &mut self,
+        id: usize,
+        middle: usize,
+        streams: [usize; 2],
+        values: [u32; 2],
+    ) -> Result<Vec<u32>> {
+        let mut buffer = self.buffers.remove(&id).unwrap();
+        let (mut lower, upper) = buffer.as_mut_slice().split_at_mut(middle).unwrap();
+        let machine = &*self;
+        let words = thread::scope(|scope| {
+            let thread = scope.spawn(move || machine.fill(streams[1], upper, values[1]));
+            let words = machine
+                .fill(streams[0], lower.reborrow(), values[0])
+                .and_then(|()| lower.as_slice().to_vec());
+            thread.join().unwrap()?;
+            words
+        });
+        self.buffers.insert(id, buffer);
+        words
+    }
+
+    /// Drops everything in an order made from `seed`; answers what is left if anything is.
+    pub(super) fn end(self, seed: u64) -> Result<(), String> {
+        let mut owners: Vec<Box<dyn Any>> = vec![Box::new(self.context), Box::new(self.kernels)];
+        owners.extend(self.streams.into_values().map(|it| Box::new(it) as _));
+        owners.extend(self.buffers.into_values().map(|it| Box::new(it) as _));
+        Rng::with_seed(seed).shuffle(&mut owners);
+        drop(owners);
+        let live = self.simulator.live();
+        if live.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("after all was dropped: {live}"))
+        }
+    }
+}
+
+fn block(n: u32) -> LaunchConfig {
+    LaunchConfig::new(1, n.max(1))
+}
+
+/// What went wrong, as text.
+pub(super) fn told(error: &Error) -> String {
+    format!("the safe layer answered: {error}")
+}

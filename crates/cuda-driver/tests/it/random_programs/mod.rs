@@ -1,0 +1,102 @@
+//! Random programs on a device that runs as late and as oddly as it may, against a sequential model.
+//!
+//! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
+
+mod machine;
+mod model;
+mod program;
+
+use std::env;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use machine::{Machine, told};
+use model::Model;
+use program::Program;
+
+/// All programs.
+const FULL: u64 = 120_000;
+/// As many as everybody has the time for.
+const REDUCED: u64 = 1_000;
+
+#[test]
+fn random_programs_do_what_the_model_says() {
+    if let Ok(seed) = env::var("CUDA_SEED") {
+        return check(seed.parse().expect("CUDA_SEED is a number"));
+    }
+    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let count = if full { FULL } else { REDUCED };
+    let next = AtomicU64::new(0);
+    let start = Instant::now();
+    let threads = thread::available_parallelism().map_or(1, |count| count.get().min(16));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= count {
+                        break;
+                    }
+                    check(seed);
+                }
+            });
+        }
+    });
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    println!("{count} of {FULL} random programs, {rate:.0} a second");
+}
+
+/// Runs the program of `seed`; panics with the shortest one found that fails as well, if it fails.
+fn check(seed: u64) {
+    let program = Program::of_seed(seed);
+    let Err(first) = run(&program) else {
+        return;
+    };
+    let (shortest, why) = shrink(program, first);
+    let steps: String = shortest
+        .steps
+        .iter()
+        .map(|step| format!("  {step:?}\n"))
+        .collect();
+    panic!("CUDA_SEED={seed} fails, and so do these steps of it:\n{steps}{why}");
+}
+
+fn run(program: &Program) -> Result<(), String> {
+    let mut model = Model::default();
+    let mut machine = Machine::new(program).map_err(|error| told(&error))?;
+    for (index, step) in program.steps.iter().enumerate() {
+        let want = model.act(&step.action);
+        let got = machine
+            .step(step)
+            .map_err(|error| format!("step {index}: {}", told(&error)))?;
+        if got != want {
+            return Err(format!("step {index}: read {got:?}\n  should be {want:?}"));
+        }
+    }
+    machine.end(program.seed)
+}
+
+/// Leaves out steps as long as what is left fails.
+fn shrink(mut program: Program, mut why: String) -> (Program, String) {
+    let mut size = program.steps.len().div_ceil(2);
+    while size > 0 {
+        let mut start = 0;
+        let mut is_shorter = false;
+        while start < program.steps.len() {
+            let end = (start + size).min(program.steps.len());
+            let less = program.without(start..end);
+            match run(&less) {
+                Err(error) => {
+                    (program, why) = (less, error);
+                    is_shorter = true;
+                }
+                Ok(()) => start = end,
+            }
+        }
+        if !is_shorter || size > 1 {
+            size /= 2;
+        }
+    }
+    (program, why)
+}

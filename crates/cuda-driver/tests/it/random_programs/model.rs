@@ -1,0 +1,95 @@
+//! What a program means: its steps one after the other on vectors. There are no streams here.
+
+use std::collections::BTreeMap;
+
+use super::program::{Action, Part};
+
+/// The buffers of a program.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    buffers: BTreeMap<usize, Vec<u32>>,
+}
+
+impl Model {
+    /// Does `action`; answers the words that it reads, if it reads any.
+    pub(super) fn act(&mut self, action: &Action) -> Option<Vec<u32>> {
+        match action {
+            Action::Stream { .. }
+            | Action::DropStream(_)
+            | Action::Synchronize(_)
+            | Action::Reload => {}
+            Action::Zeroed { id, len, .. } => {
+                self.buffers.insert(*id, vec![0; *len]);
+            }
+            Action::FromHost { id, words, .. } => {
+                self.buffers.insert(*id, words.clone());
+            }
+            Action::Drop(id) => {
+                self.buffers.remove(id);
+            }
+            Action::Write { to, words } => self.words(to).copy_from_slice(words),
+            Action::Read(from) => return Some(self.words(from).to_vec()),
+            Action::Copy { to, from } => {
+                let from = self.words(from).to_vec();
+                self.words(to).copy_from_slice(&from);
+            }
+            Action::CopyWithin {
+                buffer,
+                middle,
+                len,
+                stream,
+            } => {
+                let words = self.all(*buffer);
+                for i in 0..*len {
+                    let woven = words[i].wrapping_add(words[middle + i]);
+                    words[i] = if stream.is_some() {
+                        woven
+                    } else {
+                        words[middle + i]
+                    };
+                }
+            }
+            Action::Fill { to, value, .. } => fill(self.words(to), *value),
+            Action::Join { to, a, b, .. } => {
+                let (a, b) = (self.words(a).to_vec(), self.words(b).to_vec());
+                for (word, (a, b)) in self.words(to).iter_mut().zip(a.iter().zip(b)) {
+                    *word = a.wrapping_mul(3).wrapping_add(b);
+                }
+            }
+            Action::Weave {
+                to, from, factor, ..
+            } => {
+                let from = self.words(from).to_vec();
+                for (word, from) in self.words(to).iter_mut().zip(from) {
+                    *word = word.wrapping_mul(*factor).wrapping_add(from);
+                }
+            }
+            Action::Halves {
+                buffer,
+                middle,
+                values,
+                ..
+            } => {
+                let (lower, upper) = self.all(*buffer).split_at_mut(*middle);
+                fill(lower, values[0]);
+                fill(upper, values[1]);
+                return Some(lower.to_vec());
+            }
+        }
+        None
+    }
+
+    fn all(&mut self, id: usize) -> &mut Vec<u32> {
+        self.buffers.get_mut(&id).unwrap()
+    }
+
+    fn words(&mut self, part: &Part) -> &mut [u32] {
+        &mut self.all(part.buffer)[part.start..part.start + part.len]
+    }
+}
+
+fn fill(words: &mut [u32], value: u32) {
+    for (word, i) in words.iter_mut().zip(0..) {
+        *word = value.wrapping_add(i);
+    }
+}
