@@ -10,7 +10,7 @@ use crate::{Error, Nvrtc, Options};
 pub trait Output: sealed::Output + crate::cache::image::Stored {}
 
 pub(crate) mod sealed {
-    use super::{Error, Getter, Nvrtc, Options};
+    use super::{Error, Getter, Nvrtc, Options, Ptx};
 
     pub trait Output: Sized + Send + 'static {
         /// What it is called.
@@ -24,6 +24,11 @@ pub(crate) mod sealed {
 
         /// Makes it of the bytes that `getter` read; `None` if there is nothing in them.
         fn from_nvrtc(bytes: Vec<u8>) -> Option<Self>;
+
+        /// Takes what it wants of the PTX that the same compilation went through.
+        fn complete(self, _ptx: impl FnOnce() -> Option<Ptx>) -> Self {
+            self
+        }
     }
 }
 
@@ -81,6 +86,10 @@ impl sealed::Output for Cubin {
         // SAFETY: they must be a whole cubin as NVIDIA's compiler made it ← NVRTC wrote them just now, and they are
         // all that it said there are.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
+    }
+
+    fn complete(self, ptx: impl FnOnce() -> Option<Ptx>) -> Self {
+        self.with_signatures(ptx().and_then(|ptx| ptx.signatures()))
     }
 }
 

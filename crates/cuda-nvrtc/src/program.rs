@@ -7,7 +7,7 @@ use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 use cuda_sys::nvrtc::nvrtcResult;
 
 use crate::flow::Flow;
-use crate::output::Output;
+use crate::output::{Output, sealed};
 use crate::raw::{Getter, RawProgram};
 use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker};
 
@@ -202,6 +202,10 @@ impl Program {
             program: self.name.clone(),
             found: self.nvrtc.version(),
         })?;
+        let image = image.complete(|| {
+            let getter = <Ptx as sealed::Output>::getter(&self.nvrtc).ok()?;
+            <Ptx as sealed::Output>::from_nvrtc(raw.read(getter).ok()?)
+        });
         Ok(Compiled {
             image,
             log,

@@ -3,6 +3,8 @@
 //! An entry begins with what it is and whose, and ends with the digest of all that comes before. Whatever is cut
 //! off, altered or put in another's place is therefore no entry.
 
+use cuda_sys::image::{Parameter, Signature};
+
 use super::closure::Closure;
 use super::image::Stored;
 use super::paths;
@@ -30,6 +32,15 @@ impl<T: Stored> Entry<T> {
         } = &self.compiled;
         let mut body = Writer::default();
         body.bytes(image.stored_bytes());
+        body.list(image.stored_signatures(), |body, signatures| {
+            body.list(signatures, |body, signature| {
+                body.bytes(signature.kernel.as_bytes());
+                body.list(&signature.parameters, |body, parameter| {
+                    body.number(parameter.offset as u64);
+                    body.number(parameter.size as u64);
+                });
+            });
+        });
         body.bytes(log.as_str().as_bytes());
         body.list(lowered_names, |body, (expression, name)| {
             body.bytes(expression.as_bytes());
@@ -60,6 +71,17 @@ impl<T: Stored> Entry<T> {
         // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
         // who could as well alter the compiler or this program.
         let image = unsafe { T::from_stored(image.to_vec()) }?;
+        let signatures = body.list(|body| {
+            body.list(|body| {
+                let kernel = body.string()?;
+                let parameters = body.list(|body| {
+                    let (offset, size) = (body.size()?, body.size()?);
+                    Some(Parameter { offset, size })
+                })?;
+                Some(Signature { kernel, parameters })
+            })
+        })?;
+        let image = image.carrying(signatures.into_iter().next());
         let log = Log::new(body.bytes()?);
         let lowered_names = body.list(|body| Some((body.string()?, body.string()?)))?;
         let files = body.list(|body| {
@@ -160,8 +182,12 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    fn size(&mut self) -> Option<usize> {
+        usize::try_from(self.number()?).ok()
+    }
+
     fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
+        let length = self.size()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(bytes)

@@ -1,6 +1,6 @@
 //! Images as bytes and back.
 
-use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
+use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, Signature, TileIr};
 
 /// An image that can be kept.
 pub trait Stored: Sized {
@@ -13,6 +13,16 @@ pub trait Stored: Sized {
     ///
     /// They are what [`stored_bytes`](Self::stored_bytes) gave for an image of this type.
     unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self>;
+
+    /// What it carries of its kernels beside its bytes.
+    fn stored_signatures(&self) -> Option<&[Signature]> {
+        None
+    }
+
+    /// The same, carrying it again.
+    fn carrying(self, _signatures: Option<Vec<Signature>>) -> Self {
+        self
+    }
 }
 
 impl Stored for Ptx {
@@ -22,6 +32,25 @@ impl Stored for Ptx {
 
     unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self> {
         Self::new(bytes).ok()
+    }
+}
+
+impl Stored for Cubin {
+    fn stored_bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self> {
+        // SAFETY: they must be a cubin as the compiler made it ← the caller says that they were one's.
+        Some(unsafe { Self::from_bytes(bytes) })
+    }
+
+    fn stored_signatures(&self) -> Option<&[Signature]> {
+        self.signatures()
+    }
+
+    fn carrying(self, signatures: Option<Vec<Signature>>) -> Self {
+        self.with_signatures(signatures)
     }
 }
 
@@ -40,4 +69,4 @@ macro_rules! stored {
     };
 }
 
-stored!(Cubin, LtoIr, OptixIr, TileIr);
+stored!(LtoIr, OptixIr, TileIr);

@@ -87,6 +87,37 @@ fn a_cubin_is_machine_code_for_cuda() {
 }
 
 #[test]
+fn a_cubin_tells_the_parameters_of_its_kernels() {
+    let source = "struct S { int a; double b; };
+        extern \"C\" __global__ void k(float a, const float *x, S s, char c) {}
+        extern \"C\" __global__ void none() {}";
+    // As C++ lays out a struct of these members.
+    let want = [(0, 4), (8, 8), (16, 16), (32, 1)];
+    for nvrtc in every_nvrtc() {
+        let options = Options::new().arch(Arch::sm(9, 0));
+        let cubin = Program::new(&nvrtc, source)
+            .compile_cubin(&options)
+            .unwrap()
+            .image;
+        let signatures = cubin.signatures().unwrap();
+        let of = |name: &str| {
+            let found = signatures
+                .iter()
+                .find(|signature| signature.kernel == name)
+                .unwrap();
+            found
+                .parameters
+                .iter()
+                .map(|p| (p.offset, p.size))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("k"), want, "NVRTC {}", nvrtc.version());
+        assert_eq!(of("none"), []);
+        assert_eq!(signatures.len(), 2);
+    }
+}
+
+#[test]
 fn each_listed_architecture_compiles() {
     let Some(nvrtc) = nvrtc() else { return };
     let archs = nvrtc.supported_archs().unwrap();
