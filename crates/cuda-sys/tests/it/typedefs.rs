@@ -18,6 +18,10 @@ fn the_table_is_the_headers_list_of_functions() {
 
     use cuda_sys::{BINDINGS, FUNCTIONS, Source};
 
+    if !Path::new(env!("CUDA_SYS_INCLUDE")).join("cuda.h").is_file() {
+        println!("skipped: the header of the build is not on this machine");
+        return;
+    }
     let mut theirs = BTreeSet::new();
     for name in ["cudaTypedefs.h", "cudaProfilerTypedefs.h"] {
         let path = Path::new(env!("CUDA_SYS_INCLUDE")).join(name);
