@@ -9,7 +9,9 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use benches::null_driver;
-use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use criterion::{
+    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
+};
 use cuda_driver::prelude::*;
 
 /// Kernels of 0, 4 and 12 parameters of 8 bytes that do nothing.
@@ -48,7 +50,8 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     let ptx = Ptx::new(PTX).expect("no NUL in it");
     let module = Module::load(&context, &ptx)?;
-    let [k0, k4, k12] = ["k0", "k4", "k12"].map(|name| module.function(name).expect("it is in the PTX"));
+    let [k0, k4, k12] =
+        ["k0", "k4", "k12"].map(|name| module.function(name).expect("it is in the PTX"));
     let mut buffers = Vec::new();
     for _ in 0..8 {
         buffers.push(DeviceBuffer::<u64>::zeroed(&stream, 1)?);
@@ -56,9 +59,17 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
     let config = LaunchConfig::new(1, 32);
 
     for (function, count) in [(&k0, 0), (&k4, 4), (&k12, 12)] {
-        let mut values: Vec<u64> = (0..12).map(|i| buffers.get(i).map_or(7, DeviceBuffer::as_raw)).collect();
-        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
-        let entry_point = driver.library().cuLaunchKernel.expect("every driver has it");
+        let mut values: Vec<u64> = (0..12)
+            .map(|i| buffers.get(i).map_or(7, DeviceBuffer::as_raw))
+            .collect();
+        let mut pointers: Vec<*mut c_void> = values
+            .iter_mut()
+            .map(|value| ptr::from_mut(value).cast())
+            .collect();
+        let entry_point = driver
+            .library()
+            .cuLaunchKernel
+            .expect("every driver has it");
         let (raw, on) = (function.as_raw(), stream.as_raw());
         group.bench_function(format!("raw pointer/{count} arguments"), |b| {
             b.iter_custom(|n| {
@@ -78,7 +89,19 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
                     let arguments = black_box(pointers.as_mut_ptr());
                     // SAFETY: as above.
                     let status = unsafe {
-                        driver.library().cuLaunchKernel(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
+                        driver.library().cuLaunchKernel(
+                            raw,
+                            1,
+                            1,
+                            1,
+                            32,
+                            1,
+                            1,
+                            0,
+                            on,
+                            arguments,
+                            ptr::null_mut(),
+                        )
                     };
                     assert!(status.is_success());
                 })
@@ -89,19 +112,29 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
     let launched = "the arguments are right";
     group.bench_function("tuple/0 arguments", |b| {
         // SAFETY: the kernel does nothing, here and below.
-        b.iter_custom(|n| drained(&stream, n, || unsafe { stream.launch(&k0, config, ()) }.expect(launched)));
+        b.iter_custom(|n| {
+            drained(&stream, n, || {
+                unsafe { stream.launch(&k0, config, ()) }.expect(launched)
+            })
+        });
     });
     group.bench_function("tuple/4 arguments", |b| {
         let [a, b2] = [black_box(1_u64), black_box(2)];
-        let [x, y, ..] = buffers.as_mut_slice() else { return };
+        let [x, y, ..] = buffers.as_mut_slice() else {
+            return;
+        };
         b.iter_custom(|n| {
             // SAFETY: as above.
-            drained(&stream, n, || unsafe { stream.launch(&k4, config, (&*x, &mut *y, a, b2)) }.expect(launched))
+            drained(&stream, n, || {
+                unsafe { stream.launch(&k4, config, (&*x, &mut *y, a, b2)) }.expect(launched)
+            })
         });
     });
     group.bench_function("tuple/12 arguments", |b| {
         let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
-        let [a, b2, c, d, e, f, g, h] = buffers.as_mut_slice() else { return };
+        let [a, b2, c, d, e, f, g, h] = buffers.as_mut_slice() else {
+            return;
+        };
         b.iter_custom(|n| {
             drained(&stream, n, || {
                 let arguments = (&*a, &*b2, &*c, &*d, &*e, &*f, &mut *g, &mut *h, s, t, u, v);

@@ -4,8 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use cuda_sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUdriverProcAddressQueryResult, CUfunction,
-    CUfunction_attribute, CUresult, DriverLibrary, GetProcAddress, LoadError, cuuint64_t,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUdriverProcAddressQueryResult,
+    CUfunction, CUfunction_attribute, CUresult, DriverLibrary, GetProcAddress, LoadError,
+    cuuint64_t,
 };
 
 /// How many parameters every kernel of the null driver has, by its name: `k12` has 12.
@@ -134,9 +135,13 @@ unsafe extern "C" fn module_function(
 ) -> CUresult {
     // SAFETY: the name must end with NUL ← cuda.h's contract.
     let name = unsafe { CStr::from_ptr(name) };
-    let count = name.to_str().ok().and_then(|name| name.strip_prefix('k')?.parse::<usize>().ok());
-    let Some(count) = count else { return CUresult::CUDA_ERROR_NOT_FOUND };
+    let count = name
+        .to_str()
+        .ok()
+        .and_then(|name| name.strip_prefix('k')?.parse::<usize>().ok());
+    let Some(count) = count else {
+        return CUresult::CUDA_ERROR_NOT_FOUND;
+    };
     // SAFETY: as above.
     unsafe { answer(function, ptr::without_provenance_mut(count + 1)) }
 }
-

@@ -71,10 +71,7 @@ fn generate(workspace: &Workspace, include: &Path, libclang: &Path, out: &Path) 
         "--example=snapshot",
         "--",
     ]);
-    command
-        .arg(include)
-        .arg(out)
-        .env("LIBCLANG_PATH", libclang);
+    command.arg(include).arg(out).env("LIBCLANG_PATH", libclang);
     crate::workspace::run(&mut command)
 }
 

@@ -75,7 +75,8 @@ fn check(name: &str, text: &str) -> Vec<String> {
             "has {lines} lines, {MAX_LINES} is the most: split it by noun"
         ));
     }
-    if !text.starts_with("//!") && !name.ends_with("/tests.rs") {
+    let documented = text.starts_with("//!") || text.starts_with("#![doc = include_str!(");
+    if !documented && !name.ends_with("/tests.rs") {
         problems.push("does not open with `//!`".to_owned());
     }
     problems
