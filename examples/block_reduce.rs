@@ -40,7 +40,9 @@ fn main() -> Result<()> {
     let sums = Module::compile(&session.context, &program, &options)?.function("sums")?;
 
     let blocks = 64;
-    let numbers: Vec<i32> = (0..(blocks * BLOCK) as i32).map(|i| i * i % 1001 - 500).collect();
+    let numbers: Vec<i32> = (0..(blocks * BLOCK) as i32)
+        .map(|i| i * i % 1001 - 500)
+        .collect();
     let stream = &session.stream;
     let input = DeviceBuffer::from_host(stream, &numbers)?;
     let mut totals = DeviceBuffer::<i32>::zeroed(stream, blocks)?;
@@ -59,7 +61,18 @@ fn main() -> Result<()> {
             })
         })
         .collect();
-    let floats = |values: &[i32]| -> Vec<f32> { values.iter().map(|&value| value as f32).collect() };
-    verify("totals", &floats(&totals.to_vec()?), &floats(&want_totals), 0.0)?;
-    verify("running sums", &floats(&running.to_vec()?), &floats(&want_running), 0.0)
+    let floats =
+        |values: &[i32]| -> Vec<f32> { values.iter().map(|&value| value as f32).collect() };
+    verify(
+        "totals",
+        &floats(&totals.to_vec()?),
+        &floats(&want_totals),
+        0.0,
+    )?;
+    verify(
+        "running sums",
+        &floats(&running.to_vec()?),
+        &floats(&want_running),
+        0.0,
+    )
 }

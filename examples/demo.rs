@@ -52,12 +52,16 @@ fn main() -> Result<()> {
         Ok(nvrtc) => {
             println!("NVRTC {} ({})", nvrtc.version(), nvrtc.origin());
             vec![
-                saxpy(&session, |session| compiled(session, &nvrtc, "saxpy.cu", SAXPY))?,
+                saxpy(&session, |session| {
+                    compiled(session, &nvrtc, "saxpy.cu", SAXPY)
+                })?,
                 matmul(&session, &nvrtc)?,
             ]
         }
         Err(cuda_nvrtc::Error::Load(LoadError::UnsupportedPlatform { .. })) => {
-            println!("NVIDIA makes no NVRTC for this system: saxpy runs from PTX that was written by hand");
+            println!(
+                "NVIDIA makes no NVRTC for this system: saxpy runs from PTX that was written by hand"
+            );
             vec![saxpy(&session, |session| {
                 let start = Instant::now();
                 let ptx = Ptx::new(include_str!("kernels/saxpy.ptx"))?;
@@ -85,12 +89,16 @@ fn compiled(
     let program = Program::new(nvrtc, source).name(name);
     let start = Instant::now();
     if session.is_software() {
-        let ptx = program.compile_ptx(&Options::new().arch(device.virtual_arch()?))?.image;
+        let ptx = program
+            .compile_ptx(&Options::new().arch(device.virtual_arch()?))?
+            .image;
         let compile = start.elapsed();
         let start = Instant::now();
         Ok((Module::load(context, &ptx)?, compile, start.elapsed()))
     } else {
-        let cubin = program.compile_cubin(&Options::new().arch(device.arch()?))?.image;
+        let cubin = program
+            .compile_cubin(&Options::new().arch(device.arch()?))?
+            .image;
         let compile = start.elapsed();
         let start = Instant::now();
         Ok((Module::load(context, &cubin)?, compile, start.elapsed()))
@@ -104,7 +112,11 @@ fn saxpy(
     let (module, compile, load) = module(session)?;
     let kernel = module.function("saxpy")?;
     let stream = &session.stream;
-    let n: u32 = if session.is_software() { 1 << 20 } else { 1 << 24 };
+    let n: u32 = if session.is_software() {
+        1 << 20
+    } else {
+        1 << 24
+    };
     let a = 3.0_f32;
     let x: Vec<f32> = (0..n).map(|i| (i % 1009) as f32).collect();
     let y: Vec<f32> = (0..n).map(|i| (i % 503) as f32).collect();
@@ -115,7 +127,13 @@ fn saxpy(
     let mut copies = start.elapsed();
     let kernel = timed(session, |stream| {
         // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has n.
-        Ok(unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(n), (a, &x_device, &mut y_device, n)) }?)
+        Ok(unsafe {
+            stream.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(n),
+                (a, &x_device, &mut y_device, n),
+            )
+        }?)
     })?;
     let start = Instant::now();
     let got = y_device.to_vec()?;
@@ -123,8 +141,18 @@ fn saxpy(
 
     let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| a.mul_add(*x, *y)).collect();
     verify("saxpy", &got, &want, 0.0)?;
-    let rate = format!("{:.1} GB/s", 12.0 * f64::from(n) / kernel.as_secs_f64() / 1e9);
-    Ok(Row { job: "saxpy", compile, load, copies, kernel, rate })
+    let rate = format!(
+        "{:.1} GB/s",
+        12.0 * f64::from(n) / kernel.as_secs_f64() / 1e9
+    );
+    Ok(Row {
+        job: "saxpy",
+        compile,
+        load,
+        copies,
+        kernel,
+        rate,
+    })
 }
 
 fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
@@ -164,7 +192,14 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     verify("matmul", &got, &want, 0.0)?;
     let flops = 2.0 * f64::from(n).powi(3);
     let rate = format!("{:.1} GFLOP/s", flops / kernel.as_secs_f64() / 1e9);
-    Ok(Row { job: "matmul", compile, load, copies, kernel, rate })
+    Ok(Row {
+        job: "matmul",
+        compile,
+        load,
+        copies,
+        kernel,
+        rate,
+    })
 }
 
 /// The time between two events around what `launch` queues.
@@ -180,7 +215,10 @@ fn timed(session: &Session, launch: impl FnOnce(&Stream) -> Result<()>) -> Resul
 
 fn table(rows: &[Row], software: bool) {
     let ms = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
-    println!("\n{:<8} {:>12} {:>10} {:>12} {:>12}  rate", "job", "compile ms", "load ms", "copies ms", "kernel ms");
+    println!(
+        "\n{:<8} {:>12} {:>10} {:>12} {:>12}  rate",
+        "job", "compile ms", "load ms", "copies ms", "kernel ms"
+    );
     for row in rows {
         println!(
             "{:<8} {:>12} {:>10} {:>12} {:>12}  {}",

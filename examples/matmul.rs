@@ -57,7 +57,9 @@ fn main() -> Result<()> {
 /// On the host, in double precision; the inputs are small whole numbers, so the result is exact in both.
 fn reference(a: &[f32], b: &[f32], n: usize) -> Vec<f32> {
     let element = |row: usize, column: usize| -> f64 {
-        (0..n).map(|k| f64::from(a[row * n + k]) * f64::from(b[k * n + column])).sum()
+        (0..n)
+            .map(|k| f64::from(a[row * n + k]) * f64::from(b[k * n + column]))
+            .sum()
     };
     (0..n * n).map(|i| element(i / n, i % n) as f32).collect()
 }

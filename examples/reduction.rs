@@ -41,7 +41,13 @@ fn main() -> Result<()> {
         let blocks = left.div_ceil(2 * BLOCK);
         let mut output = DeviceBuffer::<f32>::zeroed(stream, blocks as usize)?;
         // SAFETY: the kernel reads `left` floats of the input, which has as many, and writes one for each block.
-        unsafe { stream.launch(&reduce, LaunchConfig::new(blocks, BLOCK), (&input, &mut output, left))? };
+        unsafe {
+            stream.launch(
+                &reduce,
+                LaunchConfig::new(blocks, BLOCK),
+                (&input, &mut output, left),
+            )?
+        };
         // The old input is freed behind the launch that reads it: nothing waits here.
         input = output;
         left = blocks;

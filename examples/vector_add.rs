@@ -8,7 +8,9 @@ use examples::{Result, Session, verify};
 const PTX: &str = include_str!("kernels/vector_add.ptx");
 
 fn main() -> Result<()> {
-    let Session { context, stream, .. } = Session::open()?;
+    let Session {
+        context, stream, ..
+    } = Session::open()?;
     let vector_add = Module::load(&context, &Ptx::new(PTX)?)?.function("vector_add")?;
 
     let n = 1_000_000;
@@ -21,7 +23,13 @@ fn main() -> Result<()> {
 
     let config = LaunchConfig::for_num_elems(n);
     // SAFETY: the kernel reads n floats of `a` and of `b` and writes n floats of `c`; each has n.
-    unsafe { stream.launch(&vector_add, config, (&a_device, &b_device, &mut c_device, n))? };
+    unsafe {
+        stream.launch(
+            &vector_add,
+            config,
+            (&a_device, &b_device, &mut c_device, n),
+        )?
+    };
 
     let c = c_device.to_vec()?;
     let reference: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();

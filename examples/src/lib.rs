@@ -36,7 +36,12 @@ impl Session {
         let device = driver.device(0)?;
         let context = device.primary_context()?;
         let stream = context.default_stream()?;
-        Ok(Self { device, context, stream, software })
+        Ok(Self {
+            device,
+            context,
+            stream,
+            software,
+        })
     }
 
     /// Whether this is the software device, on which times say nothing about a GPU.

@@ -3,7 +3,15 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const ALL: [&str; 7] = ["block_reduce", "demo", "device_query", "matmul", "reduction", "saxpy", "vector_add"];
+const ALL: [&str; 7] = [
+    "block_reduce",
+    "demo",
+    "device_query",
+    "matmul",
+    "reduction",
+    "saxpy",
+    "vector_add",
+];
 /// The ones that need NVRTC.
 const COMPILING: [&str; 5] = ["block_reduce", "demo", "matmul", "reduction", "saxpy"];
 
@@ -13,10 +21,13 @@ fn program(name: &str) -> PathBuf {
     let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
     let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     // In a bundle for another machine the examples lie beside the tests.
-    [folder.join("examples").join(&name), test.with_file_name(&name)]
-        .into_iter()
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| panic!("example {name} was not built with its tests"))
+    [
+        folder.join("examples").join(&name),
+        test.with_file_name(&name),
+    ]
+    .into_iter()
+    .find(|path| path.is_file())
+    .unwrap_or_else(|| panic!("example {name} was not built with its tests"))
 }
 
 fn run(name: &str, environment: &[(&str, &str)]) -> Output {
@@ -26,7 +37,10 @@ fn run(name: &str, environment: &[(&str, &str)]) -> Output {
 }
 
 fn text(output: &Output) -> String {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     format!("{out}{err}")
 }
 
@@ -53,8 +67,14 @@ fn every_example_verifies_its_result_on_the_software_device() {
         let output = run(name, &[("CUDA_SIM", "")]);
         let text = text(&output);
         assert!(output.status.success(), "{name}:\n{text}");
-        assert!(text.contains("software device"), "{name} does not say what it ran on:\n{text}");
-        assert!(text.contains("verified") || name == "device_query", "{name}:\n{text}");
+        assert!(
+            text.contains("software device"),
+            "{name} does not say what it ran on:\n{text}"
+        );
+        assert!(
+            text.contains("verified") || name == "device_query",
+            "{name}:\n{text}"
+        );
     }
 }
 
@@ -87,7 +107,10 @@ fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met(
     let output = run("demo", &[("CUDA_SIM", "version=12.0")]);
     let text = text(&output);
     assert!(!output.status.success(), "{text}");
-    assert!(text.contains("this driver, of CUDA 12.0, reads up to PTX 8.0"), "{text}");
+    assert!(
+        text.contains("this driver, of CUDA 12.0, reads up to PTX 8.0"),
+        "{text}"
+    );
     assert!(!text.contains("panicked"), "{text}");
 }
 
@@ -98,7 +121,14 @@ fn the_demo_prints_a_table_of_times() {
     }
     let output = run("demo", &[("CUDA_SIM", "")]);
     let text = text(&output);
-    for word in ["compile ms", "kernel ms", "saxpy", "matmul", "GB/s", "GFLOP/s"] {
+    for word in [
+        "compile ms",
+        "kernel ms",
+        "saxpy",
+        "matmul",
+        "GB/s",
+        "GFLOP/s",
+    ] {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
 }

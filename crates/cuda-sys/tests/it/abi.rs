@@ -137,7 +137,10 @@ mod header {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let file = dir.path().join("abi.c");
         std::fs::write(&file, program).expect("the folder is writable");
-        if !std::path::Path::new(env!("CUDA_SYS_INCLUDE")).join("cuda.h").is_file() {
+        if !std::path::Path::new(env!("CUDA_SYS_INCLUDE"))
+            .join("cuda.h")
+            .is_file()
+        {
             println!("skipped: the header of the build is not on this machine");
             return None;
         }
