@@ -147,9 +147,12 @@ fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<P
     if *verb == "test" {
         cargo.arg("--release");
     }
-    cargo
-        .args(flags)
-        .args(["--message-format", "json-render-diagnostics", "-p", package]);
+    cargo.arg("--all-features").args(flags).args([
+        "--message-format",
+        "json-render-diagnostics",
+        "-p",
+        package,
+    ]);
     println!("{}", describe(&cargo));
     let output = cargo
         .stderr(Stdio::inherit())

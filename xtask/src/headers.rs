@@ -20,8 +20,7 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
         "--workspace",
         "--exclude",
         "xtask",
-        "--features",
-        "cuda-sys/nvrtc",
+        "--all-features",
     ];
     matrix(workspace, &USED, &TOO_OLD, &tests)
 }
@@ -38,8 +37,7 @@ pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
         "cuda-sys",
         "-p",
         "cuda-driver",
-        "--features",
-        "cuda-sys/nvrtc",
+        "--all-features",
     ];
     matrix(workspace, &USED[..1], &TOO_OLD[1..], &tests)
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         &[&["--workspace", "--exclude", "xtask"], &["-p", "xtask"]]
     };
     let result = scopes.iter().try_for_each(|scope| {
-        let mut test = workspace.cargo(["test"]);
+        let mut test = workspace.cargo(["test", "--all-features"]);
         test.args(*scope).args(&options.args).env(SKIPPED, &skipped);
         workspace::run(&mut test)
     });
