@@ -15,6 +15,7 @@ mod fire;
 mod folder;
 #[cfg(unix)]
 mod headers;
+mod record;
 
 const SCALE: &str = "
 template <typename T> __global__ void scale(T *x) { int unused; x[threadIdx.x] *= T(2); }
