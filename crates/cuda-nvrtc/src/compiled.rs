@@ -1,6 +1,6 @@
 //! What a compilation gave.
 
-use crate::{Diagnostic, Log, Severity};
+use crate::{Diagnostic, Log, PchStatus, Severity};
 
 /// The output of a compilation, with what the compiler said and the names it gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Compiled<T> {
     pub log: Log,
     /// Each name expression of the program with its name in the output, in the program's order.
     pub lowered_names: Vec<(String, String)>,
+    /// What became of precompiled headers. From a cache: nothing was attempted.
+    pub pch: PchStatus,
 }
 
 impl<T> Compiled<T> {

@@ -210,6 +210,7 @@ impl Program {
             image,
             log,
             lowered_names,
+            pch: raw.pch_status()?,
         })
     }
 

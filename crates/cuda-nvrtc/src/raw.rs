@@ -8,7 +8,7 @@ use cuda_sys::nvrtc::{calls, nvrtcProgram, nvrtcResult};
 
 use crate::flow::{self, Flow};
 use crate::library::check;
-use crate::{Error, Log, Nvrtc};
+use crate::{Error, Log, Nvrtc, PchStatus};
 
 /// What tells the size of an output, and what writes it.
 pub(crate) type SizeFn = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
@@ -139,6 +139,35 @@ impl<'a> RawProgram<'a> {
             check(status, getter.read_call)?;
         }
         Ok(bytes)
+    }
+
+    /// What became of precompiled headers; nothing where NVRTC knows none.
+    pub(crate) fn pch_status(&self) -> Result<PchStatus, Error> {
+        let table = self.nvrtc.table();
+        let Some(ask) = table.nvrtcGetPCHCreateStatus else {
+            return Ok(PchStatus::NotAttempted);
+        };
+        // SAFETY: the program must be alive ← `self` owns it.
+        match unsafe { ask(self.handle) } {
+            nvrtcResult::NVRTC_SUCCESS => Ok(PchStatus::Created),
+            nvrtcResult::NVRTC_ERROR_NO_PCH_CREATE_ATTEMPTED => Ok(PchStatus::NotAttempted),
+            nvrtcResult::NVRTC_ERROR_PCH_CREATE => Ok(PchStatus::Failed),
+            nvrtcResult::NVRTC_ERROR_PCH_CREATE_HEAP_EXHAUSTED => {
+                let size_of = self.nvrtc.function(
+                    table.nvrtcGetPCHHeapSizeRequired,
+                    calls::nvrtcGetPCHHeapSizeRequired,
+                )?;
+                let mut required = 0;
+                // SAFETY: the program must be alive and the pointer writable ← `self` owns the one, the other is to a
+                // local.
+                let status = unsafe { size_of(self.handle, &raw mut required) };
+                check(status, calls::nvrtcGetPCHHeapSizeRequired)?;
+                Ok(PchStatus::HeapExhausted { required })
+            }
+            status => {
+                check(status, calls::nvrtcGetPCHCreateStatus).map(|()| PchStatus::NotAttempted)
+            }
+        }
     }
 
     pub(crate) fn lowered_name(&self, expression: &CStr) -> Result<String, Error> {

@@ -9,7 +9,7 @@ use super::closure::Closure;
 use super::image::Stored;
 use super::paths;
 use super::stamp::{Digest, Seen, Stamp, digest};
-use crate::{Compiled, Log};
+use crate::{Compiled, Log, PchStatus};
 
 /// Changes with all that changes what entries hold or mean.
 const MAGIC: [u8; 16] = *b"cuda-nvrtc 0001\n";
@@ -29,6 +29,7 @@ impl<T: Stored> Entry<T> {
             image,
             log,
             lowered_names,
+            pch: _,
         } = &self.compiled;
         let mut body = Writer::default();
         body.bytes(image.stored_bytes());
@@ -112,6 +113,7 @@ impl<T: Stored> Entry<T> {
                 image,
                 log,
                 lowered_names,
+                pch: PchStatus::NotAttempted,
             },
             closure: Closure {
                 files,
@@ -232,6 +234,7 @@ mod tests {
                 image: Ptx::new(".version 8.0").unwrap(),
                 log: Log::new(b"a warning\n"),
                 lowered_names: vec![("k<int>".to_owned(), "_Z1kIiEvv".to_owned())],
+                pch: PchStatus::NotAttempted,
             },
             closure,
         }

@@ -10,3 +10,4 @@ mod library;
 mod limits;
 mod names;
 mod options;
+mod pch;

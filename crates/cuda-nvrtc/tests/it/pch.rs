@@ -1,0 +1,97 @@
+//! Precompiled headers.
+
+use std::env;
+use std::process::Command;
+
+use cuda_nvrtc::{Error, Options, PchStatus, Program, Version};
+
+use crate::at_hand::{every_nvrtc, nvrtc};
+
+const FIRST: Version = Version::new(12080);
+
+#[test]
+fn an_nvrtc_without_precompiled_headers_says_which_has_them() {
+    for nvrtc in every_nvrtc() {
+        if nvrtc.version() >= FIRST {
+            continue;
+        }
+        let (ask, set) = (nvrtc.pch_heap_size(), nvrtc.set_pch_heap_size(1 << 20));
+        for (error, call) in [
+            (ask.unwrap_err(), "nvrtcGetPCHHeapSize"),
+            (set.unwrap_err(), "nvrtcSetPCHHeapSize"),
+        ] {
+            assert!(matches!(error, Error::MissingFunction { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(
+                text.starts_with(&format!("{call} needs NVRTC 12.8")),
+                "{text}"
+            );
+        }
+        let compiled = Program::new(&nvrtc, "").compile_ptx(&Options::new());
+        assert_eq!(compiled.unwrap().pch, PchStatus::NotAttempted);
+    }
+}
+
+/// In a process of its own: the heap is one for the process, and set once it is in use.
+#[test]
+fn a_heap_that_is_too_small_is_told_with_the_size_it_needs() {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
+        return;
+    };
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "pch::grow_the_heap", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let all = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}{all}", nvrtc.version());
+    assert!(text.contains("written at last"), "{text}{all}");
+}
+
+#[test]
+#[ignore = "run by a_heap_that_is_too_small_is_told_with_the_size_it_needs, in a process of its own"]
+fn grow_the_heap() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let before = nvrtc.pch_heap_size().unwrap();
+    assert!(before >= 1 << 20, "{before}");
+    let small = 1 << 20;
+    nvrtc.set_pch_heap_size(small).unwrap();
+    let page = nvrtc.pch_heap_size().unwrap();
+    assert!(page >= small && page < before, "{page} of {before}");
+
+    let declarations: String = (0..4000)
+        .map(|i| {
+            format!("struct S{i} {{ int a, b; __device__ int sum() const {{ return a + {i} * b; }} }};\n")
+        })
+        .collect();
+    let program = Program::new(
+        &nvrtc,
+        "#include \"many.h\"\n__global__ void k(S7 *s) { s->a = s->sum(); }",
+    )
+    .header("many.h", declarations);
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new();
+    let plain = program.compile_ptx(&options).unwrap();
+    assert_eq!(plain.pch, PchStatus::NotAttempted);
+    let options = options
+        .precompiled_headers(true)
+        .precompiled_headers_dir(dir.path());
+    let compiled = program.compile_ptx(&options).unwrap();
+    let PchStatus::HeapExhausted { required } = compiled.pch else {
+        panic!("{:?} with {page} bytes", compiled.pch);
+    };
+    assert_eq!(compiled.image, plain.image);
+    assert!(required > page, "{required} of {page}");
+
+    nvrtc.set_pch_heap_size(required).unwrap();
+    let compiled = program.compile_ptx(&options).unwrap();
+    assert_eq!(compiled.pch, PchStatus::Created);
+    assert_eq!(compiled.image, plain.image);
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    assert!(files > 0, "no file was written");
+    // Now they are there.
+    let again = program.compile_ptx(&options).unwrap();
+    assert_eq!(again.pch, PchStatus::NotAttempted);
+    assert_eq!(again.image, plain.image);
+    println!("written at last: {required} bytes");
+}
