@@ -320,7 +320,7 @@ const ABILITIES: [(&str, CUdevice_attribute); 8] = [
         CUdevice_attribute::CU_DEVICE_ATTRIBUTE_ECC_ENABLED,
     ),
     (
-        "integrated with the host",
+        "integrated",
         CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED,
     ),
     (

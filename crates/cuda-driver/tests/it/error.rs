@@ -3,8 +3,9 @@
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Status};
 use cuda_sim::Builder;
+use cuda_sys::image::newest_ptx;
 
-use crate::support::{MIX, software};
+use crate::support::{MIX, gpu, software};
 
 #[test]
 fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
@@ -28,18 +29,29 @@ fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
 
 #[test]
 fn ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met() {
-    let bench = software(Builder::new().version(13000));
-    let ptx = Ptx::new(MIX.replace(".version 7.0", ".version 9.5")).unwrap();
-    let error = Module::load(&bench.context, &ptx).unwrap_err();
-    assert_eq!(
-        error.status(),
-        Some(Status::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
-    );
-    let text = error.to_string();
-    for version in ["PTX 9.5", "CUDA 13.0", "PTX 9.0"] {
-        assert!(text.contains(version), "{version} is not in: {text}");
+    let test = "ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met";
+    let old = [12000, 12080, 13000].map(|version| software(Builder::new().version(version)));
+    for bench in old.into_iter().chain(gpu(test)) {
+        let driver = bench.context.driver().version();
+        let (major, minor) = newest_ptx(driver).unwrap();
+        let newer = (major, minor + 1);
+        let text = MIX.replace(".version 7.0", &format!(".version {}.{}", newer.0, newer.1));
+        let error = Module::load(&bench.context, &Ptx::new(text).unwrap()).unwrap_err();
+        assert_eq!(
+            error.status(),
+            Some(Status::CUDA_ERROR_UNSUPPORTED_PTX_VERSION),
+            "{error}"
+        );
+        let text = error.to_string();
+        for fact in [
+            format!("PTX {}.{}", newer.0, newer.1),
+            format!("CUDA {driver}"),
+            format!("up to PTX {major}.{minor}"),
+        ] {
+            assert!(text.contains(&fact), "{fact} is not in: {text}");
+        }
+        Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
     }
-    Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
 }
 
 #[test]
