@@ -9,7 +9,7 @@ use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version};
 
 use crate::context::ContextInner;
 use crate::device::Device;
-use crate::error::{DriverError, Result};
+use crate::error::{DriverError, Error, Result};
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 macro_rules! call {
@@ -112,6 +112,15 @@ impl Driver {
             Ok(())
         } else {
             Err(DriverError::new(status, call, self.version()))
+        }
+    }
+
+    /// An error unless handles of `other` mean something to this driver: a driver follows the pointers that it is given.
+    pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
+        if Arc::ptr_eq(self.library(), other.library()) {
+            Ok(())
+        } else {
+            Err(Error::OtherContext { what })
         }
     }
 

@@ -71,7 +71,13 @@ impl Event {
         })
     }
 
-    /// The raw event.
+    /// The context of the event.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The raw event. It stays alive as long as this value.
     #[must_use]
     pub fn as_raw(&self) -> CUevent {
         self.handle.raw().0
@@ -127,9 +133,13 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was not recorded or keeps no time.
+    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was not recorded or keeps no time,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if they are of two drivers.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn time_since(&self, start: &Self) -> Result<Duration> {
+        self.context
+            .driver()
+            .expect_handles_of(start.context.driver(), "the event")?;
         let mut milliseconds = 0.0;
         // The first revision: it measures the same and every driver has it.
         // SAFETY: the pointer must be writable and both events alive ← a local, and both are borrowed.
@@ -203,6 +213,12 @@ impl UseEvent {
     /// Whether this event was recorded after `other`, on the same stream.
     pub(crate) fn is_after(&self, other: &Self) -> bool {
         self.turn > other.turn
+    }
+
+    /// Whether the work before it is known to be done.
+    pub(crate) fn is_done(&self) -> bool {
+        // SAFETY: the event must be alive ← `self` owns it.
+        unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) }.is_ok()
     }
 
     pub(crate) fn raw(&self) -> CUevent {

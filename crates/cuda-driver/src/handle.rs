@@ -49,11 +49,21 @@ impl<T: Destroy> Handle<T> {
 
     /// Gives the handle back and answers what the driver said.
     pub(crate) fn close(self) -> Result<(), DriverError> {
+        let (raw, driver) = self.into_parts();
+        // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
+        unsafe { T::destroy(&driver, raw) }
+    }
+
+    /// Never gives the handle back: something may still use it.
+    pub(crate) fn abandon(self) {
+        let _ = self.into_parts();
+    }
+
+    fn into_parts(self) -> (T::Raw, Driver) {
         let this = ManuallyDrop::new(self);
         // SAFETY: the driver must not be used again through `this` ← it is never dropped, and this is its end.
         let driver = unsafe { std::ptr::read(&raw const this.driver) };
-        // SAFETY: the handle must be alive and not used after ← it is owned, and `this` is never dropped.
-        unsafe { T::destroy(&driver, this.raw) }
+        (this.raw, driver)
     }
 }
 

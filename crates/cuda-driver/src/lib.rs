@@ -43,6 +43,7 @@ mod module;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod order;
+mod planted;
 pub mod prelude;
 mod stream;
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_uint, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ pub struct Module(Arc<ModuleInner>);
 
 pub(crate) struct ModuleInner {
     /// Before `context`: a module goes before its context.
-    handle: Handle<RawModule>,
+    handle: ManuallyDrop<Handle<RawModule>>,
     context: Context,
     log: String,
     /// What the image says of its kernels, if it says anything.
@@ -129,7 +130,7 @@ impl Module {
         };
         let (context, log) = (context.clone(), info.text());
         Ok(Self(Arc::new(ModuleInner {
-            handle,
+            handle: ManuallyDrop::new(handle),
             context,
             log,
             signatures,
@@ -203,9 +204,14 @@ impl ModuleInner {
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // A kernel of the module may still run; its launch is queued, and no handle remembers it. If this fails the
-        // device is lost, and no kernel runs on it.
-        let _ = self.context.synchronize();
+        // A kernel of the module may still run; its launch is queued, and no handle remembers it.
+        let is_idle = self.context.synchronize().is_ok();
+        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
+        let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
+        if !is_idle {
+            // It stays loaded until its context goes.
+            handle.abandon();
+        }
     }
 }
 

@@ -12,7 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
+use crate::planted::Fault;
 use crate::stream::{Stream, StreamState};
+
+#[cfg(test)]
+mod tests;
 
 /// What a use does to a buffer, and what other uses the borrow checker allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,9 @@ struct Use {
     waited: Vec<u64>,
 }
 
+/// So many uses of a buffer are looked through for those that are done.
+const MANY: usize = 32;
+
 /// The uses that one call makes: a launch, or a copy. They share one event.
 pub(crate) struct Scope<'a> {
     stream: &'a Stream,
@@ -105,6 +112,11 @@ impl Use {
         }
     }
 
+    /// Whether nobody needs to wait for it any more.
+    fn is_done(&self) -> bool {
+        self.event.as_ref().is_some_and(UseEvent::is_done)
+    }
+
     /// Makes `stream` wait for this use, unless it is its own or has waited already.
     fn order_before(&mut self, stream: &Stream) -> Result<(), DriverError> {
         let id = stream.state().id();
@@ -113,9 +125,14 @@ impl Use {
         }
         let event = match &self.event {
             Some(event) => event,
-            None => self
-                .event
-                .insert(UseEvent::record(stream.context(), &self.stream)?),
+            None => {
+                let at = if Fault::EventOnOtherStream.is_planted() {
+                    stream.state()
+                } else {
+                    &self.stream
+                };
+                self.event.insert(UseEvent::record(stream.context(), at)?)
+            }
         };
         stream.state().wait(event.raw())?;
         self.waited.push(id);
@@ -167,13 +184,19 @@ impl Tracker {
             // Uses at home left no trace: the tail of the home stream stands for all of them. (Not kept from an
             // earlier attempt: its use may have failed, and the home stream went on.)
             uses.clear();
-            uses.push(Use::late(self.home.state(), true));
+            if !Fault::HomeTailIgnored.is_planted() {
+                uses.push(Use::late(self.home.state(), true));
+            }
         }
-        for earlier in uses
-            .iter_mut()
-            .filter(|earlier| access.write || earlier.write)
-        {
-            earlier.order_before(stream)?;
+        for earlier in uses.iter_mut() {
+            let matters = if earlier.write {
+                !Fault::WriterNotAwaited.is_planted()
+            } else {
+                access.write && !Fault::ReadersNotAwaited.is_planted()
+            };
+            if matters {
+                earlier.order_before(stream)?;
+            }
         }
         Ok(())
     }
@@ -190,8 +213,12 @@ impl Tracker {
 
     #[cold]
     fn note(&self, scope: &mut Scope<'_>, access: Access) {
+        if Fault::ReaderLost.is_planted() && !access.write {
+            return;
+        }
         let mut uses = self.lock();
-        let mut this = Use::late(scope.stream.state(), access.write);
+        let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
+        let mut this = Use::late(scope.stream.state(), write);
         // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
         let mut is_last = scope.event.is_none() || access == Access::WRITE;
         if self.crossed.swap(true, Ordering::AcqRel) {
@@ -201,14 +228,23 @@ impl Tracker {
             // buffer at home since `order`, and left no trace: the tail of the home stream stands for them.
             uses.push(Use::late(self.home.state(), access.part));
         }
+        if Fault::LateUseLost.is_planted() && this.event.is_none() {
+            return;
+        }
         let id = this.stream.id();
+        // A write stands for everything that its stream has waited for before its event.
+        let stands_for_waited = access.write && (is_last || this.event.is_none());
         uses.retain(|earlier| {
             if earlier.stream.id() != id {
-                // A write stands for everything that its stream has waited for.
-                return !(access.write && earlier.waited.contains(&id));
+                let is_covered =
+                    earlier.waited.contains(&id) || Fault::OthersForgotten.is_planted();
+                return !(stands_for_waited && is_covered);
             }
             if earlier.write && !access.write {
                 return true;
+            }
+            if Fault::WaitedKept.is_planted() {
+                this.waited.extend_from_slice(&earlier.waited);
             }
             // One use stands for both, and the later event for it: another thread may have queued the earlier
             // one after this one.
@@ -225,11 +261,18 @@ impl Tracker {
             false
         });
         uses.push(this);
+        // A buffer that is only read gathers a use for each stream.
+        if uses.len() >= MANY && uses.len().is_power_of_two() {
+            uses.retain(|earlier| !earlier.is_done());
+        }
+        if Fault::CrossedReset.is_planted() && id == self.home_id {
+            self.crossed.store(false, Ordering::Release);
+        }
     }
 
     /// Before the memory is freed on its home stream: makes it wait for every use.
     pub(crate) fn before_free(&self) -> Result<(), DriverError> {
-        if self.is_at_home(&Scope::new(&self.home)) {
+        if self.is_at_home(&Scope::new(&self.home)) || Fault::FreedTooEarly.is_planted() {
             return Ok(());
         }
         self.order(&self.home, Access::WRITE)

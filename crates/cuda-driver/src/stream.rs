@@ -196,11 +196,15 @@ impl Stream {
 
     /// `cuStreamWaitEvent(event)`—Makes what is queued on the stream from now on wait for `event`.
     ///
+    /// The event may be of another context.
+    ///
     /// # Errors
     ///
-    /// What the call answers.
+    /// [`Error::OtherContext`] if the event is of another driver, or what the call answers.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.driver()
+            .expect_handles_of(event.context().driver(), "the event")?;
         Ok(self.state.wait(event.as_raw())?)
     }
 

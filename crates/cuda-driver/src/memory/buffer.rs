@@ -10,6 +10,7 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, bytes_of};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::order::{Access, Scope, Tracker};
+use crate::planted::Fault;
 use crate::stream::Stream;
 
 /// `len` elements of `T` on the device, freed when it goes.
@@ -247,7 +248,12 @@ impl Memory {
         }
         // If the home stream cannot be made to wait, the memory is not freed: a use may still be under way.
         self.tracker.before_free()?;
-        let home = self.home();
+        let other = if Fault::FreedOnOtherStream.is_planted() {
+            self.home().context().default_stream().ok()
+        } else {
+            None
+        };
+        let home = other.as_ref().unwrap_or(self.home());
         if home.context().limits().pools {
             // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
             // made to wait for every use on another stream.

@@ -12,6 +12,7 @@ use super::{DeviceRepr, expect_len};
 use crate::driver::call;
 use crate::error::Result;
 use crate::order::{Access, Scope};
+use crate::planted::Fault;
 
 /// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to read: what `&[T]` is to `Vec<T>`.
 #[derive(Clone, Copy)]
@@ -257,7 +258,9 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
                 )
             }
         })?;
-        source.memory.tracker.after(&mut scope, source.access);
+        if !Fault::CopySourceLost.is_planted() {
+            source.memory.tracker.after(&mut scope, source.access);
+        }
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use std::ptr;
 use std::thread;
 
-use cuda_driver::Driver;
 use cuda_driver::prelude::*;
-use cuda_sim::Builder;
+use cuda_driver::{Driver, Error};
+use cuda_sim::{Builder, Simulator};
 
 use crate::support::{everywhere, software};
 
@@ -90,15 +90,41 @@ fn calls_use_their_own_context_whatever_other_code_has_made_current() {
     assert!(unsafe { driver.library().cuCtxSetCurrent(other.as_raw()) }.is_success());
     let stream = bench.stream();
     let mut of = ptr::null_mut();
+    let library = driver.library();
     // SAFETY: the pointer is to a local, and the stream is alive.
-    assert!(
-        unsafe {
-            driver
-                .library()
-                .cuStreamGetCtx(stream.as_raw(), &raw mut of)
-        }
-        .is_success()
-    );
+    let status = unsafe { library.cuStreamGetCtx(stream.as_raw(), &raw mut of) };
+    assert!(status.is_success());
     assert_eq!(of, bench.context.as_raw());
     assert_eq!(current(driver), other.as_raw());
+}
+
+#[test]
+fn handles_of_another_driver_are_refused_before_the_driver_sees_them() {
+    let (one, two) = (software(Builder::new()), software(Builder::new()));
+    let (stream, event) = (
+        one.stream(),
+        Event::new(&one.context, EventFlags::empty()).unwrap(),
+    );
+    let foreign = Event::new(&two.context, EventFlags::empty()).unwrap();
+    let simulators = [one.simulator.unwrap(), two.simulator.unwrap()];
+    simulators.iter().for_each(Simulator::reset_calls);
+    for result in [
+        stream.wait(&foreign),
+        event.time_since(&foreign).map(drop),
+        foreign.record(&stream),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error, Error::OtherContext { what: "the event" }, "{error}");
+    }
+    for simulator in simulators {
+        assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+    }
+}
+
+#[test]
+fn a_stream_waits_for_an_event_of_another_device() {
+    let bench = software(Builder::new().devices(2));
+    let other = bench.context.driver().device(1).unwrap();
+    let event = Event::new(&other.primary_context().unwrap(), EventFlags::empty()).unwrap();
+    bench.stream().wait(&event).unwrap();
 }

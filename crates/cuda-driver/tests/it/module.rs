@@ -2,8 +2,9 @@
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Status};
+use cuda_sim::Rule;
 
-use crate::support::{MIX, everywhere};
+use crate::support::{MIX, everywhere, late, software};
 
 #[test]
 fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
@@ -97,4 +98,18 @@ fn a_function_keeps_its_module_loaded() {
         drop(mix);
         assert_eq!(x.to_vec().unwrap(), [15], "{}", bench.name);
     }
+}
+
+#[test]
+fn a_module_whose_kernels_may_still_run_stays_loaded() {
+    let bench = software(late(5));
+    let simulator = bench.simulator.unwrap();
+    let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuCtxSynchronize"));
+    drop(module);
+    assert_eq!(simulator.calls().get("cuModuleUnload"), None);
+    simulator.clear_rules();
+    // It goes with its context, and keeps nothing else.
+    drop(bench.context);
+    assert!(simulator.live().is_empty(), "{}", simulator.live());
 }

@@ -156,3 +156,28 @@ fn a_chain_over_many_streams_is_as_on_one() {
         );
     }
 }
+
+#[test]
+fn a_buffer_read_on_ever_new_streams_does_not_keep_them_all() {
+    let bench = software(late(3));
+    let kernel = bench.kernel(COPY, "copy");
+    let home = bench.stream();
+    let source = DeviceBuffer::from_host(&home, &[7_u32; 8]).unwrap();
+    let mut most = 0;
+    for _ in 0..500 {
+        let reader = bench.stream();
+        let mut result = DeviceBuffer::<u32>::zeroed(&reader, 8).unwrap();
+        // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
+        unsafe {
+            reader.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(8),
+                (&source, &mut result, 8_u32),
+            )
+        }
+        .unwrap();
+        assert_eq!(result.to_vec().unwrap(), [7; 8]);
+        most = most.max(bench.simulator.as_ref().unwrap().live().streams);
+    }
+    assert!(most < 100, "{most} streams at a time");
+}

@@ -1,0 +1,69 @@
+//! What only shows when calls of several threads interleave, here in one chosen order.
+
+use cuda_sim::{Builder, Schedule};
+
+use super::{Access, Scope};
+use crate::driver::{Driver, call};
+use crate::memory::{DeviceBuffer, DeviceSlice};
+use crate::stream::{Stream, StreamFlags};
+
+/// Queues a write of the one word at `address`.
+fn set(stream: &Stream, address: cuda_sys::CUdeviceptr, word: u32) {
+    // SAFETY: the range must be allocated ← the callers have a view of it.
+    unsafe {
+        call!(
+            stream.driver(),
+            cuMemsetD32Async(address, word, 1, stream.as_raw())
+        )
+    }
+    .unwrap();
+}
+
+/// A launch on `s` notes its uses one after the other. Between two of them, other threads write another half of the
+/// second buffer on `t`, and make `s` wait for that: too late for the event of the launch to stand for it.
+#[test]
+fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
+    for seed in 0..64 {
+        let simulator = Builder::new()
+            .schedule(Schedule::Late { seed })
+            .build()
+            .unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = || Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (home, s, t, u) = (stream(), stream(), stream(), stream());
+        let buffer = DeviceBuffer::<u32>::zeroed(&home, 2).unwrap();
+        let (lower, upper): (DeviceSlice<'_, u32>, _) = buffer.as_slice().split_at(1).unwrap();
+        let tracker = &buffer.memory.tracker;
+        let write = Access::WRITE.of_part();
+
+        let mut launch = Scope::new(&s);
+        tracker.before(&launch, write).unwrap();
+        set(&s, lower.as_raw(), 1);
+        // The use of its first buffer is noted.
+        assert!(launch.event().is_some());
+
+        let mut other = Scope::new(&t);
+        tracker.before(&other, write).unwrap();
+        set(&t, upper.as_raw(), 2);
+        tracker.after(&mut other, write);
+        let reading = Scope::new(&s);
+        tracker.before(&reading, Access::READ.of_part()).unwrap();
+
+        tracker.after(&mut launch, write);
+
+        let whole = Scope::new(&u);
+        tracker.before(&whole, Access::READ).unwrap();
+        let mut words = [0_u32; 2];
+        // SAFETY: both sides must hold 8 bytes until the copy is done ← two words each, and it is waited for below.
+        unsafe {
+            call!(
+                driver,
+                cuMemcpyDtoHAsync_v2(words.as_mut_ptr().cast(), buffer.as_raw(), 8, u.as_raw())
+            )
+        }
+        .unwrap();
+        u.synchronize().unwrap();
+        assert_eq!(words, [1, 2], "seed {seed}");
+    }
+}
