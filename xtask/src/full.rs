@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{headers, nvrtc};
+use crate::{headers, nvrtc, order};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,16 @@ const CHECKS: &[Check] = &[
         "nvrtc",
         "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, with every number at its full size",
         nvrtc::full,
+    ),
+    (
+        "order",
+        "120,000 random programs on the late software device, against a sequential model",
+        order::full,
+    ),
+    (
+        "planted",
+        "the same with faults planted in the order of uses: each must be found",
+        order::planted,
     ),
 ];
 

@@ -7,6 +7,7 @@ mod demo;
 mod full;
 mod headers;
 mod nvrtc;
+mod order;
 mod regen_bindings;
 mod setup;
 mod test;

@@ -1,0 +1,84 @@
+//! Order across streams: random programs, and the faults that they must find.
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{self, Workspace};
+
+const TESTS: [&str; 7] = [
+    "test",
+    "--release",
+    "-p",
+    "cuda-driver",
+    "--test",
+    "it",
+    "random_programs",
+];
+
+/// Each fault of `crates/cuda-driver/src/planted.rs`.
+const FAULTS: [&str; 13] = [
+    "WriterNotAwaited",
+    "ReaderLost",
+    "ReadersNotAwaited",
+    "FreedTooEarly",
+    "FreedOnOtherStream",
+    "WaitedKept",
+    "LateUseLost",
+    "PartWriteLost",
+    "HomeTailIgnored",
+    "CrossedReset",
+    "EventOnOtherStream",
+    "CopySourceLost",
+    "OthersForgotten",
+];
+
+/// All random programs, none of which may differ from the model.
+pub(crate) fn full(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo(TESTS);
+    command.args(["--", "--nocapture"]).env("CUDA_FULL", "1");
+    workspace::run(&mut command)
+}
+
+/// The same with each fault planted: some program must differ. Without any, none.
+pub(crate) fn planted(workspace: &Workspace) -> Result<()> {
+    // Apart from the usual builds, which would otherwise be made anew each time.
+    let target = workspace.target.join("planted-check");
+    let run = |fault: Option<&str>| {
+        let mut command = workspace.cargo(TESTS);
+        command
+            .args(["--", "--nocapture"])
+            .env("CUDA_FULL", "1")
+            .env("CUDA_DRIVER_PLANTED", fault.unwrap_or_default())
+            .env("RUST_BACKTRACE", "0")
+            .env("RUSTFLAGS", "--cfg cuda_driver_planted")
+            .env("CARGO_TARGET_DIR", &target);
+        command.output()
+    };
+    let output = run(None)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stdout);
+        bail!("with no fault planted the random programs fail:\n{said}");
+    }
+    let mut missed = Vec::new();
+    for fault in FAULTS {
+        let output = run(Some(fault))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let found = said.lines().find_map(|line| {
+            let (seed, _) = line.strip_prefix("CUDA_SEED=")?.split_once(' ')?;
+            Some(seed)
+        });
+        match found {
+            Some(seed) if !output.status.success() => {
+                println!("{fault:<20} found by program {seed}");
+            }
+            _ => {
+                println!("{fault:<20} NOT FOUND");
+                missed.push(fault);
+            }
+        }
+    }
+    if !missed.is_empty() {
+        bail!("no random program finds {}", missed.join(", "));
+    }
+    println!("{} of {} faults found", FAULTS.len(), FAULTS.len());
+    Ok(())
+}
