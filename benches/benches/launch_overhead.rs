@@ -111,9 +111,9 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
 
     let launched = "the arguments are right";
     group.bench_function("tuple/0 arguments", |b| {
-        // SAFETY: the kernel does nothing, here and below.
         b.iter_custom(|n| {
             drained(&stream, n, || {
+                // SAFETY: the kernel does nothing.
                 unsafe { stream.launch(&k0, config, ()) }.expect(launched)
             })
         });
@@ -124,8 +124,8 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             return;
         };
         b.iter_custom(|n| {
-            // SAFETY: as above.
             drained(&stream, n, || {
+                // SAFETY: the kernel does nothing.
                 unsafe { stream.launch(&k4, config, (&*x, &mut *y, a, b2)) }.expect(launched)
             })
         });
