@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Result};
-use cuda_sim::{Builder, Simulator};
+use cuda_driver::{Error, Result, Status};
+use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 
 use super::program::{Action, DEFAULT, Form, Part, Program, Step};
@@ -48,6 +48,10 @@ impl Machine {
         let context = driver.device(0)?.primary_context()?;
         let kernels = Kernels::load(&context)?;
         let streams = BTreeMap::from([(DEFAULT, context.default_stream()?)]);
+        if program.faults {
+            let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN);
+            simulator.add_rule(rule.random(0.02, program.seed));
+        }
         Ok(Self {
             simulator,
             context,
@@ -235,6 +239,8 @@ impl Machine {
         owners.extend(self.streams.into_values().map(|it| Box::new(it) as _));
         owners.extend(self.buffers.into_values().map(|it| Box::new(it) as _));
         Rng::with_seed(seed).shuffle(&mut owners);
+        // Only what fails to be given back at the very end stays.
+        self.simulator.clear_rules();
         drop(owners);
         let live = self.simulator.live();
         if live.is_empty() {
@@ -252,4 +258,9 @@ fn block(n: u32) -> LaunchConfig {
 /// What went wrong, as text.
 pub(super) fn told(error: &Error) -> String {
     format!("the safe layer answered: {error}")
+}
+
+/// Whether it is the error that programs with faults are given.
+pub(super) fn is_planned(error: &Error) -> bool {
+    error.status() == Some(Status::CUDA_ERROR_UNKNOWN)
 }

@@ -1,6 +1,6 @@
 //! What a program means: its steps one after the other on vectors. There are no streams here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::program::{Action, Part};
 
@@ -8,11 +8,28 @@ use super::program::{Action, Part};
 #[derive(Debug, Default)]
 pub(super) struct Model {
     buffers: BTreeMap<usize, Vec<u32>>,
+    /// Buffers of unknown content: a step that writes to them failed, and may have done a part of its work.
+    unknown: BTreeSet<usize>,
 }
 
 impl Model {
-    /// Does `action`; answers the words that it reads, if it reads any.
+    /// Notes that `action` failed.
+    pub(super) fn fail(&mut self, action: &Action) {
+        self.unknown.extend(action.target());
+    }
+
+    /// Does `action`; answers the words that it reads, if it reads any and they are known.
     pub(super) fn act(&mut self, action: &Action) -> Option<Vec<u32>> {
+        let words = self.known(action);
+        let sources = action.sources();
+        if sources.iter().all(|id| !self.unknown.contains(id)) {
+            return words;
+        }
+        self.fail(action);
+        None
+    }
+
+    fn known(&mut self, action: &Action) -> Option<Vec<u32>> {
         match action {
             Action::Stream { .. }
             | Action::DropStream(_)

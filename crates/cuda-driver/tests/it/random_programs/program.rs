@@ -19,6 +19,8 @@ pub(super) struct Program {
     pub(super) seed: u64,
     /// Whether copies of pageable memory are queued as all others.
     pub(super) late_copies: bool,
+    /// Whether calls of the driver fail now and then.
+    pub(super) faults: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -122,7 +124,9 @@ impl Program {
             streams: vec![DEFAULT],
             buffers: Vec::new(),
         };
-        let late_copies = maker.rng.bool();
+        let faults = maker.rng.u32(..4) == 0;
+        // A copy that is not waited for because the wait failed must not be one that comes late.
+        let late_copies = !faults && maker.rng.bool();
         let mut steps = Vec::new();
         for _ in 0..maker.rng.usize(8..40) {
             let action = maker.action();
@@ -138,6 +142,7 @@ impl Program {
         Self {
             seed,
             late_copies,
+            faults,
             steps,
         }
     }
@@ -158,6 +163,39 @@ impl Program {
 }
 
 impl Action {
+    /// The buffer that it makes or writes to.
+    pub(super) fn target(&self) -> Option<usize> {
+        match self {
+            Self::Zeroed { id, .. } | Self::FromHost { id, .. } => Some(*id),
+            Self::Write { to, .. }
+            | Self::Copy { to, .. }
+            | Self::Fill { to, .. }
+            | Self::Join { to, .. }
+            | Self::Weave { to, .. } => Some(to.buffer),
+            Self::CopyWithin { buffer, .. } | Self::Halves { buffer, .. } => Some(*buffer),
+            _ => None,
+        }
+    }
+
+    /// The buffers that it reads to find what it writes or answers.
+    pub(super) fn sources(&self) -> Vec<usize> {
+        match self {
+            Self::Read(from) | Self::Copy { from, .. } | Self::Weave { from, .. } => {
+                vec![from.buffer]
+            }
+            Self::Join { a, b, .. } => vec![a.buffer, b.buffer],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it makes what later steps may need.
+    pub(super) fn makes(&self) -> bool {
+        matches!(
+            self,
+            Self::Stream { .. } | Self::Zeroed { .. } | Self::FromHost { .. }
+        )
+    }
+
     /// Whether all that it needs is there; if so, notes what it makes and what it ends.
     fn take_place(
         &self,
