@@ -1,18 +1,20 @@
 //! What needs both a compiler and a device: the architecture to compile for, source to module in one call, and
 //! the tuner.
 
+mod load;
+mod remembered;
 mod tune;
+mod tuning;
 
 use std::fmt;
 
-use cuda_nvrtc::{Arch, Options, Program};
+use cuda_nvrtc::Arch;
 
-pub use tune::{Candidate, Outcome, Trial, TuneError, Tuner, Tuning};
+pub use tune::{TuneError, Tuner};
+pub use tuning::{Candidate, Outcome, Trial, Tuning};
 
-use crate::context::Context;
 use crate::device::Device;
 use crate::error::Result;
-use crate::module::Module;
 
 /// Why source could not be made into a module.
 ///
@@ -36,7 +38,7 @@ impl fmt::Debug for CompileError {
 
 /// With the feature `nvrtc`.
 impl Device {
-    /// The real architecture of the device, to compile machine code for: [`Options::arch`].
+    /// The real architecture of the device, to compile machine code for: [`Options::arch`](cuda_nvrtc::Options::arch).
     ///
     /// # Errors
     ///
@@ -46,7 +48,7 @@ impl Device {
         Ok(Arch::sm(capability.major, capability.minor))
     }
 
-    /// The virtual architecture of the device, to compile PTX for: [`Options::arch`].
+    /// The virtual architecture of the device, to compile PTX for: [`Options::arch`](cuda_nvrtc::Options::arch).
     ///
     /// # Errors
     ///
@@ -54,34 +56,5 @@ impl Device {
     pub fn virtual_arch(&self) -> Result<Arch> {
         let capability = self.compute_capability()?;
         Ok(Arch::compute(capability.major, capability.minor))
-    }
-}
-
-/// With the feature `nvrtc`.
-impl Module {
-    /// Compiles `program` for the device of `context` and loads it.
-    ///
-    /// To a cubin, which loads at once and whatever the versions of NVRTC and driver are; to PTX for a driver that
-    /// takes no cubin. An architecture in `options` is replaced by the device's.
-    ///
-    /// # Errors
-    ///
-    /// What the compiler or the driver says.
-    pub fn compile(
-        context: &Context,
-        program: &Program,
-        options: &Options,
-    ) -> Result<Self, CompileError> {
-        let device = context.device();
-        let cubin = program
-            .compile_cubin(&options.clone().arch(device.arch()?))?
-            .image;
-        match Self::load(context, &cubin) {
-            Err(error) if error.status() == Some(crate::Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {
-                let options = options.clone().arch(device.virtual_arch()?);
-                Ok(Self::load(context, &program.compile_ptx(&options)?.image)?)
-            }
-            result => Ok(result?),
-        }
     }
 }

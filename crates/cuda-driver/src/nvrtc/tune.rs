@@ -1,18 +1,19 @@
 //! A tuner: which block size and which compile-time constants make a kernel fastest on a device.
 //!
 //! It tries every candidate, times each by events, and shows what it tried. It knows nothing of the kernel: what a
-//! candidate means for grid and arguments is the caller's closure.
+//! candidate means for grid and arguments is the caller's closure, and so is whether the results are right.
 
-use std::fmt;
 use std::time::Duration;
 
-use cuda_nvrtc::{Options, Program};
+use cuda_nvrtc::{Cache, Compiled, Cubin, Options, Program};
 
 use super::CompileError;
+use super::load::Source;
+use super::remembered;
+use super::tuning::{Candidate, Outcome, Trial, Tuning};
 use crate::error::{Error, Result};
 use crate::event::{Event, EventFlags};
 use crate::function::Function;
-use crate::module::Module;
 use crate::stream::Stream;
 
 /// What to try for one kernel of a program.
@@ -45,48 +46,7 @@ pub struct Tuner<'a> {
     blocks: Vec<u32>,
     defines: Vec<(String, Vec<String>)>,
     samples: usize,
-}
-
-/// One choice of a block size and of a value for each constant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Candidate {
-    /// Threads in a block.
-    pub block: u32,
-    /// Each constant with its value.
-    pub defines: Vec<(String, String)>,
-}
-
-/// A candidate, and how it went.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Trial {
-    /// What was tried.
-    pub candidate: Candidate,
-    /// How it went.
-    pub outcome: Outcome,
-}
-
-/// How a candidate went.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// It ran.
-    Ran {
-        /// The shortest of the samples: what the others have more is disturbance.
-        least: Duration,
-        /// The middle one.
-        median: Duration,
-    },
-    /// It did not compile, or could not be launched.
-    Failed(String),
-}
-
-/// Every candidate and how it went, the fastest first. Prints as a table.
-#[derive(Clone, Debug)]
-pub struct Tuning {
-    kernel: String,
-    trials: Vec<Trial>,
+    memory: Option<(&'a Cache, String)>,
 }
 
 /// Why tuning gave nothing.
@@ -110,7 +70,9 @@ pub enum TuneError {
 }
 
 impl<'a> Tuner<'a> {
-    /// A tuner of the kernel of this name, as it stands in the image, with a block of 256 and no constants.
+    /// A tuner of the kernel of this name, with a block of 256 and no constants.
+    ///
+    /// The name is that of an `extern "C"` kernel, or a name expression of the program, such as `scale<float>`.
     pub fn new(program: &'a Program, kernel: impl Into<String>) -> Self {
         let kernel = kernel.into();
         Self {
@@ -119,6 +81,7 @@ impl<'a> Tuner<'a> {
             blocks: vec![256],
             defines: Vec::new(),
             samples: 7,
+            memory: None,
         }
     }
 
@@ -145,7 +108,17 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// Compiles, launches and times every candidate.
+    /// Keeps results in `cache`, and compilations too: the next time nothing is launched.
+    ///
+    /// What is remembered is of the same machine code, candidates and number of samples, on a device of the same
+    /// name and compute capability with the same version of the driver. What else decides, such as the size of the
+    /// arrays, `problem` has to tell: it is compared as text. Candidates that failed are remembered as failed.
+    pub fn remember(mut self, cache: &'a Cache, problem: impl Into<String>) -> Self {
+        self.memory = Some((cache, problem.into()));
+        self
+    }
+
+    /// Compiles, launches and times every candidate, unless the result is remembered.
     ///
     /// `launch` queues one launch of the candidate on `stream`; it is called several times for each and must do the
     /// same work each time.
@@ -159,51 +132,89 @@ impl<'a> Tuner<'a> {
         options: &Options,
         mut launch: impl FnMut(&Candidate, &Function) -> Result<()>,
     ) -> Result<Tuning, TuneError> {
-        let start = Event::new(stream.context(), EventFlags::empty())?;
-        let end = Event::new(stream.context(), EventFlags::empty())?;
+        let choices = self.choices(stream, options)?;
+        let candidates = self.candidates(&choices);
+        let memory = match &self.memory {
+            Some((cache, problem)) => {
+                let facts = [&self.kernel, problem, &self.samples.to_string()];
+                let key =
+                    remembered::key(stream.context().device(), facts, &choices, &self.blocks)?;
+                Some((cache, key))
+            }
+            None => None,
+        };
+        if let Some((cache, key)) = &memory
+            && let Some(trials) = remembered::read(cache, key, &candidates)
+        {
+            return self.tuning(trials, true);
+        }
+        let timer = Timer::new(stream, self.samples)?;
         let mut trials = Vec::new();
-        for defines in self.combinations() {
-            let function = self.compile(stream, options, &defines);
-            for &block in &self.blocks {
-                let candidate = Candidate {
-                    block,
-                    defines: defines.clone(),
-                };
+        let mut candidates = candidates.into_iter();
+        for choice in &choices {
+            let function = choice.load(&self.kernel)?;
+            for candidate in candidates.by_ref().take(self.blocks.len()) {
                 let outcome = match &function {
-                    Err(error) => Outcome::Failed(error.to_string()),
-                    Ok(function) => {
-                        let mut timed = || -> Result<Duration> {
-                            start.record(stream)?;
-                            launch(&candidate, function)?;
-                            end.record(stream)?;
-                            end.synchronize()?;
-                            end.time_since(&start)
-                        };
-                        // The first launch also loads code and fills caches.
-                        let times =
-                            timed().and_then(|_| (0..self.samples).map(|_| timed()).collect());
-                        match times {
-                            Ok(times) => Outcome::of(times),
-                            Err(source) if is_lost(&source) => {
-                                return Err(TuneError::Lost { candidate, source });
-                            }
-                            Err(error) => Outcome::Failed(error.to_string()),
+                    Err(reason) => Outcome::Failed(reason.clone()),
+                    Ok(function) => match timer.times(|| launch(&candidate, function)) {
+                        Ok(times) => Outcome::of(times),
+                        Err(source) if is_lost(&source) => {
+                            return Err(TuneError::Lost { candidate, source });
                         }
-                    }
+                        Err(error) => Outcome::Failed(error.to_string()),
+                    },
                 };
                 trials.push(Trial { candidate, outcome });
             }
         }
-        trials.sort_by_key(|trial| trial.outcome.least().unwrap_or(Duration::MAX));
-        let tuning = Tuning {
-            kernel: self.kernel.clone(),
-            trials,
-        };
+        // Where nothing ran, the next attempt may do better.
+        if let Some((cache, key)) = &memory
+            && trials.iter().any(|trial| trial.outcome.least().is_some())
+        {
+            remembered::keep(cache, key, &trials);
+        }
+        self.tuning(trials, false)
+    }
+
+    fn tuning(&self, trials: Vec<Trial>, is_remembered: bool) -> Result<Tuning, TuneError> {
+        let tuning = Tuning::new(&self.kernel, trials, is_remembered);
         if tuning.best().is_some() {
             Ok(tuning)
         } else {
             Err(TuneError::NothingRan(tuning))
         }
+    }
+
+    /// The choices of constants, compiled.
+    fn choices<'s>(&'s self, stream: &'s Stream, options: &Options) -> Result<Vec<Choice<'s>>> {
+        let cache = self.memory.as_ref().map(|(cache, _)| *cache);
+        let choice = |defines: Vec<(String, String)>| {
+            let set = defines.iter();
+            let options = set.fold(options.clone(), |options, (name, value)| {
+                options.define(name, value)
+            });
+            let source = Source::new(stream.context(), self.program, &options, cache)?;
+            let cubin = source.cubin();
+            Ok(Choice {
+                defines,
+                source,
+                cubin,
+            })
+        };
+        self.combinations().into_iter().map(choice).collect()
+    }
+
+    /// The candidates: each choice with each block size.
+    fn candidates(&self, choices: &[Choice<'_>]) -> Vec<Candidate> {
+        let of = |choice: &Choice<'_>| {
+            let defines = choice.defines.clone();
+            let blocks = self.blocks.clone().into_iter();
+            blocks.map(move |block| Candidate {
+                block,
+                defines: defines.clone(),
+            })
+        };
+        choices.iter().flat_map(of).collect()
     }
 
     /// Every choice of a value for each constant; one empty choice if there are none.
@@ -222,96 +233,63 @@ impl<'a> Tuner<'a> {
         }
         choices
     }
+}
 
-    fn compile(
-        &self,
-        stream: &Stream,
-        options: &Options,
-        defines: &[(String, String)],
-    ) -> Result<Function, CompileError> {
-        let options = defines
-            .iter()
-            .fold(options.clone(), |options, (name, value)| {
-                options.define(name, value)
-            });
-        let module = Module::compile(stream.context(), self.program, &options)?;
-        Ok(module.function(&self.kernel)?)
+/// One value for each constant, compiled.
+pub(super) struct Choice<'a> {
+    pub(super) defines: Vec<(String, String)>,
+    source: Source<'a>,
+    pub(super) cubin: Result<Compiled<Cubin>, CompileError>,
+}
+
+impl Choice<'_> {
+    /// The kernel, or why there is none; an error if the device is lost.
+    fn load(&self, kernel: &str) -> Result<Result<Function, String>> {
+        let cubin = match &self.cubin {
+            Ok(cubin) => cubin,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let name = cubin.lowered_name(kernel).unwrap_or(kernel);
+        let loaded = self.source.load_cubin(&cubin.image);
+        match loaded.and_then(|module| Ok(module.function(name)?)) {
+            Err(CompileError::Driver(error)) if is_lost(&error) => Err(error),
+            other => Ok(other.map_err(|error| error.to_string())),
+        }
+    }
+}
+
+/// Times launches by events.
+struct Timer<'a> {
+    stream: &'a Stream,
+    start: Event,
+    end: Event,
+    samples: usize,
+}
+
+impl<'a> Timer<'a> {
+    fn new(stream: &'a Stream, samples: usize) -> Result<Self> {
+        Ok(Self {
+            stream,
+            start: Event::new(stream.context(), EventFlags::empty())?,
+            end: Event::new(stream.context(), EventFlags::empty())?,
+            samples,
+        })
+    }
+
+    fn times(&self, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<Duration>> {
+        let mut time = || {
+            self.start.record(self.stream)?;
+            launch()?;
+            self.end.record(self.stream)?;
+            self.end.synchronize()?;
+            self.end.time_since(&self.start)
+        };
+        // The first launch also loads code and fills caches.
+        time()?;
+        (0..self.samples).map(|_| time()).collect()
     }
 }
 
 fn is_lost(error: &Error) -> bool {
     matches!(error, Error::Driver(error) if error.is_sticky())
-}
-
-impl Outcome {
-    fn of(mut times: Vec<Duration>) -> Self {
-        times.sort();
-        let least = times.first().copied().unwrap_or_default();
-        let median = times.get(times.len() / 2).copied().unwrap_or_default();
-        Self::Ran { least, median }
-    }
-
-    fn least(&self) -> Option<Duration> {
-        match self {
-            Self::Ran { least, .. } => Some(*least),
-            Self::Failed(_) => None,
-        }
-    }
-}
-
-impl Candidate {
-    /// The value of a constant.
-    #[must_use]
-    pub fn define(&self, name: &str) -> Option<&str> {
-        let found = self.defines.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
-    }
-}
-
-impl Tuning {
-    /// The fastest candidate.
-    #[must_use]
-    pub fn best(&self) -> Option<&Candidate> {
-        let first = self.trials.first()?;
-        first.outcome.least().map(|_| &first.candidate)
-    }
-
-    /// All candidates, the fastest first, those that failed last.
-    #[must_use]
-    pub fn trials(&self) -> &[Trial] {
-        &self.trials
-    }
-}
-
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "block {}", self.block)?;
-        self.defines
-            .iter()
-            .try_for_each(|(name, value)| write!(f, ", {name}={value}"))
-    }
-}
-
-impl fmt::Display for Tuning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |time: &Duration| time.as_secs_f64() * 1e6;
-        write!(f, "{:>12} {:>12}  {}", "least µs", "median µs", self.kernel)?;
-        for Trial { candidate, outcome } in &self.trials {
-            match outcome {
-                Outcome::Ran { least, median } => {
-                    write!(
-                        f,
-                        "\n{:>12.2} {:>12.2}  {candidate}",
-                        micros(least),
-                        micros(median)
-                    )?;
-                }
-                Outcome::Failed(reason) => {
-                    let line = reason.lines().next().unwrap_or_default();
-                    write!(f, "\n{:>12} {:>12}  {candidate}: {line}", "-", "-")?;
-                }
-            }
-        }
-        Ok(())
-    }
 }

@@ -7,6 +7,8 @@ mod error;
 mod launch;
 mod memory;
 mod module;
+#[cfg(feature = "nvrtc")]
+mod nvrtc;
 mod order;
 mod random_programs;
 mod support;

@@ -234,7 +234,7 @@ mod tests {
                 image: Ptx::new(".version 8.0").unwrap(),
                 log: Log::new(b"a warning\n"),
                 lowered_names: vec![("k<int>".to_owned(), "_Z1kIiEvv".to_owned())],
-                pch: PchStatus::NotAttempted,
+                pch: crate::PchStatus::NotAttempted,
             },
             closure,
         }

@@ -1,0 +1,129 @@
+//! Results of tuning, kept as records of the disk cache.
+
+use std::time::Duration;
+
+use cuda_nvrtc::Cache;
+
+use super::tune::Choice;
+use super::tuning::{Candidate, Outcome, Trial};
+use crate::device::Device;
+use crate::error::Result;
+
+/// Whose the records are. Changes with their form.
+const OWNER: &str = "cuda-driver tuning 1";
+
+const RAN: u64 = 1;
+const FAILED: u64 = 0;
+
+/// What a result is of. The machine code stands for source, headers, options and compiler.
+pub(super) fn key(
+    device: &Device,
+    facts: [&String; 3],
+    choices: &[Choice<'_>],
+    blocks: &[u32],
+) -> Result<Vec<u8>> {
+    let mut key = Writer::default();
+    for fact in facts {
+        key.bytes(fact.as_bytes());
+    }
+    let capability = device.compute_capability()?;
+    key.bytes(device.name()?.as_bytes());
+    key.number(u64::from(capability.major));
+    key.number(u64::from(capability.minor));
+    key.number(u64::from(device.driver().version().number()));
+    key.number(blocks.len() as u64);
+    for &block in blocks {
+        key.number(u64::from(block));
+    }
+    for Choice { defines, cubin, .. } in choices {
+        key.number(defines.len() as u64);
+        for (name, value) in defines {
+            key.bytes(name.as_bytes());
+            key.bytes(value.as_bytes());
+        }
+        match cubin {
+            Ok(cubin) => {
+                key.number(RAN);
+                key.bytes(cubin.image.as_bytes());
+            }
+            Err(error) => {
+                key.number(FAILED);
+                key.bytes(error.to_string().as_bytes());
+            }
+        }
+    }
+    Ok(key.0)
+}
+
+/// The result kept for `key`, of these candidates.
+pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Option<Vec<Trial>> {
+    let bytes = cache.record(OWNER, key)?;
+    let mut reader = Reader(&bytes);
+    let mut trials = Vec::new();
+    for candidate in candidates {
+        let outcome = match reader.number()? {
+            RAN => Outcome::Ran {
+                least: Duration::from_nanos(reader.number()?),
+                median: Duration::from_nanos(reader.number()?),
+            },
+            FAILED => Outcome::Failed(String::from_utf8(reader.bytes()?.to_vec()).ok()?),
+            _ => return None,
+        };
+        let candidate = candidate.clone();
+        trials.push(Trial { candidate, outcome });
+    }
+    reader.0.is_empty().then_some(trials)
+}
+
+/// Keeps a result, in the order of the candidates. If that fails the cache tells why, and next time they are tried
+/// again.
+pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
+    let mut record = Writer::default();
+    let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    for Trial { outcome, .. } in trials {
+        match outcome {
+            Outcome::Ran { least, median } => {
+                record.number(RAN);
+                record.number(nanos(least));
+                record.number(nanos(median));
+            }
+            Outcome::Failed(reason) => {
+                record.number(FAILED);
+                record.bytes(reason.as_bytes());
+            }
+        }
+    }
+    cache.keep_record(OWNER, key, &record.0);
+}
+
+/// Numbers and texts, each text with its length.
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
