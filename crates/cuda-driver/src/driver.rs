@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version};
+use once_cell::sync::OnceCell;
 
 use crate::context::ContextInner;
 use crate::device::Device;
@@ -30,7 +31,8 @@ struct Inner {
 }
 
 impl Driver {
-    /// `cuInit(0)`—Loads the driver of this system and initialises it.
+    /// `cuInit(0)`—Loads the driver of this system and initialises it, once for the process: every call gives a handle
+    /// of the same driver, whose contexts are shared. A failure is not remembered.
     ///
     /// # Errors
     ///
@@ -38,7 +40,10 @@ impl Driver {
     /// a driver but no device.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Self> {
-        Self::new(DriverLibrary::system()?)
+        static SYSTEM: OnceCell<Driver> = OnceCell::new();
+        SYSTEM
+            .get_or_try_init(|| Self::new(DriverLibrary::system()?))
+            .cloned()
     }
 
     /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software device.

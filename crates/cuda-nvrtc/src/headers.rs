@@ -202,12 +202,6 @@ fn candidates(nvrtc: &Nvrtc) -> Vec<PathBuf> {
                 .filter(|dir| dir.is_dir()),
         );
     }
-    if let Ok(current) = env::current_dir() {
-        let below = current
-            .ancestors()
-            .map(|dir| dir.join("target").join(SETUP_DIR));
-        dirs.extend(below.filter(|dir| dir.is_dir()));
-    }
     dirs
 }
 

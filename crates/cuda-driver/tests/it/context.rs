@@ -7,7 +7,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Driver, Error};
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{everywhere, software};
+use crate::support::{everywhere, gpu, software};
 
 #[test]
 fn handles_of_one_primary_context_share_it_and_its_default_stream() {
@@ -20,6 +20,20 @@ fn handles_of_one_primary_context_share_it_and_its_default_stream() {
             bench.context.default_stream().unwrap()
         );
     }
+}
+
+#[test]
+fn every_load_gives_the_same_driver() {
+    let Some(bench) = gpu("every_load_gives_the_same_driver") else {
+        return;
+    };
+    let again = Driver::load()
+        .unwrap()
+        .device(0)
+        .unwrap()
+        .primary_context()
+        .unwrap();
+    assert_eq!(again, bench.context);
 }
 
 #[test]

@@ -270,18 +270,10 @@ fn python_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// `target/cuda-setup/lib` of the workspace that this program was built in, or is run in.
+/// `target/cuda-setup/lib` of the workspace that this program was built in.
+///
+/// Not of the folder that it is run in: whoever can write there would choose the code that this program loads.
 fn setup_dirs() -> Vec<PathBuf> {
-    let mut dirs = Vec::new();
-    if let Ok(program) = env::current_exe() {
-        dirs.extend(program.ancestors().map(|dir| dir.join(SETUP_DIR)));
-    }
-    if let Ok(current) = env::current_dir() {
-        dirs.extend(
-            current
-                .ancestors()
-                .map(|dir| dir.join("target").join(SETUP_DIR)),
-        );
-    }
-    dirs
+    let program = env::current_exe().unwrap_or_default();
+    program.ancestors().map(|dir| dir.join(SETUP_DIR)).collect()
 }
