@@ -137,9 +137,17 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
             let brain = class == Class::Brain;
             let near = half::narrow(value, 0.0, brain);
             let back = f64::from(half::widen(near, brain));
-            // Towards zero: one step back if the nearest is too large.
-            let over = round == Round::Zero && back.abs() > value.abs();
-            u64::from(if over { near - 1 } else { near })
+            // One step back if the nearest is on the wrong side. It has the sign of `value`, also where it is zero.
+            let is_negative = near >> 15 == 1;
+            let step = match round {
+                Round::Near => 0,
+                Round::Zero => -i16::from(back.abs() > value.abs()),
+                Round::Down if is_negative => i16::from(back > value),
+                Round::Down => -i16::from(back > value),
+                Round::Up if is_negative => -i16::from(back < value),
+                Round::Up => i16::from(back < value),
+            };
+            u64::from(near.wrapping_add_signed(step))
         }
     }
 }
@@ -167,10 +175,6 @@ impl<'a> FunctionDecoder<'a, '_> {
                 imm |= bit;
                 plain = false;
             }
-        }
-        let half = |ty: Ty| ty.bits == 16 && matches!(ty.class, Class::Float | Class::Brain);
-        if half(to) && matches!(mode, Round::Down | Round::Up) {
-            return missing("rounding mode");
         }
         if matches!(from.class, Class::Bits | Class::Pred) || from.packed {
             return missing("type");

@@ -220,6 +220,27 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.finish(widen);
         Ok(())
     }
+
+    /// `vabsdiff4`: of the four bytes each for itself, or their sum with `.add`.
+    pub(super) fn differences(&mut self, form: &mut Form<'a>) -> Decoded {
+        let is_sum = form.flag("add");
+        let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
+        if first.signed() != second.signed() {
+            return missing("types");
+        }
+        let kind = lanes!(self.wide(), with w, i, m {
+            let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
+            let value = each(|lane| differences(a[lane], b[lane], c[lane], i.imm));
+            w.put32(i.d, m, &value);
+        });
+        let imm = u64::from(first.signed()) | u64::from(is_sum) << 1;
+        form.arity(4)?;
+        let [a, b, c] = self.sources(&form.operands[1..4], Ty::B32)?;
+        let (d, widen) = self.dest(&form.operands[0], to)?;
+        self.emit(kind, d, a, b, c, imm);
+        self.finish(widen);
+        Ok(())
+    }
 }
 
 fn join(low: u32, high: u32) -> u64 {
@@ -321,4 +342,20 @@ fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
         }
     }
     sum as u32
+}
+
+/// Bits of `flags`: the bytes are signed; their sum and `c` instead of each.
+fn differences(a: u32, b: u32, c: u32, flags: u64) -> u32 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    let lanes = std::array::from_fn(|index| match flags & 1 != 0 {
+        true => (a[index] as i8).abs_diff(b[index] as i8),
+        false => a[index].abs_diff(b[index]),
+    });
+    if flags & 2 != 0 {
+        lanes
+            .iter()
+            .fold(c, |sum, lane| sum.wrapping_add((*lane).into()))
+    } else {
+        u32::from_le_bytes(lanes)
+    }
 }

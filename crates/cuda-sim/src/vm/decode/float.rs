@@ -176,7 +176,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             if sat || (ftz && !approx) {
                 return missing("`.ftz` or `.sat` on f64");
             }
-            self.double_kind(form.opcode, approx, mode)?
+            self.double_kind(form.opcode, approx && ftz, mode)?
         } else if imm == 0 {
             self.single_kind(form.opcode)?
         } else {
@@ -273,7 +273,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         })
     }
 
-    fn double_kind(&self, opcode: &str, approx: bool, mode: Round) -> Decoded<Kind> {
+    fn double_kind(&self, opcode: &str, is_rough: bool, mode: Round) -> Decoded<Kind> {
         let wide = self.wide();
         let near = mode == Round::Near;
         Ok(match opcode {
@@ -289,9 +289,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             "fma" | "mad" => slow64!(wide, |round, a, b, c| rounding::fma64(a, b, c, round)),
             "div" => slow64!(wide, |round, a, b| rounding::div64(a, b, round)),
             "sqrt" => slow64!(wide, |round, a| rounding::sqrt64(a, round)),
-            "rcp" if approx => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a) }),
+            "rcp" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a) }),
             "rcp" => slow64!(wide, |round, a| rounding::div64(1.0, a, round)),
-            "rsqrt" => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a.sqrt()) }),
+            "rsqrt" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a.sqrt()) }),
+            "rsqrt" => lanes!(wide, |a: f64| -> f64 { 1.0 / a.sqrt() }),
             "neg" => lanes!(wide, |a: f64| -> f64 { -a }),
             "abs" => lanes!(wide, |a: f64| -> f64 { a.abs() }),
             "copysign" => lanes!(wide, |a: f64, b: f64| -> f64 { b.copysign(a) }),

@@ -379,3 +379,78 @@ fn comparing_and_selecting() {
         u64::from(greater && also) + 2 * u64::from(!greater && also)
     });
 }
+
+#[test]
+fn halves_in_every_mode() {
+    // The neighbours of a half are found by counting through all of them.
+    let mut all: Vec<f64> = (0..=u16::MAX)
+        .map(|bits| half::f16::from_bits(bits).to_f64())
+        .filter(|value| !value.is_nan())
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let values: Vec<f32> = inputs(32)
+        .iter()
+        .map(|value| f32::from_bits(value[0] as u32))
+        .collect();
+    let inputs: Vec<[u64; 3]> = values.iter().map(|v| [v.to_bits().into(), 0, 0]).collect();
+    let types = ["f32", "b32", "b32", "b16"];
+    let down = run("cvt.rm.f16.f32 %d, %a;", types, &inputs);
+    let up = run("cvt.rp.f16.f32 %d, %a;", types, &inputs);
+    let zero = run("cvt.rz.f16.f32 %d, %a;", types, &inputs);
+    let floor = "{ .reg .f16 %h; cvt.rn.f16.f32 %h, %a; cvt.rmi.f16.f16 %d, %h; }";
+    let floor = run(floor, types, &inputs);
+    for (k, value) in values.iter().enumerate().filter(|(_, v)| !v.is_nan()) {
+        let wide = f64::from(*value);
+        let below = all[all.partition_point(|half| *half <= wide) - 1];
+        let above = all[all.partition_point(|half| *half < wide)];
+        let found = |bits: &[u64]| half::f16::from_bits(bits[k] as u16);
+        assert_eq!(found(&down).to_f64(), below, "{value:e}");
+        assert_eq!(found(&up).to_f64(), above, "{value:e}");
+        let inward = if wide < 0.0 { above } else { below };
+        assert_eq!(found(&zero).to_f64(), inward, "{value:e}");
+        let near = half::f16::from_f32(*value).to_f32();
+        assert_eq!(found(&floor).to_f32(), near.floor(), "{value:e}");
+    }
+}
+
+#[test]
+fn rough_and_full_roots_of_doubles() {
+    let values = inputs(64);
+    let types = ["f64", "f64", "f64", "f64"];
+    let full = run("rsqrt.approx.f64 %d, %a;", types, &values);
+    let rough = run("rsqrt.approx.ftz.f64 %d, %a;", types, &values);
+    for ((value, full), rough) in values.iter().zip(full).zip(rough) {
+        let a = f64::from_bits(value[0]);
+        if !a.is_normal() || a < 0.0 {
+            continue;
+        }
+        let (full, rough) = (f64::from_bits(full), f64::from_bits(rough));
+        assert!((full * full * a - 1.0).abs() < 4.0 * f64::EPSILON, "{a:e}");
+        assert!((rough * rough * a - 1.0).abs() < 1e-6, "{a:e}");
+        assert_eq!(rough.to_bits() as u32, 0, "{a:e}");
+    }
+}
+
+#[test]
+fn differences_of_bytes() {
+    check(
+        "vabsdiff4.u32.u32.u32 %d, %a, %b, %c;",
+        S32,
+        0,
+        |a, b, _| {
+            let (a, b) = ((a as u32).to_le_bytes(), (b as u32).to_le_bytes());
+            let lanes = std::array::from_fn(|k| a[k].abs_diff(b[k]));
+            u32::from_le_bytes(lanes).into()
+        },
+    );
+    check(
+        "vabsdiff4.u32.s32.s32.add %d, %a, %b, %c;",
+        S32,
+        0,
+        |a, b, c| {
+            let lane = |word: u64, k: u32| i64::from((word >> (8 * k)) as i8);
+            let sum: u64 = (0..4).map(|k| lane(a, k).abs_diff(lane(b, k))).sum();
+            sum + c
+        },
+    );
+}

@@ -1,0 +1,16 @@
+//! CUDA C++ kernels, compiled by NVRTC and run through the safe layer, against what the host computes.
+//!
+//! They run on software devices of four compute capabilities, which between them take both dialects of PTX that
+//! NVRTC writes, and on the GPU if there is one.
+
+mod arithmetic;
+mod atomics;
+mod collective;
+mod control;
+mod faults;
+mod halves;
+mod integers;
+mod math;
+mod memory;
+mod objects;
+mod support;

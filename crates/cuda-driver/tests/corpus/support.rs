@@ -1,0 +1,248 @@
+//! Devices to run on, and their compiler.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_nvrtc::{Arch, Compiled, CudaHeaders, Nvrtc, Options, Program};
+use cuda_sim::{BuildError, Builder, Simulator};
+
+/// CUDA C++, and what compiling it needs.
+pub(crate) struct Source {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    /// Whether it includes headers of CUDA.
+    pub(crate) headers: bool,
+    /// Whether it has integers of 128 bits.
+    pub(crate) int128: bool,
+    /// Names that are not `extern "C"`.
+    pub(crate) expressions: &'static [&'static str],
+}
+
+impl Source {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name,
+            text,
+            headers: false,
+            int128: false,
+            expressions: &[],
+        }
+    }
+
+    pub(crate) const fn with_headers(mut self) -> Self {
+        self.headers = true;
+        self
+    }
+
+    pub(crate) const fn with_int128(mut self) -> Self {
+        self.int128 = true;
+        self
+    }
+
+    pub(crate) const fn with_expressions(mut self, expressions: &'static [&'static str]) -> Self {
+        self.expressions = expressions;
+        self
+    }
+
+    fn program(&self, nvrtc: &Nvrtc) -> Program {
+        self.expressions.iter().fold(
+            Program::new(nvrtc, self.text).name(self.name),
+            |program, expression| program.name_expression(*expression),
+        )
+    }
+
+    fn options(&self, nvrtc: &Nvrtc) -> Options {
+        let options = Options::new().int128(self.int128);
+        if self.headers {
+            options.cuda_headers(&CudaHeaders::find(nvrtc).unwrap())
+        } else {
+            options
+        }
+    }
+
+    /// PTX for a virtual architecture, compiled once for all tests.
+    fn ptx(&self, nvrtc: &Nvrtc, arch: Arch) -> Arc<Compiled<Ptx>> {
+        type Cell = Arc<OnceLock<Arc<Compiled<Ptx>>>>;
+        static COMPILED: Mutex<Option<HashMap<(&str, Arch), Cell>>> = Mutex::new(None);
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = compiled.get_or_insert_default().entry((self.name, arch));
+        let cell = Cell::clone(cell.or_default());
+        drop(compiled);
+        let ptx = cell.get_or_init(|| {
+            let options = self.options(nvrtc).arch(arch);
+            Arc::new(self.program(nvrtc).compile_ptx(&options).unwrap())
+        });
+        Arc::clone(ptx)
+    }
+}
+
+/// A fresh device with its default context, and what kind it is.
+pub(crate) struct Bench {
+    pub(crate) name: String,
+    pub(crate) context: Context,
+    pub(crate) stream: Stream,
+    /// The software driver, where it is one.
+    pub(crate) simulator: Option<Simulator>,
+    nvrtc: Nvrtc,
+}
+
+impl Bench {
+    fn of(driver: &Driver, simulator: Option<Simulator>, nvrtc: &Nvrtc) -> Self {
+        let device = driver.device(0).unwrap();
+        let context = device.primary_context().unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let arch = device.virtual_arch().unwrap();
+        Self {
+            name: format!("{} for {arch}", driver.origin()),
+            context,
+            stream,
+            simulator,
+            nvrtc: nvrtc.clone(),
+        }
+    }
+
+    /// The kernel `name` of `source`: by PTX for a software device, by a cubin for a GPU.
+    pub(crate) fn kernel(&self, source: &Source, name: &str) -> Function {
+        let device = self.context.device();
+        let is_expression = source.expressions.contains(&name);
+        if self.simulator.is_some() {
+            let compiled = source.ptx(&self.nvrtc, device.virtual_arch().unwrap());
+            let module = Module::load(&self.context, &compiled.image).unwrap();
+            let lowered = compiled.lowered_name(name).unwrap_or(name);
+            return module.function(lowered).unwrap();
+        }
+        let (program, options) = (source.program(&self.nvrtc), source.options(&self.nvrtc));
+        if !is_expression {
+            let module = Module::compile(&self.context, &program, &options).unwrap();
+            return module.function(name).unwrap();
+        }
+        let options = options.arch(device.arch().unwrap());
+        let compiled = program.compile_cubin(&options).unwrap();
+        let module = Module::load(&self.context, &compiled.image).unwrap();
+        module
+            .function(compiled.lowered_name(name).unwrap())
+            .unwrap()
+    }
+
+    pub(crate) fn upload<T: DeviceRepr>(&self, source: &[T]) -> DeviceBuffer<T> {
+        DeviceBuffer::from_host(&self.stream, source).unwrap()
+    }
+
+    pub(crate) fn zeroed<T: DeviceRepr>(&self, len: usize) -> DeviceBuffer<T> {
+        DeviceBuffer::zeroed(&self.stream, len).unwrap()
+    }
+
+    /// What a kernel makes of each element.
+    ///
+    /// # Safety
+    ///
+    /// The kernel is `(const I *in, O *out, unsigned n)`, and reads and writes elements below `n`.
+    pub(crate) unsafe fn map<I: DeviceRepr, O: DeviceRepr>(
+        &self,
+        source: &Source,
+        name: &str,
+        input: &[I],
+    ) -> Vec<O> {
+        let kernel = self.kernel(source, name);
+        let n = u32::try_from(input.len()).unwrap();
+        let config = LaunchConfig::new(n.div_ceil(128), 128);
+        let input = self.upload(input);
+        let mut output = self.zeroed::<O>(input.len());
+        // SAFETY: the caller says that the kernel is of this kind; both buffers have `n` elements.
+        unsafe {
+            self.stream
+                .launch(&kernel, config, (&input, &mut output, n))
+        }
+        .unwrap();
+        self.values(&output, name)
+    }
+
+    /// What a buffer holds after the launches. Says what the fault was if there was one.
+    pub(crate) fn values<T: DeviceRepr>(&self, buffer: &DeviceBuffer<T>, what: &str) -> Vec<T> {
+        buffer.to_vec().unwrap_or_else(|error| {
+            let simulator = self.simulator.as_ref();
+            let fault = simulator.and_then(|simulator| simulator.fault(0));
+            panic!("{what} on {}: {error}: {fault:?}", self.name)
+        })
+    }
+}
+
+/// The compiler. Says what was skipped if there is none, and fails if `CUDA_TEST_REQUIRE` is 1.
+fn nvrtc(test: &str) -> Option<Nvrtc> {
+    match Nvrtc::load() {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            assert!(!is_required(), "{test} needs NVRTC: {error}");
+            skipped(&format!("{test}: no NVRTC"));
+            None
+        }
+    }
+}
+
+fn is_required() -> bool {
+    env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1")
+}
+
+/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
+fn skipped(what: &str) {
+    println!("skipped: {what}");
+    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
+        let mut list = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(list)
+            .unwrap();
+        writeln!(list, "cuda-driver: {what}").unwrap();
+    }
+}
+
+fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32)) -> Bench {
+    let builder = Builder::new()
+        .compute_capability(major, minor)
+        .capture_output(true);
+    // A process has room for so many at once, and tests run beside each other: waits for room.
+    let simulator = loop {
+        match builder.clone().build() {
+            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
+            built => break built.unwrap(),
+        }
+    };
+    let driver = Driver::new(simulator.library().unwrap()).unwrap();
+    Bench::of(&driver, Some(simulator), nvrtc)
+}
+
+/// A software device of each compute capability, fresh. One at a time; none if there is no compiler.
+pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {
+    nvrtc(test).into_iter().flat_map(|nvrtc| {
+        let capabilities = [(7, 5), (8, 0), (9, 0), (10, 0)].into_iter();
+        capabilities.map(move |capability| software(&nvrtc, capability))
+    })
+}
+
+/// The same, and the GPU if there is one.
+pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
+    simulated(test).chain(gpu(test))
+}
+
+fn gpu(test: &str) -> Option<Bench> {
+    let nvrtc = nvrtc(test)?;
+    match Driver::load() {
+        Ok(driver) => Some(Bench::of(&driver, None, &nvrtc)),
+        Err(error) => {
+            assert!(!is_required(), "{test} needs a GPU: {error}");
+            skipped(&format!("{test} on a GPU: there is none"));
+            None
+        }
+    }
+}
+
+/// A generator of numbers, the same in each run.
+pub(crate) fn numbers(seed: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed)
+}
