@@ -102,8 +102,8 @@ fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
                 insert(&mut source, at, &format!("\n{line}\n"));
             }
             7 => {
-                let bytes = (0..=random.below(30))
-                    .map(|_| 0x80 | u8::try_from(random.below(128)).unwrap());
+                let bytes =
+                    (0..=random.below(30)).map(|_| 0x80 | u8::try_from(random.below(128)).unwrap());
                 source.splice(at..at, bytes.collect::<Vec<u8>>());
             }
             8 => {
