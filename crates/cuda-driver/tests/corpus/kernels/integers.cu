@@ -81,7 +81,7 @@ extern "C" __global__ void int128(const Operands *in, unsigned long long (*out)[
     }
 }
 
-// Four bytes or two halves of a word at a time.
+// Four bytes of a word at a time.
 extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -92,17 +92,17 @@ extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned
     o[2] = __dp2a_lo((int)a, (int)b, -5);
     o[3] = __dp2a_hi(a, b, 5u);
     o[4] = __vadd4(a, b);
-    o[5] = __vsub2(a, b);
-    o[6] = __vmaxs2(a, b);
+    o[5] = __vsub4(a, b);
+    o[6] = __vmaxs4(a, b);
     o[7] = __vminu4(a, b);
     o[8] = __vabsdiffu4(a, b);
     o[9] = __vcmpgtu4(a, b);
     o[10] = __vaddus4(a, b);
     o[11] = __vavgu4(a, b);
     o[12] = __vsads4(a, b);
-    o[13] = __vneg2(a);
+    o[13] = __vneg4(a);
     o[14] = __vseteq4(a, b ^ (b & 0xff00ff00) ^ (a & 0xff00ff00));
-    o[15] = __vsubss2(a, b);
+    o[15] = __vsubus4(a, b);
 }
 
 // What C++ has no words for.
