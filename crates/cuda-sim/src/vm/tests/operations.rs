@@ -426,7 +426,8 @@ fn rough_and_full_roots_of_doubles() {
         }
         let (full, rough) = (f64::from_bits(full), f64::from_bits(rough));
         assert!((full * full * a - 1.0).abs() < 4.0 * f64::EPSILON, "{a:e}");
-        assert!((rough * rough * a - 1.0).abs() < 1e-6, "{a:e}");
+        // A part in 2^20, and so twice that in the square.
+        assert!((rough * rough * a - 1.0).abs() < 2e-6, "{a:e}");
         assert_eq!(rough.to_bits() as u32, 0, "{a:e}");
     }
 }
