@@ -25,7 +25,6 @@ pub(crate) mod image;
 mod key;
 mod notes;
 mod paths;
-mod record;
 mod refusal;
 mod request;
 mod scan;

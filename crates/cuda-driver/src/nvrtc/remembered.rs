@@ -1,4 +1,4 @@
-//! Results of tuning, kept as records of the disk cache.
+//! Results of tuning, kept as notes in the disk cache.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::tuning::{Candidate, Outcome, Trial};
 use crate::device::Device;
 use crate::error::Result;
 
-/// Whose the records are. Changes with their form.
-const OWNER: &str = "cuda-driver tuning 1";
+/// Whose the notes are. Changes with their form.
+const OWNER: &[u8] = b"cuda-driver tuning 1";
 
 const RAN: u64 = 1;
 const FAILED: u64 = 0;
@@ -57,7 +57,7 @@ pub(super) fn key(
 
 /// The result kept for `key`, of these candidates.
 pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Option<Vec<Trial>> {
-    let bytes = cache.record(OWNER, key)?;
+    let bytes = cache.noted(&[OWNER, key])?;
     let mut reader = Reader(&bytes);
     let mut trials = Vec::new();
     for candidate in candidates {
@@ -78,22 +78,22 @@ pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Optio
 /// Keeps a result, in the order of the candidates. If that fails the cache tells why, and next time they are tried
 /// again.
 pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
-    let mut record = Writer::default();
+    let mut note = Writer::default();
     let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for Trial { outcome, .. } in trials {
         match outcome {
             Outcome::Ran { least, median } => {
-                record.number(RAN);
-                record.number(nanos(least));
-                record.number(nanos(median));
+                note.number(RAN);
+                note.number(nanos(least));
+                note.number(nanos(median));
             }
             Outcome::Failed(reason) => {
-                record.number(FAILED);
-                record.bytes(reason.as_bytes());
+                note.number(FAILED);
+                note.bytes(reason.as_bytes());
             }
         }
     }
-    cache.keep_record(OWNER, key, &record.0);
+    cache.note(&[OWNER, key], &note.0);
 }
 
 /// Numbers and texts, each text with its length.

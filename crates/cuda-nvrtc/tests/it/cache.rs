@@ -15,7 +15,7 @@ mod fire;
 mod folder;
 #[cfg(unix)]
 mod headers;
-mod record;
+mod notes;
 
 const SCALE: &str = "
 template <typename T> __global__ void scale(T *x) { int unused; x[threadIdx.x] *= T(2); }
@@ -263,29 +263,5 @@ fn a_compilation_that_is_to_end_ends() {
             }
         ),
         "{error}"
-    );
-}
-
-#[test]
-fn notes_are_kept_beside() {
-    let folder = Folder::new();
-    let cache = folder.open();
-    assert_eq!(cache.noted(&[b"tuner", b"saxpy"]), None);
-    assert!(cache.note(&[b"tuner", b"saxpy"], b"256"));
-    assert!(cache.note(&[b"tunersaxpy"], b"other"));
-    assert_eq!(folder.open().noted(&[b"tuner", b"saxpy"]).unwrap(), b"256");
-    assert!(cache.note(&[b"tuner", b"saxpy"], b"128"));
-    assert_eq!(cache.noted(&[b"tuner", b"saxpy"]).unwrap(), b"128");
-    for entry in folder.entries() {
-        let mut bytes = fs::read(&entry).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        fs::write(&entry, bytes).unwrap();
-    }
-    assert_eq!(cache.noted(&[b"tuner", b"saxpy"]), None);
-    assert!(
-        !Cache::builder(folder.path())
-            .mode(CacheMode::ReadOnly)
-            .open()
-            .note(&[], b"")
     );
 }

@@ -8,6 +8,18 @@ use crate::at_hand::{every_nvrtc, nvrtc};
 
 const FIRST_WITH_HEADERS: Version = Version::new(13030);
 
+/// Programs that need the headers.
+const SOURCES: [&str; 4] = [
+    "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half *x) { x[0] = __hadd(x[1], x[2]); }",
+    "#include <cooperative_groups.h>\nextern \"C\" __global__ void k(int *x) { \
+             x[0] = cooperative_groups::this_thread_block().thread_rank(); }",
+    "#include <cuda/std/array>\nextern \"C\" __global__ void k(int *x) { \
+             cuda::std::array<int, 3> a = {4, 5, 6}; x[0] = a[x[1]]; }",
+    "#include <cub/block/block_reduce.cuh>\nextern \"C\" __global__ void k(int *x) { \
+             using R = cub::BlockReduce<int, 128>; __shared__ R::TempStorage s; \
+             int sum = R(s).Sum(x[threadIdx.x]); if (threadIdx.x == 0) x[0] = sum; }",
+];
+
 #[test]
 fn what_nvrtc_carries_compiles() {
     for nvrtc in every_nvrtc() {
@@ -26,16 +38,7 @@ fn what_nvrtc_carries_compiles() {
         let options = Options::new()
             .arch(Arch::compute(9, 0))
             .cuda_headers(&headers);
-        for source in [
-            "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half *x) { x[0] = __hadd(x[1], x[2]); }",
-            "#include <cooperative_groups.h>\nextern \"C\" __global__ void k(int *x) { \
-             x[0] = cooperative_groups::this_thread_block().thread_rank(); }",
-            "#include <cuda/std/array>\nextern \"C\" __global__ void k(int *x) { \
-             cuda::std::array<int, 3> a = {4, 5, 6}; x[0] = a[x[1]]; }",
-            "#include <cub/block/block_reduce.cuh>\nextern \"C\" __global__ void k(int *x) { \
-             using R = cub::BlockReduce<int, 128>; __shared__ R::TempStorage s; \
-             int sum = R(s).Sum(x[threadIdx.x]); if (threadIdx.x == 0) x[0] = sum; }",
-        ] {
+        for source in SOURCES {
             let program = Program::new(&nvrtc, source);
             let text = program.compile_ptx(&options).unwrap().image.to_text();
             assert!(text.contains(".entry k("), "{text}");
@@ -74,6 +77,14 @@ fn found_headers_are_of_the_right_version_or_the_error_lists_the_places() {
                     .cuda_headers(&headers)
                     .define("WANTED", nvrtc.version().major());
                 Program::new(&nvrtc, source).compile_ptx(&options).unwrap();
+                let options = Options::new()
+                    .arch(Arch::compute(9, 0))
+                    .cuda_headers(&headers);
+                for source in SOURCES {
+                    let compiled = Program::new(&nvrtc, source).compile_ptx(&options);
+                    let text = compiled.unwrap().image.to_text();
+                    assert!(text.contains(".entry k("), "{text}");
+                }
             }
             Err(error) => {
                 assert!(nvrtc.version() < FIRST_WITH_HEADERS, "{error}");
