@@ -71,8 +71,8 @@ pub fn verify(what: &str, got: &[f32], want: &[f32], tolerance: f32) -> Result<(
         return Err(format!("{what}: {} elements instead of {}", got.len(), want.len()).into());
     }
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
-        // Also true where the difference is no number.
-        if !((got - want).abs() <= tolerance * want.abs().max(1.0)) {
+        let difference = (got - want).abs();
+        if difference.is_nan() || difference > tolerance * want.abs().max(1.0) {
             return Err(format!("{what}: element {index} is {got} instead of {want}").into());
         }
     }
