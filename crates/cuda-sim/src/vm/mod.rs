@@ -15,7 +15,7 @@
 //!
 //! A warp keeps each register as 32 lanes and executes an instruction for all lanes of a mask. Where lanes part, the
 //! warp splits into fragments: mask, program counter, call frames. The fragment with the deepest frames, then the
-//! lowest program counter, runs next, and fragments that meet become one. Every [`SLICE`] instructions another
+//! lowest program counter, runs next, and fragments that meet become one. Every `SLICE` instructions another
 //! fragment gets a turn, so a lane that spins on a lock does not starve the lane that holds it. A block is a state
 //! machine that can stop anywhere: barriers and spinning never block a thread of the host.
 //!
