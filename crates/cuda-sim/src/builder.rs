@@ -104,7 +104,7 @@ impl Builder {
     pub fn new() -> Self {
         Self {
             config: Config {
-                version: cuda_sys::CUDA_VERSION,
+                version: cuda_sys::BINDINGS.version.number(),
                 devices: 1,
                 capability: (9, 0),
                 memory: 2 << 30,
@@ -203,7 +203,7 @@ impl Builder {
     pub fn build(self) -> Result<Simulator, BuildError> {
         let bad = |words: String| Err(BuildError::BadSetting(words));
         let config = self.config;
-        let newest = cuda_sys::CUDA_VERSION.max(cuda_sys::BINDINGS.version.number());
+        let newest = cuda_sys::BINDINGS.version.number();
         if !(12000..=newest).contains(&config.version) {
             return bad(format!(
                 "version {}: 12000 to {newest} are known",
