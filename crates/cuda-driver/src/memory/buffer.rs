@@ -1,16 +1,15 @@
 //! The owner of device memory.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, bytes_of};
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, Source, bytes_of};
 use crate::driver::call;
-use crate::error::{DriverError, Error, Result};
-use crate::order::{Access, Scope, Tracker};
-use crate::planted::Fault;
+use crate::error::Result;
 use crate::stream::Stream;
 
 /// `len` elements of `T` on the device, freed when it goes.
@@ -25,13 +24,6 @@ pub struct DeviceBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     len: usize,
     elements: PhantomData<T>,
-}
-
-/// An allocation with the order of its uses.
-pub(crate) struct Memory {
-    pub(crate) address: CUdeviceptr,
-    bytes: usize,
-    pub(crate) tracker: Tracker,
 }
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
@@ -63,7 +55,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
         let buffer = unsafe { Self::uninit(stream, len) }?;
-        let Memory { address, bytes, .. } = buffer.memory;
+        let (address, bytes) = (buffer.memory.address, buffer.memory.bytes());
         if bytes > 0 {
             // SAFETY: the range must be allocated ← it is the whole of the allocation.
             unsafe {
@@ -86,6 +78,80 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         let mut buffer = unsafe { Self::uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)
+    }
+
+    /// Takes memory of `cuMemAllocAsync`, or of [`into_raw`](Self::into_raw), which is then freed with the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an address.
+    ///
+    /// # Safety
+    ///
+    /// `address` is aligned for `T` and the start of an allocation of at least `len` elements that the context of
+    /// `stream` can use, from `cuMemAllocAsync` (from `cuMemAlloc` if the device has no memory pools). All of it was
+    /// written. Nobody else frees it, and what still uses it is on `stream` or has been waited for by it.
+    pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
+        let source = Source::allocated(stream);
+        // SAFETY: the memory must be ours to free ← the caller says so.
+        unsafe { Self::of_source(stream, address, len, source) }
+    }
+
+    /// Uses memory of other code, and drops `owner` when the buffer is gone and all its uses are done.
+    ///
+    /// The drop of such a buffer waits for its uses. If that fails, because the device is lost, `owner` stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an address.
+    ///
+    /// # Safety
+    ///
+    /// `address` is aligned for `T`, and `len` elements from there on are memory that the context of `stream` can use
+    /// and that was written. As long as `owner` lives it is not freed, and nobody else writes it, nor reads what the
+    /// buffer is written with. What still uses it is on `stream` or has been waited for by it.
+    pub unsafe fn from_foreign(
+        stream: &Stream,
+        address: CUdeviceptr,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        let source = Source::Foreign(Box::new(owner));
+        // SAFETY: the memory must stay until the owner is dropped ← the caller says so.
+        unsafe { Self::of_source(stream, address, len, source) }
+    }
+
+    /// # Safety
+    ///
+    /// `len` elements from `address` on are memory that the context of `stream` can use, are of this source, and nobody
+    /// else gives them back.
+    unsafe fn of_source(
+        stream: &Stream,
+        address: CUdeviceptr,
+        len: usize,
+        source: Source,
+    ) -> Result<Self> {
+        let bytes = bytes_of::<T>(len)?;
+        // SAFETY: as the caller says.
+        let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
+        Ok(Self {
+            memory,
+            len,
+            elements: PhantomData,
+        })
+    }
+
+    /// The address, which the caller has to free now; the number of elements is to be asked for before.
+    ///
+    /// The home stream is made to wait for what other streams still do with the memory: `cuMemFreeAsync` on it is how
+    /// to free it (`cuMemFree` once the stream is done, if the device has no memory pools). The owner of memory from
+    /// [`from_foreign`](Self::from_foreign) is never dropped.
+    ///
+    /// # Errors
+    ///
+    /// What the calls answer; the memory then stays allocated.
+    pub fn into_raw(self) -> Result<CUdeviceptr> {
+        self.memory.into_raw()
     }
 
     /// The number of elements.
@@ -188,102 +254,4 @@ impl<T: DeviceRepr> fmt::Debug for DeviceBuffer<T> {
             size_of::<T>()
         )
     }
-}
-
-impl Memory {
-    fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
-        let mut address = 0;
-        if bytes > 0 {
-            let driver = home.driver();
-            let status = if home.context().limits().pools {
-                // SAFETY: pointer and stream must be valid ← a local, and borrowed.
-                unsafe {
-                    call!(
-                        driver,
-                        cuMemAllocAsync(&raw mut address, bytes, home.as_raw())
-                    )
-                }
-            } else {
-                let _current = home.context().enter()?;
-                // SAFETY: the pointer must be writable ← it is to a local.
-                unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
-            };
-            status.map_err(|error| Error::of_allocation(error, bytes))?;
-        }
-        Ok(Self {
-            address,
-            bytes,
-            tracker: Tracker::new(home),
-        })
-    }
-
-    pub(crate) fn home(&self) -> &Stream {
-        self.tracker.home()
-    }
-
-    /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use.
-    pub(crate) fn use_at_home(
-        &self,
-        access: Access,
-        queue: impl FnOnce() -> Result<(), DriverError>,
-    ) -> Result<()> {
-        let mut scope = Scope::new(self.home());
-        self.tracker.before(&scope, access)?;
-        queue()?;
-        self.tracker.after(&mut scope, access);
-        Ok(())
-    }
-
-    fn close(mut self) -> Result<()> {
-        let result = self.free();
-        // So that the drop has nothing left to do.
-        self.bytes = 0;
-        Ok(result?)
-    }
-
-    /// Frees the memory behind all uses.
-    fn free(&mut self) -> Result<(), DriverError> {
-        if self.bytes == 0 {
-            return Ok(());
-        }
-        // If the home stream cannot be made to wait, the memory is not freed: a use may still be under way.
-        self.tracker.before_free()?;
-        let other = if Fault::FreedOnOtherStream.is_planted() {
-            self.home().context().default_stream().ok()
-        } else {
-            None
-        };
-        let home = other.as_ref().unwrap_or(self.home());
-        if home.context().limits().pools {
-            // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
-            // made to wait for every use on another stream.
-            unsafe { call!(home.driver(), cuMemFreeAsync(self.address, home.as_raw())) }
-        } else {
-            home.state().synchronize()?;
-            // SAFETY: as above, and the host has waited for the stream.
-            unsafe { call!(home.driver(), cuMemFree_v2(self.address)) }
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
-        let _ = self.free();
-    }
-}
-
-/// A range of a slice of `len` elements as (start, length); `None` if it is out of bounds.
-pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Option<(usize, usize)> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&start) => start.checked_add(1)?,
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&end) => end.checked_add(1)?,
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    (start <= end && end <= len).then(|| (start, end - start))
 }

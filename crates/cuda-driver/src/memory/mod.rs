@@ -1,5 +1,6 @@
 //! Memory on the device: owners and views.
 
+mod allocation;
 mod buffer;
 mod repr;
 mod slice;
@@ -7,6 +8,10 @@ mod slice;
 pub use buffer::DeviceBuffer;
 pub use repr::DeviceRepr;
 pub use slice::{DeviceSlice, DeviceSliceMut};
+
+use std::ops::{Bound, RangeBounds};
+
+pub(crate) use allocation::{Memory, Source};
 
 use crate::error::{Error, Result};
 
@@ -29,4 +34,19 @@ pub(crate) fn expect_len(source_len: usize, destination_len: usize) -> Result<()
             destination_len,
         })
     }
+}
+
+/// A range of a slice of `len` elements as (start, length); `None` if it is out of bounds.
+pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Option<(usize, usize)> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.checked_add(1)?,
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    (start <= end && end <= len).then(|| (start, end - start))
 }

@@ -7,8 +7,7 @@ use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
-use super::buffer::{Memory, resolve};
-use super::{DeviceRepr, expect_len};
+use super::{DeviceRepr, Memory, expect_len, resolve};
 use crate::driver::call;
 use crate::error::Result;
 use crate::order::{Access, Scope};

@@ -1,5 +1,6 @@
 //! What the safe layer promises, on the software device and, where there is one, on a GPU.
 
+mod allocation;
 mod calls;
 mod context;
 mod device;

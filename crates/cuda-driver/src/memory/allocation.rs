@@ -1,0 +1,231 @@
+//! One kind of allocation behind every owner and every view: where it lies, whose order its uses keep, and how it is
+//! given back.
+
+use std::any::Any;
+use std::mem::{self, ManuallyDrop};
+
+use cuda_sys::CUdeviceptr;
+
+use crate::driver::call;
+use crate::error::{DriverError, Error, Result};
+use crate::order::{Access, Scope, Tracker};
+use crate::planted::Fault;
+use crate::stream::Stream;
+
+/// An allocation with the order of its uses. What it goes back to when it is dropped, its source says.
+pub(crate) struct Memory {
+    pub(crate) address: CUdeviceptr,
+    bytes: usize,
+    source: Source,
+    /// Taken when the memory is given back, and by nothing else.
+    pub(crate) tracker: ManuallyDrop<Tracker>,
+}
+
+/// Where memory came from, and so how it is given back.
+pub(crate) enum Source {
+    /// There is none.
+    Nothing,
+    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: freed where the home stream comes to it.
+    Ordered,
+    /// `cuMemAlloc`, `cuMemAllocManaged`: freed by the host, after it has waited.
+    Plain,
+    /// Of other code: released by dropping this, after the host has waited.
+    Foreign(Box<dyn Any + Send + Sync>),
+}
+
+/// What is left of an allocation that its owner has given up.
+pub(crate) struct Block {
+    pub(crate) address: CUdeviceptr,
+    pub(crate) bytes: usize,
+    pub(crate) tracker: Tracker,
+}
+
+impl Memory {
+    /// `bytes` bytes of whatever was in that memory.
+    pub(crate) fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
+        let mut address = 0;
+        if bytes == 0 {
+            return Ok(Self::nothing(home));
+        }
+        let driver = home.driver();
+        let source = Source::allocated(home);
+        let status = if matches!(source, Source::Ordered) {
+            // SAFETY: pointer and stream must be valid ← a local, and borrowed.
+            unsafe {
+                call!(
+                    driver,
+                    cuMemAllocAsync(&raw mut address, bytes, home.as_raw())
+                )
+            }
+        } else {
+            let _current = home.context().enter()?;
+            // SAFETY: the pointer must be writable ← it is to a local.
+            unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
+        };
+        status.map_err(|error| Error::of_allocation(error, bytes))?;
+        // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
+        Ok(unsafe { Self::of_source(home, address, bytes, source) })
+    }
+
+    /// No bytes; nothing is allocated.
+    pub(crate) fn nothing(home: &Stream) -> Self {
+        // SAFETY: the memory must be of that source ← there is none.
+        unsafe { Self::of_source(home, 0, 0, Source::Nothing) }
+    }
+
+    /// Takes memory that no stream uses but `home`.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` bytes from `address` on are memory that the context of `home` can use, are of this source, and nobody
+    /// else gives them back.
+    pub(crate) unsafe fn of_source(
+        home: &Stream,
+        address: CUdeviceptr,
+        bytes: usize,
+        source: Source,
+    ) -> Self {
+        let block = Block {
+            address,
+            bytes,
+            tracker: Tracker::new(home),
+        };
+        // SAFETY: as the caller says; all uses are on `home`.
+        unsafe { Self::of_block(block, source) }
+    }
+
+    /// Takes a block with the order of its uses so far.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_source`](Self::of_source), and the tracker knows all uses.
+    pub(crate) unsafe fn of_block(block: Block, source: Source) -> Self {
+        let Block {
+            address,
+            bytes,
+            tracker,
+        } = block;
+        Self {
+            address,
+            bytes,
+            source,
+            tracker: ManuallyDrop::new(tracker),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The stream on which it is copied and freed.
+    pub(crate) fn home(&self) -> &Stream {
+        self.tracker.home()
+    }
+
+    /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use.
+    pub(crate) fn use_at_home(
+        &self,
+        access: Access,
+        queue: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<()> {
+        let mut scope = Scope::new(self.home());
+        self.tracker.before(&scope, access)?;
+        queue()?;
+        self.tracker.after(&mut scope, access);
+        Ok(())
+    }
+
+    /// Gives the memory back behind all uses.
+    pub(crate) fn close(self) -> Result<()> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        let (block, source) = unsafe { this.take() };
+        Ok(source.take_back(block)?)
+    }
+
+    /// The address, for others to free. The home stream waits for every use.
+    pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        let (block, source) = unsafe { this.take() };
+        if let Source::Foreign(owner) = source {
+            mem::forget(owner);
+        }
+        block.behind_all()?;
+        Ok(block.address)
+    }
+
+    /// # Safety
+    ///
+    /// `self` is neither used nor dropped after.
+    unsafe fn take(&mut self) -> (Block, Source) {
+        // SAFETY: it must not be used again ← the caller says so.
+        let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
+        let block = Block {
+            address: self.address,
+            bytes: self.bytes,
+            tracker,
+        };
+        (block, mem::replace(&mut self.source, Source::Nothing))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: nothing of it must be used after ← this is its end.
+        let (block, source) = unsafe { self.take() };
+        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
+        let _ = source.take_back(block);
+    }
+}
+
+impl Source {
+    /// What a plain allocation on `home` is of.
+    pub(crate) fn allocated(home: &Stream) -> Self {
+        if home.context().limits().pools {
+            Self::Ordered
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// Gives a block back behind all uses. If those cannot be waited for the memory stays: one may be under way.
+    fn take_back(self, block: Block) -> Result<(), DriverError> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Ordered => {
+                let home = block.behind_all()?;
+                // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
+                // made to wait for every use on another stream.
+                unsafe { call!(home.driver(), cuMemFreeAsync(block.address, home.as_raw())) }
+            }
+            Self::Plain => {
+                let home = block.behind_all()?;
+                home.state().synchronize()?;
+                // SAFETY: as above, and the host has waited for the stream.
+                unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
+            }
+            Self::Foreign(owner) => {
+                let waited = block
+                    .behind_all()
+                    .and_then(|home| home.state().synchronize());
+                if waited.is_err() {
+                    mem::forget(owner);
+                }
+                waited
+            }
+        }
+    }
+}
+
+impl Block {
+    /// The home stream, made to wait for every use on another stream.
+    fn behind_all(&self) -> Result<Stream, DriverError> {
+        self.tracker.before_free()?;
+        let home = self.tracker.home().clone();
+        if Fault::FreedOnOtherStream.is_planted() {
+            return Ok(home.context().default_stream().unwrap_or(home));
+        }
+        Ok(home)
+    }
+}
