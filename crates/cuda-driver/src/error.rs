@@ -155,6 +155,20 @@ pub enum Error {
         /// Elements of the destination.
         destination_len: usize,
     },
+    /// An address at which no element of its type may lie.
+    Misaligned {
+        /// Where.
+        address: u64,
+        /// The alignment of an element.
+        align: usize,
+    },
+    /// Flags that need a promise which a safe call cannot make.
+    UnsafeFlags {
+        /// The C function that would get them.
+        call: &'static Function,
+        /// Those of them that are not allowed.
+        bits: u32,
+    },
     /// Two objects of different contexts were used together.
     OtherContext {
         /// Which object.
@@ -200,6 +214,13 @@ impl fmt::Display for Error {
                 f,
                 "the source has {source_len} elements and the destination {destination_len}"
             ),
+            Self::Misaligned { address, align } => write!(
+                f,
+                "{address:#x} is not aligned to the {align} bytes that an element needs"
+            ),
+            Self::UnsafeFlags { call, bits } => {
+                write!(f, "{call} is not safe with the flags {bits:#x}")
+            }
             Self::OtherContext { what } => {
                 write!(
                     f,

@@ -57,6 +57,9 @@ pub use event::{Event, EventFlags};
 pub use function::Function;
 pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+pub use memory::{
+    PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
+};
 pub use module::{Image, Module};
 pub use stream::{Stream, StreamFlags};
 

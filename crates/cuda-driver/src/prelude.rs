@@ -2,5 +2,6 @@
 
 pub use crate::{
     Context, Cubin, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver,
-    Event, EventFlags, Function, LaunchConfig, Module, Ptx, Stream, StreamFlags,
+    Event, EventFlags, Function, LaunchConfig, Module, PinnedBuffer, PinnedFlags, Ptx,
+    RegisterFlags, RegisteredBuffer, Stream, StreamFlags,
 };

@@ -1,11 +1,15 @@
-//! Memory on the device: owners and views.
+//! Memory: owners and views of the device's, and page-locked memory of the host.
 
 mod allocation;
 mod buffer;
+pub(crate) mod pinned;
 mod repr;
 mod slice;
 
 pub use buffer::DeviceBuffer;
+pub use pinned::{
+    PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
+};
 pub use repr::DeviceRepr;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 

@@ -11,6 +11,7 @@ mod module;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod order;
+mod pinned;
 mod random_programs;
 mod support;
 mod traits;

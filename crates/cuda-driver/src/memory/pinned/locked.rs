@@ -1,0 +1,101 @@
+//! What owners of page-locked memory have in common: the lock, and what becomes of it after a transfer that failed.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use cuda_sys::CUdeviceptr;
+
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::{DriverError, Result};
+use crate::handle::{Destroy, Handle};
+use crate::stream::SendPtr;
+
+/// What copies need of page-locked memory, and nobody else.
+pub(crate) mod sealed {
+    use super::{DriverError, c_void};
+
+    /// See [`PageLocked`](crate::memory::PageLocked).
+    pub trait Lock {
+        /// The first byte; dangling, but not null, if there is none.
+        fn start(&self) -> *mut c_void;
+
+        /// A transfer that reads the memory failed with `error`, and may be under way: the memory is never given back.
+        fn suspect(&self, error: DriverError);
+
+        /// A transfer that writes the memory failed with `error`, and may be under way: the memory is never given back,
+        /// and the owner is left with no elements.
+        fn abandon(&mut self, error: DriverError);
+    }
+}
+
+/// Locked memory, unlocked when it goes; nothing if there are no bytes.
+pub(crate) struct Locked<K: Destroy<Raw = SendPtr<c_void>>> {
+    /// Before `context`: it goes first.
+    handle: Option<Handle<K>>,
+    /// Why the memory must not be given back, if so.
+    suspect: OnceLock<DriverError>,
+    context: Context,
+}
+
+impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
+    pub(crate) fn new(context: &Context, handle: Option<Handle<K>>) -> Self {
+        Self {
+            handle,
+            suspect: OnceLock::new(),
+            context: context.clone(),
+        }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The first byte, if there is one.
+    pub(crate) fn start(&self) -> Option<*mut c_void> {
+        self.handle.as_ref().map(|handle| handle.raw().0)
+    }
+
+    /// `cuMemHostGetDevicePointer_v2()`; 0 where there are no bytes.
+    pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
+        let mut address = 0;
+        if let Some(start) = self.start() {
+            let _current = self.context.enter()?;
+            // SAFETY: the pointers must be writable, and of memory that is locked ← a local, and `self` owns the lock.
+            unsafe {
+                call!(
+                    self.context.driver(),
+                    cuMemHostGetDevicePointer_v2(&raw mut address, start, 0)
+                )
+            }?;
+        }
+        Ok(address)
+    }
+
+    /// Remembers that the memory must not be given back.
+    pub(crate) fn suspect(&self, error: DriverError) {
+        // The first reason stays.
+        let _ = self.suspect.set(error);
+    }
+
+    /// Unlocks the memory, and answers what the driver says. On an error it may still be locked, or in use.
+    pub(crate) fn unlock(&mut self) -> Result<(), DriverError> {
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
+        match self.suspect.get() {
+            None => handle.close(),
+            Some(error) => {
+                handle.abandon();
+                Err(*error)
+            }
+        }
+    }
+}
+
+impl<K: Destroy<Raw = SendPtr<c_void>>> Drop for Locked<K> {
+    fn drop(&mut self) {
+        // A drop has nobody to tell; `close` does.
+        let _ = self.unlock();
+    }
+}

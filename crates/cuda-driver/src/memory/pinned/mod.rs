@@ -1,0 +1,30 @@
+//! Page-locked host memory: what the device copies from and to by itself.
+//!
+//! Where C hands out a bare pointer, these are owners: memory of the driver ([`PinnedBuffer`]), or a `Vec` that is
+//! registered with it ([`RegisteredBuffer`]). Both are slices, and both count as [`PageLocked`].
+
+mod buffer;
+mod locked;
+mod registered;
+
+pub use buffer::{PinnedBuffer, PinnedFlags};
+pub(crate) use locked::sealed;
+pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
+
+use std::ops::DerefMut;
+
+use crate::context::Context;
+use crate::memory::DeviceRepr;
+
+/// Owners of page-locked host memory: [`PinnedBuffer`] and [`RegisteredBuffer`].
+///
+/// # Safety
+///
+/// From `start()` on lie `len()` elements of `T` that the driver of `context()` has locked. They stay where they are
+/// when the owner moves, and stay locked until it is dropped.
+pub unsafe trait PageLocked<T: DeviceRepr>:
+    sealed::Lock + DerefMut<Target = [T]> + Send + Sync
+{
+    /// The context in which the memory was locked.
+    fn context(&self) -> &Context;
+}

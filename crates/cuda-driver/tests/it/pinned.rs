@@ -1,0 +1,193 @@
+//! Page-locked memory of the host.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{Bench, COPY, everywhere, software};
+
+fn live_host_bytes(bench: &Bench) -> u64 {
+    bench.simulator.as_ref().unwrap().live().host_bytes
+}
+
+#[test]
+fn pinned_memory_is_a_slice() {
+    for bench in everywhere("pinned_memory_is_a_slice") {
+        let mut zeros =
+            PinnedBuffer::<u32>::zeroed(&bench.context, 5, PinnedFlags::empty()).unwrap();
+        assert_eq!(*zeros, [0; 5]);
+        zeros[3] = 7;
+        assert_eq!(*zeros, [0, 0, 0, 7, 0]);
+        let source: Vec<u64> = (0..1000).map(|i| i * i).collect();
+        let flags = PinnedFlags::PORTABLE | PinnedFlags::DEVICE_MAP;
+        let copy = PinnedBuffer::from_slice(&bench.context, &source, flags).unwrap();
+        assert_eq!(*copy, *source);
+        assert!(copy.flags().unwrap().contains(flags));
+        // It needs no current context to go, and may go on another thread.
+        let context = bench.context.clone();
+        thread::spawn(move || {
+            assert_eq!(copy[999], 998_001);
+            copy.close().unwrap();
+            drop((zeros, context));
+        })
+        .join()
+        .unwrap();
+        if bench.simulator.is_some() {
+            assert_eq!(live_host_bytes(&bench), 0);
+        }
+    }
+}
+
+#[test]
+fn kernels_reach_host_memory_at_its_device_address() {
+    for bench in everywhere("kernels_reach_host_memory_at_its_device_address") {
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let source: Vec<u32> = (0..256).map(|i| i * 3 + 1).collect();
+        let input =
+            PinnedBuffer::from_slice(&bench.context, &source, PinnedFlags::DEVICE_MAP).unwrap();
+        let output =
+            RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 256], RegisterFlags::DEVICE_MAP)
+                .unwrap();
+        let addresses = (
+            input.device_address().unwrap(),
+            output.device_address().unwrap(),
+        );
+        // SAFETY: the kernel reads 256 words of the one and writes 256 of the other; nobody else uses them before
+        // the stream has been waited for.
+        unsafe {
+            stream.launch(
+                &copy,
+                LaunchConfig::for_num_elems(256),
+                (addresses.0, addresses.1, 256_u32),
+            )
+        }
+        .unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(output.into_vec().unwrap(), source, "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_registered_vec_comes_back_as_it_is() {
+    for bench in everywhere("a_registered_vec_comes_back_as_it_is") {
+        let mut vec = Vec::with_capacity(5000);
+        vec.extend(0..4000_u16);
+        let address = vec.as_ptr();
+        let mut registered =
+            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::PORTABLE).unwrap();
+        assert_eq!((registered.len(), registered.as_ptr()), (4000, address));
+        registered[1] = 77;
+        let vec = registered.into_vec().unwrap();
+        assert_eq!((vec.as_ptr(), vec.capacity()), (address, 5000));
+        assert_eq!((vec[0], vec[1], vec[3999]), (0, 77, 3999));
+        drop(RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap());
+        if let Some(simulator) = &bench.simulator {
+            let calls = simulator.calls();
+            assert_eq!(calls["cuMemHostRegister_v2"], 2);
+            assert_eq!(calls["cuMemHostUnregister"], 2);
+        }
+    }
+}
+
+#[test]
+fn a_vec_that_cannot_be_registered_comes_back_too() {
+    for bench in everywhere("a_vec_that_cannot_be_registered_comes_back_too") {
+        let vec = vec![1_u8, 2, 3];
+        let error = RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::IO_MEMORY)
+            .err()
+            .unwrap();
+        assert!(
+            matches!(error.error(), Error::UnsafeFlags { bits: 4, .. }),
+            "{error}"
+        );
+        let vec = error.into_vec();
+        assert_eq!(vec, [1, 2, 3]);
+        let address = vec.as_ptr();
+        let first =
+            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap();
+        // SAFETY: the three bytes are registered, which is the case: nothing comes of it.
+        let again = unsafe {
+            RegisteredBuffer::from_raw_parts(
+                &bench.context,
+                address.cast_mut(),
+                3,
+                RegisterFlags::empty(),
+            )
+        };
+        assert_eq!(
+            again.err().unwrap().status(),
+            Some(Status::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        );
+        assert_eq!(first.into_vec().unwrap(), [1, 2, 3]);
+    }
+}
+
+#[test]
+fn what_cannot_be_unregistered_is_never_freed() {
+    let bench = software(Builder::new());
+    let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemHostUnregister");
+    bench.simulator.as_ref().unwrap().add_rule(rule);
+    let of = |byte: u8| {
+        let vec = vec![byte; 100];
+        let address = vec.as_ptr();
+        let registered =
+            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap();
+        (registered, address)
+    };
+    let ((dropped, first), (closed, second)) = (of(1), of(2));
+    drop(dropped);
+    assert_eq!(
+        closed.close().unwrap_err().status(),
+        Some(Status::CUDA_ERROR_UNKNOWN)
+    );
+    // An allocator gives freed memory to the next that asks for as much.
+    let fresh: Vec<Vec<u8>> = (0..64).map(|_| vec![0; 100]).collect();
+    assert!(
+        fresh
+            .iter()
+            .all(|vec| ![first, second].contains(&vec.as_ptr()))
+    );
+}
+
+#[test]
+fn pinned_memory_of_no_bytes_calls_nothing() {
+    for bench in everywhere("pinned_memory_of_no_bytes_calls_nothing") {
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        let context = &bench.context;
+        let empty = PinnedBuffer::<u64>::zeroed(context, 0, PinnedFlags::empty()).unwrap();
+        assert_eq!((&*empty, empty.device_address().unwrap()), (&[][..], 0));
+        assert!(empty.flags().unwrap().is_empty());
+        empty.close().unwrap();
+        let none =
+            RegisteredBuffer::<u64>::from_vec(context, Vec::new(), RegisterFlags::empty()).unwrap();
+        assert_eq!(none.device_address().unwrap(), 0);
+        assert!(none.into_vec().unwrap().is_empty());
+        if let Some(simulator) = &bench.simulator {
+            assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+        }
+    }
+}
+
+#[test]
+fn pinned_memory_that_there_is_not_is_an_error_with_the_bytes() {
+    let bench = software(Builder::new().host_memory(1 << 20));
+    let error =
+        PinnedBuffer::<u16>::zeroed(&bench.context, 1 << 20, PinnedFlags::empty()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutOfMemory {
+                bytes: 0x20_0000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = PinnedBuffer::<u16>::zeroed(&bench.context, usize::MAX, PinnedFlags::empty());
+    assert!(matches!(error, Err(Error::SizeOverflow { size: 2, .. })));
+    assert_eq!(live_host_bytes(&bench), 0);
+}
