@@ -27,8 +27,8 @@ pub(crate) struct Options {
     #[arg(long)]
     no_benches: bool,
     /// Fail if the bundle is larger than this
-    #[arg(long, default_value_t = 60, value_name = "MIB")]
-    max_mib: u64,
+    #[arg(long, value_name = "MIB")]
+    max_mib: Option<u64>,
 }
 
 /// One built program.
@@ -102,11 +102,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{:>8.2} MiB  {name}", mib(*size));
     }
     println!("{:>8.2} MiB  in {} programs", mib(total), sizes.len());
-    if mib(total) > options.max_mib as f64 {
-        bail!(
-            "the bundle is larger than {} MiB; choose packages with --only",
-            options.max_mib
-        );
+    if let Some(max) = options.max_mib
+        && mib(total) > max as f64
+    {
+        bail!("the bundle is larger than {max} MiB; choose packages with --only");
     }
     println!(
         "copy bundle/ to the machine and start bundle/run.sh there (--help lists its options)"

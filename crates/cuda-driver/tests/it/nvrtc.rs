@@ -331,7 +331,7 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
     // It may be too old for what this NVRTC writes; then nothing runs there.
     let older = software(Builder::new().version(12080));
     let fast = Options::new().ftz(true);
-    let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(x[i] == x[i] ? 1.0f : 2.0f)"));
+    let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(n == 77u ? 2.0f : 1.0f)"));
     for tuning in [
         run(&bench, &program, blocks, "n = 1001", &plain),
         run(&bench, &program, [32, 64], "n = 1000", &plain),
