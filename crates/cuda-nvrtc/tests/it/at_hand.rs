@@ -50,7 +50,11 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
             let path = library_in(&lib);
             // SAFETY: the file must be NVRTC ← whoever filled the folder says so by its place and name.
             let nvrtc = unsafe { Nvrtc::open(&path) };
-            every.push(nvrtc.unwrap_or_else(|error| panic!("{error}")));
+            let nvrtc = nvrtc.unwrap_or_else(|error| panic!("{error}"));
+            // The one that a program loads may lie here as well.
+            if every.iter().all(|other| other.version() != nvrtc.version()) {
+                every.push(nvrtc);
+            }
         }
         every
     });
