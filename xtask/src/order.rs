@@ -15,7 +15,7 @@ const TESTS: [&str; 7] = [
 ];
 
 /// Each fault of `crates/cuda-driver/src/planted.rs`.
-const FAULTS: [&str; 13] = [
+const FAULTS: [&str; 14] = [
     "WriterNotAwaited",
     "ReaderLost",
     "ReadersNotAwaited",
@@ -29,6 +29,7 @@ const FAULTS: [&str; 13] = [
     "EventOnOtherStream",
     "CopySourceLost",
     "OthersForgotten",
+    "HandedOverTooEarly",
 ];
 
 /// All random programs, none of which may differ from the model.

@@ -169,6 +169,22 @@ pub enum Error {
         /// Those of them that are not allowed.
         bits: u32,
     },
+    /// Bytes that are not a whole number of elements.
+    Uneven {
+        /// How many there are.
+        bytes: usize,
+        /// The size of an element.
+        size: usize,
+    },
+    /// A caching pool may not have so many bytes.
+    PoolLimit {
+        /// The bytes of the block that was asked for.
+        bytes: usize,
+        /// What it may have.
+        limit: usize,
+        /// What it has, in use and waiting.
+        reserved: usize,
+    },
     /// Two objects of different contexts were used together.
     OtherContext {
         /// Which object.
@@ -221,6 +237,17 @@ impl fmt::Display for Error {
             Self::UnsafeFlags { call, bits } => {
                 write!(f, "{call} is not safe with the flags {bits:#x}")
             }
+            Self::Uneven { bytes, size } => {
+                write!(f, "{bytes} bytes are no whole number of elements of {size}")
+            }
+            Self::PoolLimit {
+                bytes,
+                limit,
+                reserved,
+            } => write!(
+                f,
+                "a block of {bytes} bytes is beyond the limit of the pool: it has {reserved} of {limit} bytes"
+            ),
             Self::OtherContext { what } => {
                 write!(
                     f,

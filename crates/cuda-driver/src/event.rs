@@ -221,6 +221,12 @@ impl UseEvent {
         unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) }.is_ok()
     }
 
+    /// Makes the calling thread wait until the work before it is done.
+    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        // SAFETY: the event must be alive ← `self` owns it.
+        unsafe { call!(self.event.driver(), cuEventSynchronize(self.raw())) }
+    }
+
     pub(crate) fn raw(&self) -> CUevent {
         self.event.raw().0
     }

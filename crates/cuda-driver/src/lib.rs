@@ -56,6 +56,7 @@ pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, 
 pub use event::{Event, EventFlags};
 pub use function::Function;
 pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
+pub use memory::{CachingPool, CachingPoolStatistics};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use memory::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,

@@ -278,6 +278,70 @@ impl Tracker {
         self.order(&self.home, Access::WRITE)
     }
 
+    /// Makes the calling thread wait for the uses that matter to `access`.
+    pub(crate) fn synchronize(&self, access: Access) -> Result<(), DriverError> {
+        if !self.crossed.load(Ordering::Acquire) {
+            return self.home.state().synchronize();
+        }
+        let mut events = Vec::new();
+        let mut tails = Vec::new();
+        for earlier in self.lock().iter().filter(|it| it.write || access.write) {
+            match &earlier.event {
+                Some(event) => events.push(event.clone()),
+                None => tails.push(Arc::clone(&earlier.stream)),
+            }
+        }
+        // The lock is free: others may queue reads meanwhile.
+        for event in events {
+            event.synchronize()?;
+        }
+        for tail in tails {
+            tail.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered of them. If that
+    /// fails all is as it was.
+    pub(crate) fn hand_over(&mut self, home: &Stream) -> Result<(), DriverError> {
+        if home.state().id() == self.home_id && !*self.crossed.get_mut() {
+            return Ok(());
+        }
+        if !Fault::HandedOverTooEarly.is_planted() {
+            self.order(home, Access::WRITE)?;
+        }
+        self.move_to(home);
+        Ok(())
+    }
+
+    /// The same if nobody needs to wait; otherwise all is as it was.
+    pub(crate) fn hand_over_if_idle(&mut self, home: &Stream) -> bool {
+        let is_idle = if *self.crossed.get_mut() {
+            self.lock().iter().all(|earlier| match &earlier.event {
+                Some(event) => event.is_done(),
+                None => earlier.stream.is_done(),
+            })
+        } else {
+            self.home.state().is_done()
+        };
+        if is_idle || Fault::HandedOverTooEarly.is_planted() {
+            self.move_to(home);
+            return true;
+        }
+        false
+    }
+
+    /// Forgets all uses; the next ones are on `home`.
+    fn move_to(&mut self, home: &Stream) {
+        self.lock().clear();
+        *self.crossed.get_mut() = false;
+        let id = home.state().id();
+        if id != self.home_id {
+            self.home_id = id;
+            self.home = home.clone();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Use>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     CopySourceLost,
     /// A write stands for uses that its stream has not waited for.
     OthersForgotten,
+    /// Memory that is used again does not wait for what its last owner did.
+    HandedOverTooEarly,
 }
 
 impl Fault {

@@ -127,6 +127,12 @@ impl StreamState {
         unsafe { call!(self.driver(), cuStreamSynchronize(self.raw())) }
     }
 
+    /// Whether all that was queued is known to be done.
+    pub(crate) fn is_done(&self) -> bool {
+        // SAFETY: the stream must be alive ← `self` owns it.
+        unsafe { call!(self.driver(), cuStreamQuery(self.raw())) }.is_ok()
+    }
+
     /// Makes the stream wait for a raw event.
     pub(crate) fn wait(&self, event: cuda_sys::CUevent) -> Result<(), DriverError> {
         // SAFETY: stream and event must be alive for the call ← the caller has the event, `self` the stream; what

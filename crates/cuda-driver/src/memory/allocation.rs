@@ -3,9 +3,11 @@
 
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
+use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
 
+use super::caching::Blocks;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::order::{Access, Scope, Tracker};
@@ -29,6 +31,8 @@ pub(crate) enum Source {
     Ordered,
     /// `cuMemAlloc`, `cuMemAllocManaged`: freed by the host, after it has waited.
     Plain,
+    /// Of a caching pool, to which it goes back with the order of its uses.
+    Cached(Arc<Blocks>),
     /// Of other code: released by dropping this, after the host has waited.
     Foreign(Box<dyn Any + Send + Sync>),
 }
@@ -113,10 +117,6 @@ impl Memory {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The stream on which it is copied and freed.
     pub(crate) fn home(&self) -> &Stream {
         self.tracker.home()
@@ -148,11 +148,21 @@ impl Memory {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
         let (block, source) = unsafe { this.take() };
-        if let Source::Foreign(owner) = source {
-            mem::forget(owner);
+        match source {
+            Source::Foreign(owner) => mem::forget(owner),
+            Source::Cached(pool) => pool.lose(&block),
+            Source::Nothing | Source::Ordered | Source::Plain => {}
         }
         block.behind_all()?;
         Ok(block.address)
+    }
+
+    /// The block on its own, for a pool that knows what it is of.
+    pub(crate) fn into_block(self) -> Block {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        let (block, _) = unsafe { this.take() };
+        block
     }
 
     /// # Safety
@@ -205,10 +215,9 @@ impl Source {
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }
+            Self::Cached(pool) => pool.take_back(block),
             Self::Foreign(owner) => {
-                let waited = block
-                    .behind_all()
-                    .and_then(|home| home.state().synchronize());
+                let waited = block.tracker.synchronize(Access::WRITE);
                 if waited.is_err() {
                     mem::forget(owner);
                 }
@@ -219,6 +228,11 @@ impl Source {
 }
 
 impl Block {
+    /// Frees memory that is of no pool, behind all uses.
+    pub(crate) fn free(self) -> Result<(), DriverError> {
+        Source::allocated(self.tracker.home()).take_back(self)
+    }
+
     /// The home stream, made to wait for every use on another stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
         self.tracker.before_free()?;

@@ -8,7 +8,6 @@ use std::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, Source, bytes_of};
-use crate::driver::call;
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -40,11 +39,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[doc(alias = "cuMemAllocAsync")]
     pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let memory = Memory::allocate(stream, bytes_of::<T>(len)?)?;
-        Ok(Self {
-            memory,
-            len,
-            elements: PhantomData,
-        })
+        Ok(Self::of_memory(memory, len))
     }
 
     /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—`len` elements of zero bits.
@@ -54,17 +49,20 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// As [`uninit`](Self::uninit).
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
-        let buffer = unsafe { Self::uninit(stream, len) }?;
-        let (address, bytes) = (buffer.memory.address, buffer.memory.bytes());
-        if bytes > 0 {
-            // SAFETY: the range must be allocated ← it is the whole of the allocation.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemsetD8Async(address, 0, bytes, stream.as_raw())
-                )
-            }?;
-        }
+        let mut buffer = unsafe { Self::uninit(stream, len) }?;
+        buffer.set_zero()?;
+        Ok(buffer)
+    }
+
+    /// `cuMemAllocAsync()`, [`fill`](DeviceSliceMut::fill)—`len` elements that all are `value`.
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit).
+    pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
+        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        let mut buffer = unsafe { Self::uninit(stream, len) }?;
+        buffer.fill(value)?;
         Ok(buffer)
     }
 
@@ -134,11 +132,28 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         let bytes = bytes_of::<T>(len)?;
         // SAFETY: as the caller says.
         let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
-        Ok(Self {
+        Ok(Self::of_memory(memory, len))
+    }
+
+    /// Memory that holds at least `len` elements.
+    pub(super) fn of_memory(memory: Memory, len: usize) -> Self {
+        Self {
             memory,
             len,
             elements: PhantomData,
-        })
+        }
+    }
+
+    /// A copy of the buffer in new memory of the same home stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from).
+    pub fn try_clone(&self) -> Result<Self> {
+        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
+        clone.as_mut_slice().copy_from(&self.as_slice())?;
+        Ok(clone)
     }
 
     /// The address, which the caller has to free now; the number of elements is to be asked for before.
@@ -202,6 +217,40 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[must_use]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
         self.as_mut_slice().into_slice(range)
+    }
+
+    /// Pieces of `size` elements, the last of which may be shorter, to read; `None` if `size` is 0.
+    #[must_use]
+    pub fn chunks(&self, size: usize) -> Option<impl ExactSizeIterator<Item = DeviceSlice<'_, T>>> {
+        self.as_slice().chunks(size)
+    }
+
+    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size` is 0.
+    #[must_use]
+    pub fn chunks_mut(
+        &mut self,
+        size: usize,
+    ) -> Option<impl ExactSizeIterator<Item = DeviceSliceMut<'_, T>>> {
+        self.as_mut_slice().chunks_mut(size)
+    }
+
+    /// `cuMemsetD8Async(0)`—Queues zero bits for all elements, on the home stream.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    pub fn set_zero(&mut self) -> Result<()> {
+        self.as_mut_slice().set_zero()
+    }
+
+    /// `cuMemsetD8Async(value)` and its like—Queues `value` for all elements, on the home stream; see
+    /// [`DeviceSliceMut::fill`].
+    ///
+    /// # Errors
+    ///
+    /// What the calls answer.
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        self.as_mut_slice().fill(value)
     }
 
     /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer; returns when `source` is free again.

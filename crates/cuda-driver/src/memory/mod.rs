@@ -2,11 +2,15 @@
 
 mod allocation;
 mod buffer;
+mod caching;
+mod chunks;
+mod fill;
 pub(crate) mod pinned;
 mod repr;
 mod slice;
 
 pub use buffer::DeviceBuffer;
+pub use caching::{CachingPool, CachingPoolStatistics};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };

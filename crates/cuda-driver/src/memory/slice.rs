@@ -17,21 +17,21 @@ use crate::planted::Fault;
 #[derive(Clone, Copy)]
 pub struct DeviceSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
-    address: CUdeviceptr,
-    len: usize,
+    pub(super) address: CUdeviceptr,
+    pub(super) len: usize,
     /// How its uses are noted.
     pub(crate) access: Access,
-    elements: PhantomData<&'a [T]>,
+    pub(super) elements: PhantomData<&'a [T]>,
 }
 
 /// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to write: what `&mut [T]` is to `Vec<T>`.
 pub struct DeviceSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
-    address: CUdeviceptr,
-    len: usize,
+    pub(super) address: CUdeviceptr,
+    pub(super) len: usize,
     /// How its uses are noted.
     pub(crate) access: Access,
-    elements: PhantomData<&'a mut [T]>,
+    pub(super) elements: PhantomData<&'a mut [T]>,
 }
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
@@ -72,6 +72,15 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
             len,
             ..*self
         })
+    }
+
+    /// At most `len` elements from `start` on, which is within the view.
+    pub(super) fn piece(&self, start: usize, len: usize) -> Self {
+        Self {
+            address: offset::<T>(self.address, start),
+            len: len.min(self.len - start),
+            ..*self
+        }
     }
 
     /// The elements before and from `middle`; `None` if that is out of bounds.
@@ -177,6 +186,16 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             len,
             ..self
         })
+    }
+
+    /// At most `len` elements from `start` on, which is within the view. Others may have other pieces.
+    pub(super) fn piece(&self, start: usize, len: usize) -> Self {
+        Self {
+            address: offset::<T>(self.address, start),
+            len: len.min(self.len - start),
+            access: self.access.of_part(),
+            ..*self
+        }
     }
 
     /// The elements before and from `middle`, both to write; `None` if that is out of bounds.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cuda_driver::Error;
 use cuda_driver::prelude::*;
+use cuda_sim::Builder;
 
-use crate::support::{COPY, everywhere};
+use crate::support::{COPY, everywhere, software};
 
 /// Tells when it goes.
 struct Owner(Arc<AtomicBool>);
@@ -75,5 +77,150 @@ fn foreign_memory_is_let_go_after_its_uses() {
         }
         assert_eq!(Arc::strong_count(&whole), 1);
         assert_eq!(target.to_vec().unwrap(), [3; 32], "{}", bench.name);
+    }
+}
+
+/// `n` values, computed on the host.
+fn expected<T: Clone>(value: T, n: usize) -> Vec<T> {
+    vec![value; n]
+}
+
+#[test]
+fn memory_is_filled_with_values_of_every_size() {
+    for bench in everywhere("memory_is_filled_with_values_of_every_size") {
+        let stream = bench.stream();
+        for n in [1_usize, 2, 3, 64, 1001] {
+            let bytes = DeviceBuffer::filled(&stream, n, 0xa5_u8).unwrap();
+            assert_eq!(bytes.to_vec().unwrap(), expected(0xa5, n), "{}", bench.name);
+            let halves = DeviceBuffer::filled(&stream, n, 0x1234_u16).unwrap();
+            assert_eq!(halves.to_vec().unwrap(), expected(0x1234, n));
+            let words = DeviceBuffer::filled(&stream, n, -2.5_f32).unwrap();
+            assert_eq!(words.to_vec().unwrap(), expected(-2.5, n));
+            let doubles = DeviceBuffer::filled(&stream, n, std::f64::consts::PI).unwrap();
+            assert_eq!(doubles.to_vec().unwrap(), expected(std::f64::consts::PI, n));
+            let threes = DeviceBuffer::filled(&stream, n, [1_u8, 2, 3]).unwrap();
+            assert_eq!(threes.to_vec().unwrap(), expected([1, 2, 3], n));
+            let sixes = DeviceBuffer::filled(&stream, n, [1_u16, 2, 3]).unwrap();
+            assert_eq!(sixes.to_vec().unwrap(), expected([1, 2, 3], n));
+            let wide = DeviceBuffer::filled(&stream, n, [7_u64; 3]).unwrap();
+            assert_eq!(wide.to_vec().unwrap(), expected([7; 3], n));
+        }
+        // A part, at an address that is not that of a word.
+        let mut buffer = DeviceBuffer::filled(&stream, 64, 9_u8).unwrap();
+        let part = buffer.slice_mut(3..19).unwrap();
+        part.cast::<[u8; 4]>().unwrap().fill([1, 2, 3, 4]).unwrap();
+        let mut want = [9_u8; 64];
+        for (i, byte) in want[3..19].iter_mut().enumerate() {
+            *byte = [1, 2, 3, 4][i % 4];
+        }
+        assert_eq!(buffer.to_vec().unwrap(), want, "{}", bench.name);
+        buffer.slice_mut(10..20).unwrap().set_zero().unwrap();
+        want[10..20].fill(0);
+        assert_eq!(buffer.to_vec().unwrap(), want, "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_fill_is_one_call_where_the_driver_has_one() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let mut words = DeviceBuffer::<u32>::zeroed(&bench.stream(), 1000).unwrap();
+    let mut wide = DeviceBuffer::<[u32; 3]>::zeroed(&bench.stream(), 1000).unwrap();
+    let calls = |f: &mut dyn FnMut()| {
+        simulator.reset_calls();
+        f();
+        simulator.calls().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(
+        calls(&mut || words.fill(0x1234_5678).unwrap()),
+        [("cuMemsetD32Async", 1)]
+    );
+    assert_eq!(
+        calls(&mut || words.fill(0x1234_1234).unwrap()),
+        [("cuMemsetD16Async", 1)]
+    );
+    assert_eq!(
+        calls(&mut || words.fill(0x1212_1212).unwrap()),
+        [("cuMemsetD8Async", 1)]
+    );
+    assert_eq!(
+        calls(&mut || wide.fill([1, 2, 3]).unwrap()),
+        [("cuMemcpyDtoDAsync_v2", 10), ("cuMemsetD32Async", 3)]
+    );
+}
+
+#[test]
+fn chunks_are_pieces_of_a_buffer() {
+    for bench in everywhere("chunks_are_pieces_of_a_buffer") {
+        let (home, other) = (bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let words: Vec<u32> = (0..10).collect();
+        let mut buffer = DeviceBuffer::from_host(&home, &words).unwrap();
+        let read = buffer.chunks(4).unwrap();
+        assert_eq!(read.len(), 3);
+        let read: Vec<Vec<u32>> = read.map(|chunk| chunk.to_vec().unwrap()).collect();
+        let want: Vec<Vec<u32>> = words.chunks(4).map(<[u32]>::to_vec).collect();
+        assert_eq!(read, want, "{}", bench.name);
+        assert!(buffer.chunks(0).is_none());
+        assert!(buffer.chunks_mut(0).is_none());
+        // Each piece is written on another stream than its neighbour.
+        let source = DeviceBuffer::from_host(&home, &[70_u32, 71, 72]).unwrap();
+        for (i, chunk) in buffer.chunks_mut(3).unwrap().enumerate() {
+            let stream = if i % 2 == 0 { &home } else { &other };
+            let n = chunk.len() as u32;
+            // SAFETY: the kernel reads up to 3 words of `source`, and writes as many as the piece has.
+            unsafe { stream.launch(&copy, LaunchConfig::new(1, 3), (&source, chunk, n)) }.unwrap();
+        }
+        assert_eq!(
+            buffer.to_vec().unwrap(),
+            [70, 71, 72, 70, 71, 72, 70, 71, 72, 70],
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn bytes_are_seen_as_other_types_if_they_can_be() {
+    for bench in everywhere("bytes_are_seen_as_other_types_if_they_can_be") {
+        let stream = bench.stream();
+        let mut bytes = DeviceBuffer::from_host(&stream, &[1_u8, 0, 0, 0, 2, 0, 0, 0, 3]).unwrap();
+        let words = bytes.slice(..8).unwrap().cast::<u32>().unwrap();
+        assert_eq!((words.len(), words.to_vec().unwrap()), (2, vec![1, 2]));
+        let error = bytes.as_slice().cast::<u32>().unwrap_err();
+        assert_eq!(error, Error::Uneven { bytes: 9, size: 4 });
+        let at = bytes.as_raw() + 1;
+        let error = bytes.slice(1..5).unwrap().cast::<u32>().unwrap_err();
+        assert_eq!(
+            error,
+            Error::Misaligned {
+                address: at,
+                align: 4
+            }
+        );
+        assert_eq!(bytes.slice(1..1).unwrap().cast::<u32>().unwrap().len(), 0);
+        assert!(bytes.as_slice().cast::<[u32; 0]>().is_err());
+        let upper = bytes.slice_mut(4..8).unwrap();
+        upper.cast::<i32>().unwrap().copy_from_host(&[-1]).unwrap();
+        assert_eq!(bytes.to_vec().unwrap(), [1, 0, 0, 0, 255, 255, 255, 255, 3]);
+    }
+}
+
+#[test]
+fn a_clone_is_apart() {
+    for bench in everywhere("a_clone_is_apart") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
+        let clone = buffer.try_clone().unwrap();
+        buffer.fill(9).unwrap();
+        assert_eq!(clone.to_vec().unwrap(), [1, 2, 3], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [9, 9, 9], "{}", bench.name);
+        assert!(
+            DeviceBuffer::<u32>::zeroed(&stream, 0)
+                .unwrap()
+                .try_clone()
+                .unwrap()
+                .is_empty()
+        );
     }
 }

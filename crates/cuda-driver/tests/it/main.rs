@@ -1,6 +1,7 @@
 //! What the safe layer promises, on the software device and, where there is one, on a GPU.
 
 mod allocation;
+mod caching_pool;
 mod calls;
 mod context;
 mod device;

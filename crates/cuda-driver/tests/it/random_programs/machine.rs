@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Result, Status};
+use cuda_driver::{CachingPool, Error, Result, Status};
 use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 
@@ -20,6 +20,7 @@ pub(super) struct Machine {
     context: Context,
     streams: BTreeMap<usize, Stream>,
     buffers: BTreeMap<usize, DeviceBuffer<u32>>,
+    pool: Option<CachingPool>,
     kernels: Kernels,
 }
 
@@ -52,8 +53,12 @@ impl Machine {
             let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN);
             simulator.add_rule(rule.random(0.02, program.seed));
         }
+        let pool = program
+            .pool
+            .map(|limit| CachingPool::with_limit(&context, limit));
         Ok(Self {
             simulator,
+            pool,
             context,
             streams,
             buffers: BTreeMap::new(),
@@ -86,11 +91,19 @@ impl Machine {
             }
             Action::DropStream(id) => drop(self.streams.remove(id)),
             Action::Zeroed { id, stream, len } => {
-                let buffer = DeviceBuffer::zeroed(&self.streams[stream], *len)?;
+                let stream = &self.streams[stream];
+                let buffer = match &self.pool {
+                    Some(pool) => pool.zeroed(stream, *len)?,
+                    None => DeviceBuffer::zeroed(stream, *len)?,
+                };
                 self.buffers.insert(*id, buffer);
             }
             Action::FromHost { id, stream, words } => {
-                let buffer = DeviceBuffer::from_host(&self.streams[stream], words)?;
+                let stream = &self.streams[stream];
+                let buffer = match &self.pool {
+                    Some(pool) => pool.copy_of(stream, words)?,
+                    None => DeviceBuffer::from_host(stream, words)?,
+                };
                 self.buffers.insert(*id, buffer);
             }
             Action::Drop(id) => drop(self.buffers.remove(id)),
@@ -235,7 +248,11 @@ impl Machine {
 
     /// Drops everything in an order made from `seed`; answers what is left if anything is.
     pub(super) fn end(self, seed: u64) -> Result<(), String> {
-        let mut owners: Vec<Box<dyn Any>> = vec![Box::new(self.context), Box::new(self.kernels)];
+        let mut owners: Vec<Box<dyn Any>> = vec![
+            Box::new(self.context),
+            Box::new(self.kernels),
+            Box::new(self.pool),
+        ];
         owners.extend(self.streams.into_values().map(|it| Box::new(it) as _));
         owners.extend(self.buffers.into_values().map(|it| Box::new(it) as _));
         Rng::with_seed(seed).shuffle(&mut owners);

@@ -12,6 +12,8 @@ const STREAMS: usize = 5;
 const BUFFERS: usize = 6;
 /// Few, so that memory that was freed fits what comes next.
 const LENGTHS: [usize; 4] = [1, 16, 33, 48];
+/// The bytes of a caching pool's block for any of them.
+const POOL_BLOCK: usize = 256;
 
 /// A program, and the schedule that it runs under.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Program {
     pub(super) late_copies: bool,
     /// Whether calls of the driver fail now and then.
     pub(super) faults: bool,
+    /// Whether buffers are of a caching pool, and the most bytes that it may have.
+    pub(super) pool: Option<usize>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -127,6 +131,12 @@ impl Program {
         let faults = maker.rng.u32(..4) == 0;
         // A copy that is not waited for because the wait failed must not be one that comes late.
         let late_copies = !faults && maker.rng.bool();
+        let pool = match maker.rng.u32(..4) {
+            0 => Some(usize::MAX),
+            // Room for as many buffers as there may be, and no more: blocks that are in use go to other streams.
+            1 => Some(BUFFERS * POOL_BLOCK),
+            _ => None,
+        };
         let mut steps = Vec::new();
         for _ in 0..maker.rng.usize(8..40) {
             let action = maker.action();
@@ -143,6 +153,7 @@ impl Program {
             seed,
             late_copies,
             faults,
+            pool,
             steps,
         }
     }

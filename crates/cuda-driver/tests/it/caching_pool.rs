@@ -1,0 +1,276 @@
+//! Memory that is handed out again.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, Error, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{Bench, COPY, everywhere, gpu, late, software};
+
+const N: u32 = 1 << 14;
+
+fn copy(
+    kernel: &Function,
+    stream: &Stream,
+    input: &DeviceBuffer<u32>,
+    output: &mut DeviceBuffer<u32>,
+) {
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
+}
+
+/// Many late schedules, and the GPU.
+fn schedules(test: &str) -> impl Iterator<Item = Bench> {
+    (0..32).map(|seed| software(late(seed))).chain(gpu(test))
+}
+
+#[test]
+fn a_block_that_comes_back_is_handed_out_without_a_call() {
+    for bench in everywhere("a_block_that_comes_back_is_handed_out_without_a_call") {
+        let stream = bench.stream();
+        let pool = CachingPool::new(&bench.context);
+        let first = pool.copy_of(&stream, &[1_u32; 1000]).unwrap();
+        let address = first.as_raw();
+        drop(first);
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        // SAFETY: it is written before it is read.
+        let mut again = unsafe { pool.uninit::<u8>(&stream, 3999) }.unwrap();
+        assert_eq!(again.as_raw(), address, "{}", bench.name);
+        if let Some(simulator) = &bench.simulator {
+            assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+        }
+        again.copy_from_host(&[7; 3999]).unwrap();
+        assert_eq!(again.to_vec().unwrap(), [7; 3999]);
+        let now = pool.statistics();
+        assert_eq!((now.hits, now.misses), (1, 1));
+        // 4000 bytes are rounded up to 4096, which an eighth above 3584 is.
+        assert_eq!((now.bytes_in_use, now.bytes_cached), (4096, 0));
+        drop(again);
+        let now = pool.statistics();
+        assert_eq!((now.bytes_in_use, now.bytes_cached), (0, 4096));
+        assert_eq!((now.most_bytes_in_use, now.usage_ratio()), (4096, 0.0));
+        assert_eq!(now.hit_ratio(), 0.5);
+        pool.trim_to(0);
+        assert_eq!(pool.statistics().bytes_reserved(), 0);
+        // Neither buffers of nothing nor those of the next class come from what is there.
+        assert_eq!(pool.zeroed::<u32>(&stream, 0).unwrap().as_raw(), 0);
+        assert_eq!(pool.statistics().misses, 1);
+    }
+}
+
+#[test]
+fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
+    for bench in schedules("a_block_under_its_reader_is_not_written_by_the_next_owner") {
+        let kernel = bench.kernel(COPY, "copy");
+        let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
+        // Room for one block, so that the next owner gets the same.
+        let pool = CachingPool::with_limit(&bench.context, N as usize * 4);
+        let source = pool.copy_of(&home, &vec![1_u32; N as usize]).unwrap();
+        let address = source.as_raw();
+        let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
+        copy(&kernel, &reader, &source, &mut result);
+        drop(source);
+        // On the same stream.
+        let mut again = pool.zeroed::<u32>(&home, N as usize).unwrap();
+        assert_eq!(again.as_raw(), address);
+        again.fill(2).unwrap();
+        let mut second = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
+        copy(&kernel, &reader, &again, &mut second);
+        drop(again);
+        // On another one.
+        let third = pool.zeroed::<u32>(&next, N as usize).unwrap();
+        assert_eq!((third.as_raw(), third.stream() == &next), (address, true));
+        for (buffer, want) in [(result, 1), (second, 2), (third, 0)] {
+            let words = buffer.to_vec().unwrap();
+            assert!(words.iter().all(|&word| word == want), "{}", bench.name);
+        }
+        assert_eq!(pool.statistics().misses, 1);
+    }
+}
+
+#[test]
+fn a_stream_gets_what_is_idle_before_what_is_new() {
+    for bench in everywhere("a_stream_gets_what_is_idle_before_what_is_new") {
+        let (one, other) = (bench.stream(), bench.stream());
+        let pool = CachingPool::new(&bench.context);
+        drop(pool.zeroed::<u8>(&one, 1000).unwrap());
+        one.synchronize().unwrap();
+        let moved = pool.zeroed::<u8>(&other, 1000).unwrap();
+        assert_eq!((pool.statistics().hits, pool.statistics().misses), (1, 1));
+        assert_eq!(moved.stream(), &other);
+        drop(moved);
+        // It is of the other stream now.
+        drop(pool.zeroed::<u8>(&other, 1000).unwrap());
+        assert_eq!((pool.statistics().hits, pool.statistics().misses), (2, 1));
+    }
+    // Where the first stream is busy, the second does not wait for it.
+    let bench = software(late(3));
+    let (one, other) = (bench.stream(), bench.stream());
+    let pool = CachingPool::new(&bench.context);
+    drop(pool.zeroed::<u8>(&one, 1000).unwrap());
+    let simulator = bench.simulator.as_ref().unwrap();
+    simulator.reset_calls();
+    let fresh = pool.zeroed::<u8>(&other, 1000).unwrap();
+    assert_eq!((pool.statistics().hits, pool.statistics().misses), (0, 2));
+    assert!(!simulator.calls().contains_key("cuStreamWaitEvent"));
+    drop(fresh);
+}
+
+#[test]
+fn the_limit_holds() {
+    for bench in everywhere("the_limit_holds") {
+        let stream = bench.stream();
+        let pool = CachingPool::with_limit(&bench.context, 4096);
+        let half = pool.filled_with(&stream, 2048, 1);
+        let error = pool.zeroed::<u8>(&stream, 4096).unwrap_err();
+        assert_eq!(
+            error,
+            Error::PoolLimit {
+                bytes: 4096,
+                limit: 4096,
+                reserved: 2048
+            }
+        );
+        drop(half);
+        // What waits goes to make room.
+        let whole = pool.filled_with(&stream, 4096, 2);
+        assert_eq!(whole.to_vec().unwrap(), [2; 4096], "{}", bench.name);
+        assert_eq!(pool.statistics().bytes_reserved(), 4096);
+        drop(whole);
+        pool.set_limit(1000);
+        assert_eq!(
+            (pool.limit(), pool.statistics().bytes_reserved()),
+            (1000, 0)
+        );
+        assert!(pool.zeroed::<u8>(&stream, usize::MAX >> 1).is_err());
+        assert_eq!(pool.statistics().bytes_reserved(), 0);
+    }
+}
+
+trait Filled {
+    fn filled_with(&self, stream: &Stream, len: usize, byte: u8) -> DeviceBuffer<u8>;
+}
+
+impl Filled for CachingPool {
+    fn filled_with(&self, stream: &Stream, len: usize, byte: u8) -> DeviceBuffer<u8> {
+        let mut buffer = self.zeroed(stream, len).unwrap();
+        buffer.fill(byte).unwrap();
+        buffer
+    }
+}
+
+#[test]
+fn what_waits_makes_room_when_memory_runs_out() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let (stream, other) = (bench.stream(), bench.stream());
+        let simulator = bench.simulator.as_ref().unwrap();
+        simulator.limit_memory(0, 1 << 20);
+        let pool = CachingPool::new(&bench.context);
+        drop(pool.filled_with(&stream, 700 << 10, 1));
+        let next = pool.filled_with(&other, 600 << 10, 2);
+        assert_eq!(next.to_vec().unwrap(), vec![2; 600 << 10]);
+        let error = pool.zeroed::<u8>(&stream, 600 << 10).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { bytes: 655_360, .. }),
+            "{error}"
+        );
+        // The refused ones are not counted.
+        assert_eq!(pool.statistics().bytes_reserved(), 640 << 10);
+    }
+}
+
+#[test]
+fn buffers_outlive_their_pool_and_nothing_is_left() {
+    for bench in everywhere("buffers_outlive_their_pool_and_nothing_is_left") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        let pool = CachingPool::new(&bench.context);
+        let second = pool.clone();
+        let kept = pool.filled_with(&stream, 300, 4);
+        drop(pool.filled_with(&other, 300, 5));
+        drop((pool, second));
+        drop((other, bench.context));
+        assert_eq!(kept.to_vec().unwrap(), [4; 300], "{}", bench.name);
+        drop((kept, stream));
+        if let Some(simulator) = &bench.simulator {
+            let live = simulator.live();
+            assert!(live.is_empty(), "{live:?}");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_goes_out_is_the_pool_s_no_more() {
+    for bench in everywhere("an_address_that_goes_out_is_the_pool_s_no_more") {
+        let stream = bench.stream();
+        let pool = CachingPool::new(&bench.context);
+        let address = pool.filled_with(&stream, 300, 4).into_raw().unwrap();
+        assert_eq!(pool.statistics().bytes_reserved(), 0);
+        // SAFETY: it is the memory of that buffer, all written, on the same stream.
+        let buffer = unsafe { DeviceBuffer::<u8>::from_raw(&stream, address, 300) }.unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [4; 300], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_handed_over_stays() {
+    let bench = software(late(1));
+    let (one, other) = (bench.stream(), bench.stream());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let pool = CachingPool::with_limit(&bench.context, 1024);
+    drop(pool.filled_with(&one, 1000, 1));
+    let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamWaitEvent");
+    simulator.add_rule(rule.every(1));
+    let error = pool.zeroed::<u8>(&other, 1000).unwrap_err();
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
+    let now = pool.statistics();
+    assert_eq!((now.bytes_in_use, now.bytes_cached), (0, 1024));
+    simulator.clear_rules();
+    let buffer = pool.filled_with(&other, 1000, 2);
+    assert_eq!(buffer.to_vec().unwrap(), [2; 1000]);
+}
+
+#[test]
+fn a_pool_of_another_context_is_refused() {
+    let (bench, other) = (software(Builder::new()), software(Builder::new()));
+    let pool = CachingPool::new(&bench.context);
+    let error = pool.zeroed::<u8>(&other.stream(), 10).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}
+
+#[test]
+fn threads_share_a_pool() {
+    for bench in everywhere("threads_share_a_pool") {
+        let pool = CachingPool::new(&bench.context);
+        thread::scope(|scope| {
+            for worker in 0_u32..4 {
+                let (pool, bench) = (&pool, &bench);
+                scope.spawn(move || {
+                    let stream = bench.stream();
+                    for round in 0..50 {
+                        let value = worker * 1000 + round;
+                        let len = 1 + (round as usize * 37) % 300;
+                        let buffer = pool.copy_of(&stream, &vec![value; len]).unwrap();
+                        let handed = thread::scope(|inner| {
+                            inner
+                                .spawn(move || buffer.to_vec().unwrap())
+                                .join()
+                                .unwrap()
+                        });
+                        assert_eq!(handed, vec![value; len], "{}", bench.name);
+                    }
+                });
+            }
+        });
+        let now = pool.statistics();
+        assert_eq!(now.hits + now.misses, 200);
+        assert_eq!(now.bytes_in_use, 0);
+        drop(pool);
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
+        }
+    }
+}
