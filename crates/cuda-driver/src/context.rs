@@ -15,6 +15,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::event::EventPool;
 use crate::handle::{Destroy, Handle};
+use crate::memory::staging::Staging;
 use crate::stream::{Stream, StreamState};
 
 /// A context on a device. Cloning it gives another handle of the same one.
@@ -22,9 +23,10 @@ use crate::stream::{Stream, StreamState};
 pub struct Context(Arc<ContextInner>);
 
 pub(crate) struct ContextInner {
-    /// Before `handle`, as the events: both go before their context.
+    /// Before `handle`, as the events and the staging blocks: all go before their context.
     default_stream: OnceCell<Arc<StreamState>>,
     events: Arc<EventPool>,
+    staging: Staging,
     handle: Handle<Primary>,
     device: Device,
     limits: Limits,
@@ -85,6 +87,7 @@ impl Context {
             Ok(Arc::new(ContextInner {
                 default_stream: OnceCell::new(),
                 events: Arc::default(),
+                staging: Staging::default(),
                 handle,
                 device: device.clone(),
                 limits,
@@ -163,6 +166,11 @@ impl Context {
 
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
+    }
+
+    /// What pageable memory is copied through.
+    pub(crate) fn staging(&self) -> &Staging {
+        &self.0.staging
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -46,7 +46,10 @@ impl Destroy for RawEvent {
 }
 
 impl RawEvent {
-    fn create(context: &Context, flags: EventFlags) -> Result<Handle<Self>, DriverError> {
+    pub(crate) fn create(
+        context: &Context,
+        flags: EventFlags,
+    ) -> Result<Handle<Self>, DriverError> {
         let driver = context.driver();
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;

@@ -31,6 +31,7 @@
 //! What this crate does not do yet stands in `docs/coverage.md` of its repository.
 
 mod context;
+mod crew;
 mod device;
 mod driver;
 mod error;

@@ -122,17 +122,21 @@ impl Memory {
         self.tracker.home()
     }
 
-    /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use.
-    pub(crate) fn use_at_home(
+    /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use. What
+    /// fails may have queued a part, so that is noted too.
+    pub(crate) fn use_at_home<E>(
         &self,
         access: Access,
-        queue: impl FnOnce() -> Result<(), DriverError>,
-    ) -> Result<()> {
+        queue: impl FnOnce() -> Result<(), E>,
+    ) -> Result<()>
+    where
+        Error: From<E>,
+    {
         let mut scope = Scope::new(self.home());
         self.tracker.before(&scope, access)?;
-        queue()?;
+        let queued = queue();
         self.tracker.after(&mut scope, access);
-        Ok(())
+        Ok(queued?)
     }
 
     /// Gives the memory back behind all uses.

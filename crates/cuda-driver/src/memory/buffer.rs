@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, Source, bytes_of};
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Source, bytes_of};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -30,7 +30,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit in an address.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the bytes asked for,
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if they do not fit in an address.
     ///
     /// # Safety
     ///
@@ -253,24 +254,46 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().fill(value)
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer; returns when `source` is free again.
+    /// `cuMemcpyHtoDAsync()`—Overwrites the buffer; returns when `source` is free again. See
+    /// [`DeviceSliceMut::copy_from_host`].
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, or what the calls answer.
+    /// As there.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         self.as_mut_slice().copy_from_host(source)
     }
 
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer; returns when `destination` is filled.
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer; returns when `destination` is filled. See
+    /// [`DeviceSlice::copy_to_host`].
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, or what the calls answer.
+    /// As there.
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         self.as_slice().copy_to_host(destination)
+    }
+
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer from page-locked memory, directly. See
+    /// [`DeviceSliceMut::copy_from_pinned`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
+        self.as_mut_slice().copy_from_pinned(source)
+    }
+
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer to page-locked memory, directly. See
+    /// [`DeviceSlice::copy_to_pinned`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
+        self.as_slice().copy_to_pinned(destination)
     }
 
     /// A copy of the buffer on the host.

@@ -5,9 +5,11 @@ mod buffer;
 mod caching;
 mod chunks;
 mod fill;
+mod host_copy;
 pub(crate) mod pinned;
 mod repr;
 mod slice;
+pub(crate) mod staging;
 
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics};

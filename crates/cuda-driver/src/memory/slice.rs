@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
@@ -87,44 +86,6 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     #[must_use]
     pub fn split_at(&self, middle: usize) -> Option<(Self, Self)> {
         Some((self.slice(..middle)?, self.slice(middle..)?))
-    }
-
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when `destination` is filled.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length, or what the calls
-    /// answer.
-    pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
-        expect_len(self.len, destination.len())?;
-        if self.is_empty() || size_of::<T>() == 0 {
-            return Ok(());
-        }
-        let home = self.memory.home();
-        let bytes = size_of_val(destination);
-        let to = ptr::from_mut(destination).cast();
-        self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold `bytes` ← the lengths are equal, the view is within its allocation; the
-            // destination is borrowed until the stream is synchronised below, and any bits are a `T`.
-            unsafe {
-                call!(
-                    home.driver(),
-                    cuMemcpyDtoHAsync_v2(to, self.address, bytes, home.as_raw())
-                )
-            }
-        })?;
-        home.synchronize()
-    }
-
-    /// A copy of the elements on the host.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
-    pub fn to_vec(self) -> Result<Vec<T>> {
-        let mut elements = vec![T::zeroed(); self.len];
-        self.copy_to_host(&mut elements)?;
-        Ok(elements)
     }
 }
 
@@ -217,32 +178,6 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
                 ..self
             },
         ))
-    }
-
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the elements; returns when `source` is free again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length, or what the calls
-    /// answer.
-    pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
-        expect_len(source.len(), self.len)?;
-        if self.is_empty() || size_of::<T>() == 0 {
-            return Ok(());
-        }
-        let home = self.memory.home();
-        let from = ptr::from_ref(source).cast();
-        self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold the bytes ← the lengths are equal, the view is within its allocation; the
-            // source is borrowed until the stream is synchronised below.
-            unsafe {
-                call!(
-                    home.driver(),
-                    cuMemcpyHtoDAsync_v2(self.address, from, size_of_val(source), home.as_raw())
-                )
-            }
-        })?;
-        home.synchronize()
     }
 
     /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on this buffer's home stream.

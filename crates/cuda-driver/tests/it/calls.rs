@@ -127,3 +127,26 @@ fn a_drop_after_one_use_elsewhere_is_two_calls_more() {
     let (_, calls) = counted.calls(|| drop(output));
     assert_eq!(total(&calls), 3, "{calls:?}");
 }
+
+#[test]
+fn a_small_copy_from_the_host_does_not_wait_and_one_to_it_waits_once() {
+    let counted = Counted::new();
+    let mut buffer = counted.buffer();
+    // So that there is a block to copy through.
+    buffer.copy_from_host(&[1; 8]).unwrap();
+    counted.home.synchronize().unwrap();
+    let (_, calls) = counted.calls(|| buffer.copy_from_host(&[2; 8]).unwrap());
+    let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["cuEventQuery", "cuEventRecord", "cuMemcpyHtoDAsync_v2"]
+    );
+    assert_eq!(total(&calls), 3, "{calls:?}");
+    let mut destination = [0; 8];
+    counted.home.synchronize().unwrap();
+    buffer.copy_to_host(&mut destination).unwrap();
+    let (_, calls) = counted.calls(|| buffer.copy_to_host(&mut destination).unwrap());
+    let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"]);
+    assert_eq!((total(&calls), destination), (2, [2; 8]), "{calls:?}");
+}

@@ -14,6 +14,7 @@ mod nvrtc;
 mod order;
 mod pinned;
 mod random_programs;
+mod staging;
 mod support;
 mod traits;
 mod ui;

@@ -7,6 +7,7 @@ mod buffer;
 mod locked;
 mod registered;
 
+pub(crate) use buffer::PinnedBlock;
 pub use buffer::{PinnedBuffer, PinnedFlags};
 pub(crate) use locked::sealed;
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};

@@ -1,0 +1,173 @@
+//! Copies between the device and the host that have finished with the host's memory when they return.
+//!
+//! Where C leaves it to the kind of memory whether a call waits, and what it may still touch, here all pageable memory
+//! goes through page-locked blocks of the context (`staging`), and only memory that is known to be page-locked is
+//! copied from and to directly.
+
+use cuda_sys::CUdeviceptr;
+
+use super::pinned::PageLocked;
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len, staging};
+use crate::driver::call;
+use crate::error::{DriverError, Result};
+
+impl<T: DeviceRepr> DeviceSlice<'_, T> {
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when `destination` is filled.
+    ///
+    /// The device copies to page-locked blocks of the context, and this thread from there; from 512 KiB on others help,
+    /// and both happen at once. On an error `destination` may hold a part.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what the calls answer.
+    pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
+        expect_len(self.len(), destination.len())?;
+        // SAFETY: so many elements must be writable there ← the destination is as long, and borrowed.
+        unsafe { self.download(destination.as_mut_ptr()) }
+    }
+
+    /// A copy of the elements on the host.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what the calls answer.
+    pub fn to_vec(self) -> Result<Vec<T>> {
+        let mut elements = Vec::with_capacity(self.len());
+        // SAFETY: so many elements must be writable there ← the capacity is the length.
+        unsafe { self.download(elements.as_mut_ptr()) }?;
+        // SAFETY: the elements must be initialised ← the copy has filled them all, and any bits are a `T`.
+        unsafe { elements.set_len(self.len()) };
+        Ok(elements)
+    }
+
+    /// # Safety
+    ///
+    /// `destination` has room for the elements, and nobody else uses it meanwhile.
+    unsafe fn download(&self, destination: *mut T) -> Result<()> {
+        let bytes = self.len() * size_of::<T>();
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both sides must have `bytes`, the destination be ours alone ← the view is within its allocation, and
+        // the caller says so of the destination.
+        unsafe {
+            staging::download(
+                self.memory,
+                self.access,
+                self.as_raw(),
+                destination.cast(),
+                bytes,
+            )
+        }
+    }
+
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements to page-locked memory, directly; returns when
+    /// `destination` is filled.
+    ///
+    /// If the driver fails, so that the copy may still be under way, the memory of `destination` is never freed, and
+    /// it is left with no elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the destination is of another driver, or what the calls
+    /// answer.
+    pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
+        expect_len(self.len(), destination.len())?;
+        let home = self.memory.home();
+        home.driver()
+            .expect_handles_of(destination.context().driver(), "the destination")?;
+        let bytes = self.len() * size_of::<T>();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let to = destination.start();
+        let queue = || -> Result<(), DriverError> {
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal, the view is within
+            // its allocation; the destination is borrowed until the stream is waited for, and kept if that fails.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyDtoHAsync_v2(to, self.as_raw(), bytes, home.as_raw())
+                )
+            }?;
+            home.state().synchronize()
+        };
+        let mut failed = None;
+        let result = self.memory.use_at_home(self.access, || {
+            queue().inspect_err(|error| failed = Some(*error))
+        });
+        if let Some(error) = failed {
+            destination.abandon(error);
+        }
+        result
+    }
+}
+
+impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
+    /// `cuMemcpyHtoDAsync()`—Overwrites the elements; returns when `source` is free again.
+    ///
+    /// This thread copies to page-locked blocks of the context, and the device from there; from 512 KiB on others help,
+    /// and both happen at once. The device need not have come to the copy when this returns: a fault of earlier work is
+    /// told by a later call. Where many copies are queued already, this waits for the first of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what the calls answer.
+    pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
+        expect_len(source.len(), self.len())?;
+        let bytes = size_of_val(source);
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both sides must have `bytes`, and nobody write the source ← the lengths are equal, the view is within
+        // its allocation; the source is borrowed.
+        unsafe {
+            staging::upload(
+                self.memory,
+                self.access,
+                self.as_raw(),
+                source.as_ptr().cast(),
+                bytes,
+            )
+        }
+    }
+
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the elements from page-locked memory, directly;
+    /// returns when the device has read `source`.
+    ///
+    /// If the driver fails, so that the copy may still be under way, the memory of `source` is never freed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or what the calls
+    /// answer.
+    pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
+        expect_len(source.len(), self.len())?;
+        let home = self.memory.home();
+        home.driver()
+            .expect_handles_of(source.context().driver(), "the source")?;
+        let bytes = size_of_val::<[T]>(source);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let to: CUdeviceptr = self.as_raw();
+        let queue = || -> Result<(), DriverError> {
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal, the view is within
+            // its allocation; the source is borrowed until the stream is waited for, and kept if that fails.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyHtoDAsync_v2(to, source.start(), bytes, home.as_raw())
+                )
+            }?;
+            home.state().synchronize()
+        };
+        self.memory.use_at_home(self.access, || {
+            queue().inspect_err(|error| source.suspect(*error))
+        })
+    }
+}

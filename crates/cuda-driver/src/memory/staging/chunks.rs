@@ -1,0 +1,92 @@
+//! A copy in pieces, which several threads take one after the other.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{LARGE, SMALL};
+use crate::error::Error;
+
+/// The pieces of one copy that are left, and what went wrong.
+pub(super) struct Chunks {
+    bytes: usize,
+    chunk: usize,
+    /// Where the next piece begins; from `bytes` on there is none.
+    next: AtomicUsize,
+    failed: Mutex<Option<Error>>,
+}
+
+/// From here on more threads than one pay.
+const HELPED: usize = 512 << 10;
+/// So many pieces at least, if they do not get too small: for what is done at the same time.
+const PIECES: usize = 8;
+
+impl Chunks {
+    pub(super) fn new(bytes: usize) -> Self {
+        let chunk = bytes
+            .div_ceil(PIECES)
+            .next_multiple_of(SMALL)
+            .clamp(2 * SMALL, LARGE);
+        Self {
+            bytes,
+            chunk,
+            next: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+        }
+    }
+
+    /// How many threads more than one this is worth.
+    pub(super) fn helpers(&self) -> usize {
+        if self.bytes < HELPED {
+            0
+        } else {
+            self.bytes.div_ceil(self.chunk) - 1
+        }
+    }
+
+    /// The next piece.
+    pub(super) fn next(&self) -> Option<Range<usize>> {
+        let start = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
+                (start < self.bytes).then(|| start.saturating_add(self.chunk))
+            })
+            .ok()?;
+        Some(start..start.saturating_add(self.chunk).min(self.bytes))
+    }
+
+    /// Ends the copy: no piece is left. The first error is the one that is told.
+    pub(super) fn fail(&self, error: impl Into<Error>) {
+        self.next.store(self.bytes, Ordering::Relaxed);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert(error.into());
+    }
+
+    /// What went wrong, if something did. Only when all threads are done.
+    pub(super) fn result(self) -> Result<(), Error> {
+        let failed = self.failed.into_inner();
+        match failed.unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chunks, LARGE};
+
+    #[test]
+    fn the_pieces_are_the_whole_and_fit_in_a_block() {
+        for bytes in [1, 65_537, 131_072, 1 << 20, (1 << 20) + 1, 12_345_678] {
+            let chunks = Chunks::new(bytes);
+            let mut end = 0;
+            while let Some(piece) = chunks.next() {
+                assert_eq!(piece.start, end);
+                assert!((1..=LARGE).contains(&piece.len()), "{bytes}: {piece:?}");
+                end = piece.end;
+            }
+            assert_eq!(end, bytes);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Copies between pageable memory and the device, through the blocks of the context.
+
+use std::ops::Range;
+use std::ptr;
+
+use cuda_sys::CUdeviceptr;
+
+use super::chunks::Chunks;
+use super::{SMALL, Shelf, Slot};
+use crate::crew;
+use crate::driver::call;
+use crate::error::{DriverError, Error, Result};
+use crate::memory::Memory;
+use crate::order::Access;
+use crate::stream::Stream;
+
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on its home stream. They have been read when this
+/// returns; the device gets them where the stream comes to it.
+///
+/// # Safety
+///
+/// Both sides have so many bytes. Nobody writes the source meanwhile.
+pub(crate) unsafe fn upload(
+    memory: &Memory,
+    access: Access,
+    to: CUdeviceptr,
+    source: *const u8,
+    bytes: usize,
+) -> Result<()> {
+    let (copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
+    if !is_small {
+        // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
+        let work = |chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
+        return memory.use_at_home(access, || in_pieces(bytes, &work));
+    }
+    let slot = copy.take()?;
+    // SAFETY: as above; and `bytes` are no more than a small block has.
+    let queued = memory.use_at_home(access, || unsafe { copy.queue_upload(&slot, 0..bytes) });
+    if queued.is_err() {
+        copy.shelf.lose(slot);
+        return queued;
+    }
+    Ok(copy.shelf.put_behind(slot, copy.home.state())?)
+}
+
+/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream of the memory. They are
+/// there when this returns; on an error, some may be.
+///
+/// # Safety
+///
+/// Both sides have so many bytes. Nobody else uses the destination meanwhile.
+pub(crate) unsafe fn download(
+    memory: &Memory,
+    access: Access,
+    from: CUdeviceptr,
+    destination: *mut u8,
+    bytes: usize,
+) -> Result<()> {
+    let (copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
+    if !is_small {
+        // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
+        let work = |chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
+        return memory.use_at_home(access, || in_pieces(bytes, &work));
+    }
+    let slot = copy.take()?;
+    // SAFETY: as above; and `bytes` are no more than a small block has.
+    let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
+    let done = queued.and_then(|()| copy.home.synchronize());
+    // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that it could not be.
+    unsafe { copy.finish_download(slot, done, 0..bytes) }
+}
+
+/// Has `work` done by this thread and helpers, until no piece is left.
+fn in_pieces(bytes: usize, work: &(impl Fn(&Chunks) -> Result<()> + Sync)) -> Result<()> {
+    let chunks = Chunks::new(bytes);
+    let is_short = |error: &Error| matches!(error, Error::OutOfMemory { .. });
+    let help = || match work(&chunks) {
+        // Who gets no block leaves the rest to the others.
+        Err(error) if !is_short(&error) => chunks.fail(error),
+        _ => {}
+    };
+    let mut result = crew::together(chunks.helpers(), &help, || work(&chunks));
+    if result.as_ref().is_err_and(is_short) {
+        // The helpers had what there was, and are gone.
+        result = work(&chunks);
+    }
+    if let Err(error) = result {
+        chunks.fail(error);
+    }
+    chunks.result()
+}
+
+/// A copy between the device and pageable memory.
+struct Copy<'a> {
+    home: &'a Stream,
+    shelf: &'a Shelf,
+    device: CUdeviceptr,
+    host: *mut u8,
+}
+
+// SAFETY: whoever uses `host` from another thread must not race ← the threads of a copy read it, or write pieces of it
+// that are apart, and are done when the copy returns. All else may go to other threads.
+unsafe impl Sync for Copy<'_> {}
+
+impl<'a> Copy<'a> {
+    /// The copy, and whether it fits in a small block.
+    fn new(home: &'a Stream, device: CUdeviceptr, host: *mut u8, bytes: usize) -> (Self, bool) {
+        let staging = home.context().staging();
+        let is_small = bytes <= SMALL;
+        let shelf = if is_small {
+            &staging.small
+        } else {
+            &staging.large
+        };
+        let copy = Self {
+            home,
+            shelf,
+            device,
+            host,
+        };
+        (copy, is_small)
+    }
+
+    fn take(&self) -> Result<Slot> {
+        self.shelf.take(self.home.context(), self.home.state())
+    }
+
+    /// Uploads pieces until none is left.
+    ///
+    /// # Errors
+    ///
+    /// That there is no block; other errors are told to `chunks`.
+    ///
+    /// # Safety
+    ///
+    /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
+    unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
+        loop {
+            // The block first: who gets none must not have taken a piece.
+            let slot = self.take()?;
+            let Some(piece) = chunks.next() else {
+                self.shelf.put(slot);
+                return Ok(());
+            };
+            // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than a block.
+            match unsafe { self.queue_upload(&slot, piece) } {
+                Ok(()) => {
+                    if let Err(error) = self.shelf.put_behind(slot, self.home.state()) {
+                        chunks.fail(error);
+                    }
+                }
+                Err(error) => {
+                    self.shelf.lose(slot);
+                    chunks.fail(error);
+                }
+            }
+        }
+    }
+
+    /// Fills the block and queues its copy to the device.
+    ///
+    /// # Safety
+    ///
+    /// Both sides and the block have the bytes of `piece`. Nobody writes the source meanwhile.
+    unsafe fn queue_upload(&self, slot: &Slot, piece: Range<usize>) -> Result<(), DriverError> {
+        // SAFETY: the result must be in the same memory ← the source has the piece.
+        let from = unsafe { self.host.add(piece.start) };
+        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
+        unsafe { ptr::copy_nonoverlapping(from, slot.start(), piece.len()) };
+        // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which is
+        // freed behind its uses; the block is used again only behind its event, or never.
+        unsafe {
+            call!(
+                self.home.driver(),
+                cuMemcpyHtoDAsync_v2(
+                    self.device + piece.start as CUdeviceptr,
+                    slot.start().cast(),
+                    piece.len(),
+                    self.home.as_raw()
+                )
+            )
+        }
+    }
+
+    /// Downloads pieces until none is left. The device fills one block while another is emptied.
+    ///
+    /// # Errors
+    ///
+    /// That there is no block; other errors are told to `chunks`.
+    ///
+    /// # Safety
+    ///
+    /// Both sides have the bytes of the pieces. Nobody else uses the destination meanwhile.
+    unsafe fn download_pieces(&self, chunks: &Chunks) -> Result<()> {
+        let mut filling = None;
+        loop {
+            // SAFETY: the source must have the pieces ← the caller says so.
+            let next = match unsafe { self.begin_download(chunks) } {
+                Ok(next) => next,
+                // The block in hand will do.
+                Err(_) if filling.is_some() => None,
+                Err(error) => return Err(error),
+            };
+            let is_last = next.is_none() && filling.is_none();
+            if let Some((slot, piece)) = filling.take() {
+                let slot: Slot = slot;
+                let done = slot.wait().map_err(Error::from);
+                // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says that it could
+                // not be.
+                if let Err(error) = unsafe { self.finish_download(slot, done, piece) } {
+                    chunks.fail(error);
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+            filling = next;
+        }
+    }
+
+    /// Queues the copy of the next piece to a block; `None` if there is none, or if that failed.
+    ///
+    /// # Safety
+    ///
+    /// The source has the bytes of the pieces.
+    unsafe fn begin_download(&self, chunks: &Chunks) -> Result<Option<(Slot, Range<usize>)>> {
+        let slot = self.take()?;
+        let Some(piece) = chunks.next() else {
+            self.shelf.put(slot);
+            return Ok(None);
+        };
+        // SAFETY: the source must have the piece ← the caller says so; a piece is no more than a block.
+        let queued = unsafe { self.queue_download(&slot, piece.clone()) };
+        // Without an event behind the copy the stream is waited for instead.
+        let state = self.home.state();
+        let queued = queued.and_then(|()| slot.record(state).or_else(|_| state.synchronize()));
+        if let Err(error) = queued {
+            self.shelf.lose(slot);
+            chunks.fail(error);
+            return Ok(None);
+        }
+        Ok(Some((slot, piece)))
+    }
+
+    /// Queues a copy from the device to the block.
+    ///
+    /// # Safety
+    ///
+    /// The source and the block have the bytes of `piece`.
+    unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<(), DriverError> {
+        // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which is
+        // freed behind its uses; the block is used again only when the copy is known to be done, or never.
+        unsafe {
+            call!(
+                self.home.driver(),
+                cuMemcpyDtoHAsync_v2(
+                    slot.start().cast(),
+                    self.device + piece.start as CUdeviceptr,
+                    piece.len(),
+                    self.home.as_raw()
+                )
+            )
+        }
+    }
+
+    /// Empties the block if it was filled; loses it if not.
+    ///
+    /// # Safety
+    ///
+    /// If `done` is no error the block holds the bytes of `piece`, and the destination has them and is nobody else's.
+    unsafe fn finish_download(
+        &self,
+        slot: Slot,
+        done: Result<()>,
+        piece: Range<usize>,
+    ) -> Result<()> {
+        if done.is_err() {
+            self.shelf.lose(slot);
+            return done;
+        }
+        // SAFETY: the result must be in the same memory ← the destination has the piece.
+        let to = unsafe { self.host.add(piece.start) };
+        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
+        unsafe { ptr::copy_nonoverlapping(slot.start(), to, piece.len()) };
+        self.shelf.put(slot);
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! Page-locked blocks of a context, through which pageable memory is copied.
+//!
+//! The driver would do the same behind the scenes, on one thread, and might touch the program's memory after the call.
+//! Here the device only ever sees blocks of ours; what belongs to the program is touched by its own threads alone, while
+//! it is borrowed. A block that a failed copy may still use is never freed nor used again.
+//!
+//! Blocks are made when first needed and kept as long as the context. A copy waits for a block of its own stream only:
+//! what other streams do may depend on what this thread does next.
+
+mod chunks;
+mod copy;
+
+pub(crate) use copy::{download, upload};
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{CUevent, CUresult};
+
+use super::pinned::{PinnedBlock, PinnedFlags};
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::{DriverError, Error, Result};
+use crate::event::{EventFlags, RawEvent};
+use crate::handle::Handle;
+use crate::stream::StreamState;
+
+/// The blocks of one context.
+pub(crate) struct Staging {
+    small: Shelf,
+    large: Shelf,
+}
+
+/// Blocks of one size.
+pub(crate) struct Shelf {
+    block_bytes: usize,
+    /// Up to so many, blocks are made rather than waited for.
+    plenty: usize,
+    blocks: Mutex<Blocks>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    free: Vec<Slot>,
+    /// In the order in which they were queued.
+    busy: VecDeque<Busy>,
+    /// All that there are, those that copies have in hand among them.
+    count: usize,
+}
+
+/// A block, and an event for the end of its use.
+pub(crate) struct Slot {
+    block: Handle<PinnedBlock>,
+    event: Handle<RawEvent>,
+}
+
+/// A block that the device reads.
+struct Busy {
+    slot: Slot,
+    /// The identity of the stream that does.
+    stream: u64,
+}
+
+/// Copies up to this size take one small block, and the thread that asks does all.
+const SMALL: usize = 64 << 10;
+/// The greatest piece of a larger copy: what fits in the caches between the processor and the bus many times.
+const LARGE: usize = 512 << 10;
+
+impl Default for Staging {
+    fn default() -> Self {
+        Self {
+            small: Shelf::new(SMALL, 32),
+            large: Shelf::new(LARGE, 24),
+        }
+    }
+}
+
+impl Shelf {
+    fn new(block_bytes: usize, plenty: usize) -> Self {
+        Self {
+            block_bytes,
+            plenty,
+            blocks: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block that nothing uses, for a copy on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if there is no memory to lock and `stream` has no block to wait for; a fault of the
+    /// work that the stream did before.
+    fn take(&self, context: &Context, stream: &StreamState) -> Result<Slot> {
+        let mut refused = None;
+        loop {
+            let mut blocks = self.lock();
+            blocks.reap();
+            if let Some(slot) = blocks.free.pop() {
+                return Ok(slot);
+            }
+            let of_stream = blocks.oldest_of(stream.id());
+            if let Some(at) = of_stream
+                && (blocks.count >= self.plenty || refused.is_some())
+            {
+                let busy = blocks.busy.remove(at);
+                drop(blocks);
+                let Some(Busy { slot, .. }) = busy else {
+                    continue;
+                };
+                if let Err(error) = slot.wait() {
+                    self.lose(slot);
+                    return Err(error.into());
+                }
+                return Ok(slot);
+            }
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            blocks.count += 1;
+            drop(blocks);
+            match Slot::new(context, self.block_bytes) {
+                Ok(slot) => return Ok(slot),
+                Err(error) => {
+                    self.lock().count -= 1;
+                    if !matches!(error, Error::OutOfMemory { .. }) {
+                        return Err(error);
+                    }
+                    refused = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Puts a block back that nothing uses.
+    fn put(&self, slot: Slot) {
+        self.lock().free.push(slot);
+    }
+
+    /// Puts a block back that what was queued last on `stream` reads.
+    ///
+    /// # Errors
+    ///
+    /// A fault, where the stream had to be waited for.
+    fn put_behind(&self, slot: Slot, stream: &StreamState) -> Result<(), DriverError> {
+        if slot.record(stream).is_ok() {
+            let stream = stream.id();
+            self.lock().busy.push_back(Busy { slot, stream });
+            return Ok(());
+        }
+        match stream.synchronize() {
+            Ok(()) => self.put(slot),
+            Err(error) => {
+                self.lose(slot);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up a block that the device may still use: it is never freed.
+    fn lose(&self, slot: Slot) {
+        slot.abandon();
+        self.lock().count -= 1;
+    }
+}
+
+impl Blocks {
+    /// Moves the blocks whose copies are done to the free ones, if there are none of those.
+    fn reap(&mut self) {
+        if !self.free.is_empty() {
+            return;
+        }
+        // Of one stream, what was queued first is done first.
+        let mut not_done = Vec::new();
+        let mut at = 0;
+        while let Some(busy) = self.busy.get(at) {
+            if not_done.contains(&busy.stream) {
+                at += 1;
+                continue;
+            }
+            let done = busy.slot.is_done();
+            if done == Ok(false) {
+                not_done.push(busy.stream);
+                at += 1;
+                continue;
+            }
+            let Some(Busy { slot, .. }) = self.busy.remove(at) else {
+                return;
+            };
+            if done.is_ok() {
+                self.free.push(slot);
+            } else {
+                slot.abandon();
+                self.count -= 1;
+            }
+        }
+    }
+
+    fn oldest_of(&self, stream: u64) -> Option<usize> {
+        self.busy.iter().position(|busy| busy.stream == stream)
+    }
+}
+
+impl Slot {
+    fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let block = PinnedBlock::allocate(context, bytes, PinnedFlags::empty())?;
+        let event = RawEvent::create(context, EventFlags::DISABLE_TIMING)?;
+        Ok(Self { block, event })
+    }
+
+    /// The first byte.
+    fn start(&self) -> *mut u8 {
+        self.block.raw().0.cast()
+    }
+
+    fn event(&self) -> CUevent {
+        self.event.raw().0
+    }
+
+    fn record(&self, stream: &StreamState) -> Result<(), DriverError> {
+        // SAFETY: event and stream must be alive ← both are borrowed.
+        unsafe { call!(stream.driver(), cuEventRecord(self.event(), stream.raw())) }
+    }
+
+    fn is_done(&self) -> Result<bool, DriverError> {
+        // SAFETY: the event must be alive ← it is owned.
+        match unsafe { call!(self.event.driver(), cuEventQuery(self.event())) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wait(&self) -> Result<(), DriverError> {
+        // SAFETY: the event must be alive ← it is owned.
+        unsafe { call!(self.event.driver(), cuEventSynchronize(self.event())) }
+    }
+
+    /// Never frees the block.
+    fn abandon(self) {
+        self.block.abandon();
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        let blocks = self
+            .blocks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for Busy { slot, .. } in blocks.busy.drain(..) {
+            if slot.wait().is_err() {
+                slot.abandon();
+            }
+        }
+    }
+}

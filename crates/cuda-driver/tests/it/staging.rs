@@ -1,0 +1,458 @@
+//! Blocking copies from and to memory of the program's.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::{Builder, Rule, Simulator};
+
+use crate::support::{Bench, everywhere, late, software};
+
+const KIB: usize = 1 << 10;
+/// One block, several pieces on one thread, pieces on several threads, and odd ends.
+const SIZES: [usize; 9] = [
+    1,
+    4 * KIB,
+    64 * KIB,
+    64 * KIB + 1,
+    300 * KIB,
+    512 * KIB,
+    1024 * KIB,
+    2 * 1024 * KIB + 7,
+    9 * 1024 * KIB + 12_345,
+];
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// The kinds of copy that take different ways.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Up(usize),
+    Down(usize),
+}
+
+const WAYS: [Way; 6] = [
+    Way::Up(100),
+    Way::Up(200 * KIB),
+    Way::Up(3 * 1024 * KIB),
+    Way::Down(100),
+    Way::Down(200 * KIB),
+    Way::Down(3 * 1024 * KIB),
+];
+
+#[test]
+fn copies_of_all_sizes_come_back() {
+    for bench in everywhere("copies_of_all_sizes_come_back") {
+        let stream = bench.stream();
+        for len in SIZES {
+            let source = noise(len as u64, len);
+            let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
+            assert!(
+                buffer.to_vec().unwrap() == source,
+                "{len} on {}",
+                bench.name
+            );
+            let mut destination = vec![0; len];
+            buffer.copy_to_host(&mut destination).unwrap();
+            assert!(destination == source, "{len} on {}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn random_copies_on_many_threads_are_those_of_a_vec() {
+    for bench in everywhere("random_copies_on_many_threads_are_those_of_a_vec") {
+        let bench = &bench;
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                scope.spawn(move || random_copies(bench, seed));
+            }
+        });
+    }
+}
+
+fn random_copies(bench: &Bench, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let stream = bench.stream();
+    let len = 1 << 21;
+    let mut model = noise(seed, len);
+    let mut buffer = DeviceBuffer::from_host(&stream, &model).unwrap();
+    for round in 0..60 {
+        let size = match random.u32(..4) {
+            0 => random.usize(..200),
+            1 => random.usize(..=2 * 64 * KIB),
+            2 => random.usize(..1024 * KIB),
+            _ => random.usize(..=len),
+        };
+        let start = random.usize(..=len - size);
+        let range = start..start + size;
+        if random.bool() {
+            let source = noise(seed * 1000 + round, size);
+            let mut part = buffer.slice_mut(range.clone()).unwrap();
+            part.copy_from_host(&source).unwrap();
+            model[range].copy_from_slice(&source);
+        } else {
+            let part = buffer.slice(range.clone()).unwrap();
+            assert!(
+                part.to_vec().unwrap() == model[range],
+                "round {round} of {seed}"
+            );
+        }
+    }
+    assert!(buffer.to_vec().unwrap() == model);
+}
+
+#[test]
+fn two_threads_copy_halves_of_one_buffer() {
+    for bench in everywhere("two_threads_copy_halves_of_one_buffer") {
+        let stream = bench.stream();
+        let source = noise(7, 3 << 20);
+        let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, source.len()).unwrap();
+        let (mut lower, mut upper) = buffer.as_mut_slice().split_at_mut(1_000_001).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| lower.copy_from_host(&source[..1_000_001]).unwrap());
+            scope.spawn(|| upper.copy_from_host(&source[1_000_001..]).unwrap());
+        });
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| assert!(buffer.to_vec().unwrap() == source));
+            }
+        });
+    }
+}
+
+#[test]
+fn elements_of_no_bytes_are_copied_without_a_call() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    bench.simulator.as_ref().unwrap().reset_calls();
+    let buffer = DeviceBuffer::from_host(&stream, &[[0_u8; 0]; 5]).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [[0_u8; 0]; 5]);
+    let pinned = PinnedBuffer::from_slice(&bench.context, &[[0_u8; 0]; 3], PinnedFlags::empty());
+    assert_eq!(*pinned.unwrap(), [[0_u8; 0]; 3]);
+    let calls = bench.simulator.as_ref().unwrap().calls();
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+/// A driver that takes its time also with pageable memory, which it may.
+fn slowest(seed: u64) -> Bench {
+    software(late(seed).late_pageable_copies(true))
+}
+
+#[test]
+fn a_source_is_free_when_its_copy_returns() {
+    for len in SIZES {
+        let bench = slowest(len as u64);
+        let stream = bench.stream();
+        let source = noise(1, len);
+        let mut changed = source.clone();
+        let buffer = DeviceBuffer::from_host(&stream, &changed).unwrap();
+        changed.fill(0xEE);
+        drop(changed);
+        assert!(buffer.to_vec().unwrap() == source, "{len}");
+    }
+}
+
+#[test]
+fn a_destination_is_not_touched_after_a_copy_that_failed() {
+    for function in ["cuStreamSynchronize", "cuEventSynchronize"] {
+        let bench = slowest(3);
+        let simulator = bench.simulator.as_ref().unwrap();
+        let stream = bench.stream();
+        for len in [100, 3 << 20] {
+            let buffer = DeviceBuffer::from_host(&stream, &vec![0x55_u8; len]).unwrap();
+            // So that no wait but those of the copy fails.
+            stream.synchronize().unwrap();
+            let mut destination = vec![0x11_u8; len];
+            simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(function));
+            let result = buffer.copy_to_host(&mut destination);
+            simulator.clear_rules();
+            if result.is_ok() {
+                // That way does not wait by this function.
+                assert!(destination.iter().all(|&byte| byte == 0x55));
+                continue;
+            }
+            let before = destination.clone();
+            assert!(before.iter().all(|&byte| byte == 0x11), "{function}, {len}");
+            bench.context.synchronize().unwrap();
+            assert!(destination == before, "{function}, {len}");
+            assert!(buffer.to_vec().unwrap() == vec![0x55; len]);
+        }
+    }
+}
+
+fn run(way: Way, stream: &Stream) -> (cuda_driver::Result<Vec<u8>>, Vec<u8>) {
+    let (Way::Up(len) | Way::Down(len)) = way;
+    let source = noise(len as u64, len);
+    let quiet = |result: cuda_driver::Result<DeviceBuffer<u8>>| result.unwrap();
+    let result = match way {
+        Way::Up(_) => {
+            let mut buffer = quiet(DeviceBuffer::zeroed(stream, len));
+            let result = buffer.copy_from_host(&source);
+            result.and_then(|()| buffer.to_vec())
+        }
+        Way::Down(_) => DeviceBuffer::from_host(stream, &source).and_then(|buffer| buffer.to_vec()),
+    };
+    (result, source)
+}
+
+/// What `rule` makes of a copy, and of the next one.
+fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
+    let bench = software(late(nth));
+    let simulator: Simulator = bench.simulator.clone().unwrap();
+    {
+        let stream = bench.stream();
+        let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function(function);
+        simulator.add_rule(rule.nth(nth));
+        let (result, source) = run(way, &stream);
+        let failed = result.is_err();
+        match result {
+            Ok(bytes) => assert!(bytes == source, "{way:?}, {function} {nth}"),
+            Err(error) => assert_eq!(
+                error.status(),
+                Some(Status::CUDA_ERROR_UNKNOWN),
+                "{way:?}, {function} {nth}"
+            ),
+        }
+        simulator.clear_rules();
+        let (result, source) = run(way, &stream);
+        assert!(result.unwrap() == source, "{way:?} after {function} {nth}");
+        drop(stream);
+        drop(bench);
+        let live = simulator.live();
+        assert_eq!(
+            (live.streams, live.events, live.allocations),
+            (0, 0, 0),
+            "{way:?}, {function} {nth}"
+        );
+        (failed, live.host_bytes)
+    }
+}
+
+#[test]
+fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
+    // Which failures must be told: the others have another way round.
+    for (function, is_told) in [
+        ("cuMemHostAlloc", true),
+        ("cuEventCreate", true),
+        ("cuMemcpyHtoDAsync", true),
+        ("cuMemcpyDtoHAsync", true),
+        ("cuStreamSynchronize", false),
+        ("cuEventSynchronize", false),
+        ("cuEventRecord", false),
+        ("cuEventQuery", false),
+    ] {
+        for way in WAYS {
+            for nth in [1, 2, 3, 7] {
+                let (failed, left) = with_fault(way, function, nth);
+                assert!(
+                    left <= 512 << 10,
+                    "{way:?}, {function} {nth}: {left} bytes are left"
+                );
+                if is_told && nth == 1 {
+                    assert!(failed, "{way:?}, {function}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_memory_to_lock_a_copy_is_an_error_with_the_bytes() {
+    let bench = software(Builder::new().host_memory(1000));
+    let stream = bench.stream();
+    for (len, block) in [(10, 64 * KIB), (1 << 20, 512 * KIB)] {
+        let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, len).unwrap();
+        let error = buffer.copy_from_host(&vec![1; len]).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { bytes, .. } if bytes == block),
+            "{error}"
+        );
+        let error = buffer.copy_to_host(&mut vec![1; len]).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { bytes, .. } if bytes == block),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn one_block_is_enough_for_a_copy() {
+    for seed in 0..8 {
+        let bench = software(late(seed).host_memory(600 << 10));
+        let stream = bench.stream();
+        let source = noise(seed, 5 << 20);
+        let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
+        assert!(buffer.to_vec().unwrap() == source);
+    }
+}
+
+#[test]
+fn copies_under_way_end_before_their_blocks() {
+    for seed in 0..4 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let small = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
+        let large = DeviceBuffer::from_host(&stream, &vec![2_u8; 1 << 20]).unwrap();
+        drop((bench, stream, small, large));
+        let live = simulator.live();
+        assert!(live.is_empty(), "{live:?}");
+    }
+}
+
+#[test]
+fn on_a_lost_device_copies_are_errors() {
+    let bench = software(late(5));
+    let stream = bench.stream();
+    let source = vec![1_u8; 1 << 20];
+    let mut buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
+    let simulator = bench.simulator.as_ref().unwrap();
+    simulator.lose_device(0, Status::CUDA_ERROR_ILLEGAL_ADDRESS);
+    for len in [10, 1 << 20] {
+        let mut destination = vec![7; len];
+        let result = buffer.slice(..len).unwrap().copy_to_host(&mut destination);
+        assert_eq!(
+            result.unwrap_err().status(),
+            Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS)
+        );
+        assert!(destination.iter().all(|&byte| byte == 7));
+        let result = buffer
+            .slice_mut(..len)
+            .unwrap()
+            .copy_from_host(&source[..len]);
+        assert_eq!(
+            result.unwrap_err().status(),
+            Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS)
+        );
+    }
+}
+
+/// A stream that waits for the host must not keep copies of other streams from going on.
+#[test]
+fn copies_wait_for_no_other_stream() {
+    for bench in everywhere("copies_wait_for_no_other_stream") {
+        let (blocked, other) = (bench.stream(), bench.stream());
+        let mut gate =
+            PinnedBuffer::<u32>::zeroed(&bench.context, 1, PinnedFlags::DEVICE_MAP).unwrap();
+        let source = noise(9, 3 << 20);
+        let mut held: Vec<_> = (0..32)
+            .map(|_| DeviceBuffer::<u8>::zeroed(&blocked, 1000).unwrap())
+            .collect();
+        blocked.synchronize().unwrap();
+        // SAFETY: the word stays allocated until the stream is done: it is waited for below.
+        let status = unsafe {
+            bench.context.driver().library().cuStreamWaitValue32_v2(
+                blocked.as_raw(),
+                gate.device_address().unwrap(),
+                1,
+                0,
+            )
+        };
+        assert!(status.is_success(), "{status}");
+        for buffer in &mut held {
+            buffer.copy_from_host(&source[..1000]).unwrap();
+        }
+        let (sender, done) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for len in [1000, 3 << 20] {
+                    let buffer = DeviceBuffer::from_host(&other, &source[..len]).unwrap();
+                    assert!(buffer.to_vec().unwrap() == source[..len]);
+                }
+                sender.send(()).unwrap();
+            });
+            let in_time = done.recv_timeout(Duration::from_secs(20));
+            // SAFETY: the word is there; the device reads it meanwhile, and nobody else uses it.
+            unsafe { gate.as_mut_ptr().write_volatile(1) };
+            in_time.expect("copies of another stream go on");
+        });
+        for buffer in held {
+            assert_eq!(buffer.to_vec().unwrap(), source[..1000]);
+        }
+    }
+}
+
+#[test]
+fn page_locked_memory_is_copied_directly() {
+    for bench in everywhere("page_locked_memory_is_copied_directly") {
+        let stream = bench.stream();
+        let source: Vec<u32> = (0..200_000).map(|i| i ^ 0x5A5A).collect();
+        let pinned =
+            PinnedBuffer::from_slice(&bench.context, &source, PinnedFlags::empty()).unwrap();
+        let mut back =
+            RegisteredBuffer::from_vec(&bench.context, vec![0; 200_000], RegisterFlags::empty())
+                .unwrap();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, source.len()).unwrap();
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        buffer.copy_from_pinned(&pinned).unwrap();
+        buffer.copy_to_pinned(&mut back).unwrap();
+        if let Some(simulator) = &bench.simulator {
+            let calls: Vec<_> = simulator.calls().into_iter().collect();
+            assert_eq!(
+                calls,
+                [
+                    ("cuMemcpyDtoHAsync_v2", 1),
+                    ("cuMemcpyHtoDAsync_v2", 1),
+                    ("cuStreamSynchronize", 2)
+                ]
+            );
+        }
+        assert_eq!(back.into_vec().unwrap(), source, "{}", bench.name);
+        let mut short =
+            PinnedBuffer::<u32>::zeroed(&bench.context, 7, PinnedFlags::empty()).unwrap();
+        for result in [
+            buffer.copy_from_pinned(&short),
+            buffer.copy_to_pinned(&mut short),
+        ] {
+            assert!(matches!(result, Err(Error::LengthMismatch { .. })));
+        }
+    }
+}
+
+#[test]
+fn page_locked_memory_of_a_copy_that_failed_is_never_freed() {
+    let bench = software(late(1));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 100).unwrap();
+    let new = || PinnedBuffer::<u8>::zeroed(&bench.context, 100, PinnedFlags::empty()).unwrap();
+    let (source, mut destination) = (new(), new());
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamSynchronize"));
+    let failed = Some(Status::CUDA_ERROR_UNKNOWN);
+    assert_eq!(
+        buffer.copy_from_pinned(&source).unwrap_err().status(),
+        failed
+    );
+    assert_eq!(
+        buffer
+            .copy_to_pinned(&mut destination)
+            .unwrap_err()
+            .status(),
+        failed
+    );
+    // The device may write there: nobody may look.
+    assert!(destination.is_empty());
+    assert_eq!(
+        (source.len(), source.close().unwrap_err().status()),
+        (100, failed)
+    );
+    drop(destination);
+    let vec = RegisteredBuffer::from_vec(&bench.context, vec![0_u8; 100], RegisterFlags::empty());
+    let vec = vec.unwrap();
+    assert_eq!(buffer.copy_from_pinned(&vec).unwrap_err().status(), failed);
+    assert_eq!(vec.into_vec().unwrap_err().status(), failed);
+    // What is registered counts too.
+    assert_eq!(simulator.live().host_bytes, 300);
+    assert!(!simulator.calls().contains_key("cuMemFreeHost"));
+    assert!(!simulator.calls().contains_key("cuMemHostUnregister"));
+}
