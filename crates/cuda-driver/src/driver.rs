@@ -2,31 +2,41 @@
 //!
 //! Where C has one driver for the process, this is a value: a process can hold the real one and software ones.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version};
+use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
 
-use crate::context::ContextInner;
+use crate::context::{ContextInner, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
+///
+/// Through the driver of a borrowed context that was declared dead it calls nothing, and answers that.
 macro_rules! call {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
-        $driver.check($driver.table().$name($($arg),*), ::cuda_sys::calls::$name)
+        match $driver.table_for(::cuda_sys::calls::$name) {
+            Ok(table) => $driver.check(table.$name($($arg),*), ::cuda_sys::calls::$name),
+            Err(gone) => Err(gone),
+        }
     };
 }
 pub(crate) use call;
 
 /// A CUDA driver: the library, initialised. Cloning it gives another handle of the same one.
 #[derive(Clone)]
-pub struct Driver(Arc<Inner>);
+pub struct Driver {
+    inner: Arc<Inner>,
+    /// In the handles that a borrowed context and its objects have: whether its owner still has it.
+    life: Option<Arc<Life>>,
+}
 
 struct Inner {
     library: Arc<DriverLibrary>,
-    /// The primary contexts that are alive, so that all handles of one share its default stream.
+    /// The contexts that are alive, so that all handles of one share its default stream and the order of uses.
     contexts: Mutex<Vec<Weak<ContextInner>>>,
 }
 
@@ -56,7 +66,10 @@ impl Driver {
             library: library.into(),
             contexts: Mutex::default(),
         };
-        let driver = Self(Arc::new(inner));
+        let driver = Self {
+            inner: Arc::new(inner),
+            life: None,
+        };
         // SAFETY: no pointers; the flags must be 0 ← they are.
         unsafe { call!(driver, cuInit(0)) }?;
         Ok(driver)
@@ -69,19 +82,34 @@ impl Driver {
     #[doc(alias = "cuDriverGetVersion")]
     #[must_use]
     pub fn version(&self) -> Version {
-        self.0.library.version()
+        self.inner.library.version()
+    }
+
+    /// How the version of this driver compares with that of the [bindings](crate::bindings): `Less` means that there are
+    /// [functions that it does not have](Self::missing_functions), `Greater` that it has some that have no binding.
+    #[must_use]
+    pub fn compare_to_bindings(&self) -> Ordering {
+        self.version().cmp(&crate::bindings().version)
+    }
+
+    /// The functions of the bindings that are newer than this driver: calls of them answer an error that says so.
+    pub fn missing_functions(&self) -> impl Iterator<Item = &'static Function> {
+        let version = self.version();
+        cuda_sys::FUNCTIONS
+            .iter()
+            .filter(move |function| function.since() > version)
     }
 
     /// What was loaded: a file, or the name of a software driver.
     #[must_use]
     pub fn origin(&self) -> &str {
-        self.0.library.origin()
+        self.inner.library.origin()
     }
 
     /// The library, for calls that this crate does not wrap.
     #[must_use]
     pub fn library(&self) -> &Arc<DriverLibrary> {
-        &self.0.library
+        &self.inner.library
     }
 
     /// `cuDeviceGet(ordinal)`—The device of this ordinal.
@@ -104,8 +132,38 @@ impl Driver {
             .collect()
     }
 
-    pub(crate) fn table(&self) -> &DriverTable {
-        self.0.library.table()
+    /// The table, to call `call` of it.
+    ///
+    /// # Errors
+    ///
+    /// If this is the driver of a borrowed context that was declared dead.
+    #[inline]
+    pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
+        match &self.life {
+            Some(life) if !life.is_alive() => Err(DriverError::gone(call, self.version())),
+            _ => Ok(self.inner.library.table()),
+        }
+    }
+
+    /// Whether the context that this is the driver of was declared dead.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| !life.is_alive())
+    }
+
+    /// The handle for a borrowed context and its objects: calls through it fail when the context is declared dead.
+    pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            life: Some(Arc::clone(life)),
+        }
+    }
+
+    /// The handle that no context can take with it.
+    pub(crate) fn of_all(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            life: None,
+        }
     }
 
     pub(crate) fn check(
@@ -120,43 +178,57 @@ impl Driver {
         }
     }
 
-    /// An error unless handles of `other` mean something to this driver: a driver follows the pointers that it is given.
+    /// An error unless handles of `other` mean something to this driver: a driver follows the pointers that it is given, so
+    /// they must be its own, and of a context that is not gone.
     pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(self.library(), other.library()) {
+            other.table_for(calls::cuCtxPushCurrent_v2)?;
             Ok(())
         } else {
             Err(Error::OtherContext { what })
         }
     }
 
-    /// The live primary context for which `is_it` holds, or else the one that `make` makes.
+    /// The live context for which `is_it` holds, or else the one that `make` makes.
     pub(crate) fn shared_context(
         &self,
         is_it: impl Fn(&ContextInner) -> bool,
         make: impl FnOnce() -> Result<Arc<ContextInner>>,
     ) -> Result<Arc<ContextInner>> {
-        let mut contexts = self
-            .0
-            .contexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = contexts
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|context| is_it(context))
-        {
-            return Ok(found);
+        // Before the lock, so that they are dropped behind it: one may be the last handle of its context by then.
+        let live: Vec<Arc<ContextInner>>;
+        let mut contexts = self.contexts();
+        contexts.retain(|context| context.strong_count() > 0);
+        live = contexts.iter().filter_map(Weak::upgrade).collect();
+        if let Some(found) = live.iter().find(|context| is_it(context)) {
+            return Ok(Arc::clone(found));
         }
         let made = make()?;
-        contexts.retain(|context| context.strong_count() > 0);
         contexts.push(Arc::downgrade(&made));
         Ok(made)
+    }
+
+    /// The live context for which `is_it` holds.
+    pub(crate) fn find_context(
+        &self,
+        is_it: impl Fn(&ContextInner) -> bool,
+    ) -> Option<Arc<ContextInner>> {
+        let live: Vec<Arc<ContextInner>> =
+            self.contexts().iter().filter_map(Weak::upgrade).collect();
+        live.into_iter().find(|context| is_it(context))
+    }
+
+    fn contexts(&self) -> MutexGuard<'_, Vec<Weak<ContextInner>>> {
+        self.inner
+            .contexts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PartialEq for Driver {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 

@@ -16,6 +16,8 @@ pub struct DriverError {
     status: CUresult,
     call: &'static Function,
     driver: Version,
+    /// The call was not made: its context was borrowed, and its owner has it no more.
+    is_gone: bool,
 }
 
 impl DriverError {
@@ -24,6 +26,15 @@ impl DriverError {
             status,
             call,
             driver,
+            is_gone: false,
+        }
+    }
+
+    /// Of a call that was not made, as its context is gone.
+    pub(crate) fn gone(call: &'static Function, driver: Version) -> Self {
+        Self {
+            is_gone: true,
+            ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
         }
     }
 
@@ -73,7 +84,14 @@ impl fmt::Display for DriverError {
             status,
             call,
             driver,
+            is_gone,
         } = self;
+        if *is_gone {
+            return write!(
+                f,
+                "{call} was not called: the owner of its context has declared the context dead"
+            );
+        }
         if *status == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER && call.since() > *driver {
             return write!(
                 f,
@@ -185,6 +203,18 @@ pub enum Error {
         /// What it has, in use and waiting.
         reserved: usize,
     },
+    /// The call was not made: its context was [borrowed](crate::Context::borrow_raw), and its owner has declared it dead.
+    ContextGone {
+        /// The call that was not made.
+        call: &'static Function,
+    },
+    /// The context was made by other code, which has not lent it to this crate.
+    ForeignContext,
+    /// An object was to be closed while other handles of it are in use. It is closed when the last of them goes.
+    StillInUse {
+        /// Which object.
+        what: &'static str,
+    },
     /// Two objects of different contexts were used together.
     OtherContext {
         /// Which object.
@@ -248,10 +278,21 @@ impl fmt::Display for Error {
                 f,
                 "a block of {bytes} bytes is beyond the limit of the pool: it has {reserved} of {limit} bytes"
             ),
+            Self::ContextGone { call } => write!(
+                f,
+                "{call} was not called: the owner of its context has declared the context dead"
+            ),
+            Self::ForeignContext => f.write_str(
+                "the context was made by other code; `Context::borrow_raw` takes it with a token of its life",
+            ),
+            Self::StillInUse { what } => write!(
+                f,
+                "{what} has other handles in use, and is closed when the last of them goes"
+            ),
             Self::OtherContext { what } => {
                 write!(
                     f,
-                    "{what} belongs to another context than the stream it is used on"
+                    "{what} belongs to another context than the object it is used with"
                 )
             }
         }
@@ -276,7 +317,11 @@ impl From<LoadError> for Error {
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
-        Self::Driver(error)
+        if error.is_gone {
+            Self::ContextGone { call: error.call }
+        } else {
+            Self::Driver(error)
+        }
     }
 }
 
@@ -293,6 +338,7 @@ impl Error {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(error.status()),
             Self::Jit(error) => Some(error.source.status()),
+            Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             _ => None,
         }
     }
@@ -304,7 +350,7 @@ impl Error {
                 bytes,
                 source: error,
             },
-            _ => Self::Driver(error),
+            _ => error.into(),
         }
     }
 }

@@ -218,8 +218,16 @@ impl UseEvent {
         self.turn > other.turn
     }
 
+    /// Whether its context is gone, and with it all work that it stands for.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.event.driver().is_gone()
+    }
+
     /// Whether the work before it is known to be done.
     pub(crate) fn is_done(&self) -> bool {
+        if self.is_gone() {
+            return true;
+        }
         // SAFETY: the event must be alive ← `self` owns it.
         unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) }.is_ok()
     }

@@ -210,11 +210,9 @@ fn parameters_of(
     while count.is_none_or(|count| known.len() < count) {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
-        let status = unsafe {
-            driver
-                .table()
-                .cuFuncGetParamInfo(raw, known.len(), &raw mut offset, &raw mut size)
-        };
+        let table = driver.table_for(calls::cuFuncGetParamInfo)?;
+        let status =
+            unsafe { table.cuFuncGetParamInfo(raw, known.len(), &raw mut offset, &raw mut size) };
         match status {
             CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
             // Before CUDA 12.4 the driver cannot say, and what the compiler said has to do.

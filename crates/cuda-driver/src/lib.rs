@@ -48,10 +48,14 @@ mod planted;
 pub mod prelude;
 mod stream;
 
-pub use context::Context;
+pub use context::{
+    CacheConfig, Context, ContextFlags, CurrentContext, Limit, LivenessToken, PrimaryContextState,
+};
 pub use cuda_sys::image::{Cubin, Parameter, Ptx};
 pub use cuda_sys::{CUdevice_attribute as DeviceAttribute, CUresult as Status, LoadError, Version};
-pub use device::{ComputeCapability, Device, DeviceProperties};
+pub use device::{
+    ComputeCapability, Device, DevicePool, DeviceProperties, PeerAttribute, PeerAttributes,
+};
 pub use driver::Driver;
 pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, Result};
 pub use event::{Event, EventFlags};

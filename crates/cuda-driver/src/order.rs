@@ -6,10 +6,14 @@
 //! the uses that matter to it: a read for the writes, a write for everything.
 //!
 //! A use keeps the stream it ran on alive, so a stream may be dropped with work in it.
+//!
+//! The one use from another context is a copy between contexts. It is noted like any other, and keeps its context
+//! alive; its event is one of the context of its stream, which streams of all contexts can wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::context::Context;
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::planted::Fault;
@@ -66,6 +70,8 @@ struct Use {
     event: Option<UseEvent>,
     /// The streams that have waited for `event`.
     waited: Vec<u64>,
+    /// The context of `stream`, if it is not that of the buffer. After `stream` and `event`, which go before it.
+    elsewhere: Option<Context>,
 }
 
 /// So many uses of a buffer are looked through for those that are done.
@@ -109,6 +115,7 @@ impl Use {
             write,
             event: None,
             waited: Vec::new(),
+            elsewhere: None,
         }
     }
 
@@ -117,10 +124,15 @@ impl Use {
         self.event.as_ref().is_some_and(UseEvent::is_done)
     }
 
-    /// Makes `stream` wait for this use, unless it is its own or has waited already.
-    fn order_before(&mut self, stream: &Stream) -> Result<(), DriverError> {
+    /// Makes `stream` wait for this use, unless it is its own or has waited already. `home` is the buffer's context.
+    fn order_before(&mut self, stream: &Stream, home: &Context) -> Result<(), DriverError> {
         let id = stream.state().id();
         if self.stream.id() == id || self.waited.contains(&id) {
+            return Ok(());
+        }
+        let context = self.elsewhere.as_ref().unwrap_or(home);
+        if context.driver().is_gone() {
+            // Its owner destroyed it, and so all that ran in it.
             return Ok(());
         }
         let event = match &self.event {
@@ -131,7 +143,7 @@ impl Use {
                 } else {
                     &self.stream
                 };
-                self.event.insert(UseEvent::record(stream.context(), at)?)
+                self.event.insert(UseEvent::record(context, at)?)
             }
         };
         stream.state().wait(event.raw())?;
@@ -177,6 +189,17 @@ impl Tracker {
         Ok(self.order(scope.stream, access)?)
     }
 
+    /// The same for a copy on a stream of another context of the same driver.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if it is of another driver, or what the driver answers.
+    pub(crate) fn before_peer(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
+        let driver = scope.stream.driver();
+        driver.expect_handles_of(self.home.context().driver(), "a buffer")?;
+        Ok(self.order(scope.stream, access)?)
+    }
+
     #[cold]
     fn order(&self, stream: &Stream, access: Access) -> Result<(), DriverError> {
         let mut uses = self.lock();
@@ -195,7 +218,7 @@ impl Tracker {
                 access.write && !Fault::ReadersNotAwaited.is_planted()
             };
             if matters {
-                earlier.order_before(stream)?;
+                earlier.order_before(stream, self.home.context())?;
             }
         }
         Ok(())
@@ -219,6 +242,9 @@ impl Tracker {
         let mut uses = self.lock();
         let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
         let mut this = Use::late(scope.stream.state(), write);
+        if scope.stream.context() != self.home.context() {
+            this.elsewhere = Some(scope.stream.context().clone());
+        }
         // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
         let mut is_last = scope.event.is_none() || access == Access::WRITE;
         if self.crossed.swap(true, Ordering::AcqRel) {

@@ -6,6 +6,7 @@ mod caching;
 mod chunks;
 mod fill;
 mod host_copy;
+mod peer;
 pub(crate) mod pinned;
 mod repr;
 mod slice;

@@ -12,6 +12,7 @@ mod module;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod order;
+mod peer;
 mod pinned;
 mod random_programs;
 mod staging;

@@ -189,13 +189,20 @@ impl Instance {
             .collect()
     }
 
+    /// A thread that ends has no stack any more: what is done to it then is forgotten.
     fn with_stack<T>(&self, work: impl FnOnce(&mut Vec<Weak<Context>>) -> T) -> T {
-        STACKS.with_borrow_mut(|stacks| {
-            if !stacks.contains_key(&self.id) {
-                stacks.retain(|&id, _| slot::is_alive(id));
-            }
-            work(stacks.entry(self.id).or_default())
-        })
+        let mut stack = STACKS
+            .try_with(|stacks| {
+                let mut stacks = stacks.borrow_mut();
+                if !stacks.contains_key(&self.id) {
+                    stacks.retain(|&id, _| slot::is_alive(id));
+                }
+                std::mem::take(stacks.entry(self.id).or_default())
+            })
+            .unwrap_or_default();
+        let result = work(&mut stack);
+        let _ = STACKS.try_with(|stacks| stacks.borrow_mut().insert(self.id, stack));
+        result
     }
 
     /// The current context; `INVALID_CONTEXT` if there is none.

@@ -1,0 +1,353 @@
+//! Contexts: what a process has on a device.
+//!
+//! Where C keeps a current context for each thread, which calls then use silently, a call here uses the context
+//! of its object: it makes it current for as long as the call needs it, and then puts back what was current.
+
+mod current;
+mod owner;
+mod peer;
+mod primary;
+mod settings;
+
+pub use current::CurrentContext;
+pub(crate) use owner::Life;
+pub use owner::LivenessToken;
+pub use primary::PrimaryContextState;
+pub use settings::{CacheConfig, ContextFlags, Limit};
+
+use std::fmt;
+use std::sync::Arc;
+
+use cuda_sys::{CUcontext, CUdevice, CUstream_flags, calls};
+use once_cell::sync::OnceCell;
+
+use crate::device::Device;
+use crate::driver::{Driver, call};
+use crate::error::{Error, Result};
+use crate::event::EventPool;
+use crate::memory::staging::Staging;
+use crate::stream::{Stream, StreamState};
+use owner::{Owner, RawContext};
+
+/// A context on a device. Cloning it gives another handle of the same one.
+///
+/// There are three kinds, which differ in nothing but their end: the device's [primary](Device::primary_context) context,
+/// shared by all code of the process, is released; one of [our own](Self::new) is destroyed; one
+/// [borrowed](Self::borrow_raw) from other code is left alone. All handles of one context are equal, however they were
+/// come by.
+#[derive(Clone)]
+pub struct Context(Arc<ContextInner>);
+
+pub(crate) struct ContextInner {
+    /// Before `owner`, as the events and the staging blocks: all go before their context.
+    default_stream: OnceCell<Arc<StreamState>>,
+    events: Arc<EventPool>,
+    staging: Staging,
+    owner: Owner,
+    /// Calls through it end with a context that is borrowed.
+    driver: Driver,
+    device: Device,
+    limits: Limits,
+}
+
+/// What a launch is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    /// Whether `cuMemAllocAsync` works here.
+    pub(crate) pools: bool,
+}
+
+impl ContextInner {
+    fn new(device: &Device, owner: Owner) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            default_stream: OnceCell::new(),
+            events: Arc::default(),
+            staging: Staging::default(),
+            driver: owner.driver(device.driver()),
+            owner,
+            device: device.clone(),
+            limits: Limits::of(device)?,
+        }))
+    }
+
+    /// Whether this is the context of that handle. One that is dead is not: the driver may use its handle again.
+    fn is(&self, raw: CUcontext) -> bool {
+        self.owner.raw() == raw && !self.driver.is_gone()
+    }
+}
+
+impl Context {
+    /// `cuCtxCreate(flags)`—A context of our own on `device`, beside the primary one: it shares nothing with it.
+    ///
+    /// It costs memory and time, and kernels of two contexts do not run at once; most programs want the
+    /// [primary](Device::primary_context) one. It is destroyed when the last handle and the last object of it are gone.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together, `CUDA_ERROR_OUT_OF_MEMORY`.
+    #[doc(alias = "cuCtxCreate")]
+    pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
+        // Nobody else has this handle yet, and one that had it is gone.
+        let make = || ContextInner::new(device, Owner::owned(device, flags)?);
+        device.driver().shared_context(|_| false, make).map(Self)
+    }
+
+    pub(crate) fn primary(device: &Device) -> Result<Self> {
+        let is_it = |context: &ContextInner| {
+            matches!(context.owner, Owner::Primary(_)) && context.device == *device
+        };
+        let make = || ContextInner::new(device, Owner::primary(device)?);
+        device.driver().shared_context(is_it, make).map(Self)
+    }
+
+    /// A handle of a context that other code made: of another library, or through raw calls.
+    ///
+    /// It does not end with the last handle of it. `token` says how long it lives: it is kept as long as an object of the
+    /// context, and asked before each call that concerns the context. Once it says that the context is dead, no call
+    /// reaches the driver any more, and each answers [`Error::ContextGone`].
+    ///
+    /// All handles of one context are the same, so that buffers stay ordered between them: if the context is borrowed
+    /// already, `token` counts beside the other. If it is a primary context or one of ours, this is another handle of it,
+    /// which needs no token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextGone`] if the token says so, or what the driver answers.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a context of `driver`. It stays alive while `token.is_alive()`, and so does the driver's part of any call
+    /// that began while it was so. When it is declared dead, what was queued in it is done, or never runs.
+    #[doc(alias = "cuCtxAttach")]
+    pub unsafe fn borrow_raw(
+        driver: &Driver,
+        raw: CUcontext,
+        token: Arc<dyn LivenessToken>,
+    ) -> Result<Self> {
+        let driver = driver.of_all();
+        if !token.is_alive() {
+            return Err(Error::ContextGone {
+                call: calls::cuCtxPushCurrent_v2,
+            });
+        }
+        let make = || {
+            let device = Self::device_of(&driver, raw)?;
+            if let Some(owner) = Self::retained(&device, raw)? {
+                return ContextInner::new(&device, owner);
+            }
+            let raw = RawContext {
+                context: raw,
+                device: device.as_raw(),
+            };
+            let owner = Owner::Borrowed(raw, owner::Life::new(Arc::clone(&token)));
+            ContextInner::new(&device, owner)
+        };
+        let inner = driver.shared_context(|context| context.is(raw), make)?;
+        if let Owner::Borrowed(_, life) = &inner.owner {
+            life.add(token);
+        }
+        Ok(Self(inner))
+    }
+
+    /// The context of a handle that is current on this thread, if it is the primary one or known.
+    fn known(driver: &Driver, raw: CUcontext) -> Result<Self> {
+        if let Some(inner) = driver.find_context(|context| context.is(raw)) {
+            return Ok(Self(inner));
+        }
+        let device = Self::device_of_current(driver)?;
+        match Self::retained(&device, raw)? {
+            // The handle that was retained here keeps it the same while the other is made.
+            Some(_retained) => Self::primary(&device),
+            None => Err(Error::ForeignContext),
+        }
+    }
+
+    /// A count of the primary context of `device`, if that is `raw`.
+    fn retained(device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
+        if !device.primary_context_state()?.is_active {
+            return Ok(None);
+        }
+        let owner = Owner::primary(device)?;
+        Ok((owner.raw() == raw).then_some(owner))
+    }
+
+    /// The device of a context that is alive.
+    fn device_of(driver: &Driver, raw: CUcontext) -> Result<Device> {
+        // SAFETY: the context must be alive ← the callers' caller says so.
+        unsafe { call!(driver, cuCtxPushCurrent_v2(raw)) }?;
+        let device = Self::device_of_current(driver);
+        current::pop(driver)?;
+        device
+    }
+
+    /// `cuCtxGetDevice()`.
+    fn device_of_current(driver: &Driver) -> Result<Device> {
+        let mut raw: CUdevice = 0;
+        // SAFETY: the pointer must be writable ← it is to a local.
+        unsafe { call!(driver, cuCtxGetDevice(&raw mut raw)) }?;
+        Device::of_raw(driver, raw)
+    }
+
+    /// The device of the context.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// The driver of the context. That of a borrowed context calls nothing once the context is declared dead.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.0.driver
+    }
+
+    /// Whether this is the device's primary context.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        matches!(self.0.owner, Owner::Primary(_))
+    }
+
+    /// Whether this context is other code's.
+    #[must_use]
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.0.owner, Owner::Borrowed(..))
+    }
+
+    /// The raw context. It stays alive as long as a handle of it, unless it is borrowed.
+    #[must_use]
+    pub fn as_raw(&self) -> CUcontext {
+        self.0.owner.raw()
+    }
+
+    /// The stream for those who need only one: the same for every handle of this context.
+    ///
+    /// It is a stream of its own, not C's NULL stream: it neither waits for other streams nor makes them wait,
+    /// and no call on it needs a current context.
+    ///
+    /// # Errors
+    ///
+    /// What `cuStreamCreate` answers, the first time.
+    pub fn default_stream(&self) -> Result<Stream> {
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
+        let state = self
+            .0
+            .default_stream
+            .get_or_try_init(|| StreamState::create(self, flags, 0))?;
+        Ok(Stream::of_state(self, Arc::clone(state)))
+    }
+
+    /// `cuCtxSynchronize()`—Waits until everything that was queued in this context is done.
+    ///
+    /// # Errors
+    ///
+    /// A fault of any kernel that was still running: see [`DriverError::is_sticky`].
+    #[doc(alias = "cuCtxSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: no pointers.
+        Ok(unsafe { call!(self.driver(), cuCtxSynchronize()) }?)
+    }
+
+    /// `cuMemGetInfo()`—The free and the total bytes of the device's memory.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuMemGetInfo")]
+    pub fn memory_info(&self) -> Result<(usize, usize)> {
+        let _current = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the pointers must be writable ← they are to locals.
+        unsafe {
+            call!(
+                self.driver(),
+                cuMemGetInfo_v2(&raw mut free, &raw mut total)
+            )
+        }?;
+        Ok((free, total))
+    }
+
+    pub(crate) fn events(&self) -> &Arc<EventPool> {
+        &self.0.events
+    }
+
+    /// What pageable memory is copied through.
+    pub(crate) fn staging(&self) -> &Staging {
+        &self.0.staging
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the driver says.
+    ///
+    /// That is for the last handle. Work that is still queued is done or given up, as the driver sees fit: wait for it with
+    /// [`synchronize`](Self::synchronize). A borrowed context is only let go.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillInUse`] if there are other handles or objects of the context; it then ends with the last of them. A
+    /// buffer of another context that was copied from this one, or into it, can be one until it is used again.
+    #[doc(alias = "cuCtxDestroy")]
+    #[doc(alias = "cuCtxDetach")]
+    #[doc(alias = "cuDevicePrimaryCtxRelease")]
+    pub fn close(self) -> Result<()> {
+        let Some(inner) = Arc::into_inner(self.0) else {
+            return Err(Error::StillInUse {
+                what: "the context",
+            });
+        };
+        let ContextInner {
+            default_stream,
+            events,
+            staging,
+            owner,
+            ..
+        } = inner;
+        drop((default_stream, events, staging));
+        Ok(owner.close()?)
+    }
+}
+
+impl Limits {
+    fn of(device: &Device) -> Result<Self> {
+        use cuda_sys::CUdevice_attribute as Attribute;
+        Ok(Self {
+            grid: [
+                device.max_grid_dim_x()?,
+                device.max_grid_dim_y()?,
+                device.max_grid_dim_z()?,
+            ],
+            block: [
+                device.max_block_dim_x()?,
+                device.max_block_dim_y()?,
+                device.max_block_dim_z()?,
+            ],
+            shared: device.max_shared_memory_per_block_optin()?,
+            pools: device.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
+        })
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Context {}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Context({:?}, {:?} on {:?})",
+            self.as_raw(),
+            self.0.owner,
+            self.device()
+        )
+    }
+}

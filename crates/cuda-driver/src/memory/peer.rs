@@ -1,0 +1,58 @@
+//! Copies between contexts.
+
+use cuda_sys::CUdeviceptr;
+
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
+use crate::driver::call;
+use crate::error::Result;
+use crate::order::Scope;
+
+impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
+    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on this buffer's home stream.
+    ///
+    /// The devices need no access to each other: where they have none, the driver goes through host memory. The copy waits
+    /// for what other streams do with both sides, and what comes after waits for the copy, as within one context. Until the
+    /// source is used again, it may keep this buffer's context alive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or what the calls answer.
+    #[doc(alias = "cuMemcpyPeerAsync")]
+    pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+        let (home, peer) = (self.memory.home(), source.memory.home().context());
+        if peer == home.context() {
+            return self.copy_from(source);
+        }
+        expect_len(source.len(), self.len())?;
+        home.driver()
+            .expect_handles_of(peer.driver(), "the source")?;
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
+        let bytes = self.len() * size_of::<T>();
+        let _current = home.context().enter()?;
+        let mut scope = Scope::new(home);
+        source.memory.tracker.before_peer(&scope, source.access)?;
+        self.memory.use_at_home(self.access, || {
+            // SAFETY: both sides must hold the bytes and belong to the contexts given, which are alive ← the lengths are
+            // equal, both views are within their allocations, whose frees wait for this use; both buffers are borrowed.
+            unsafe {
+                call!(
+                    home.driver(),
+                    cuMemcpyPeerAsync(
+                        to,
+                        home.context().as_raw(),
+                        from,
+                        peer.as_raw(),
+                        bytes,
+                        home.as_raw()
+                    )
+                )
+            }
+        })?;
+        source.memory.tracker.after(&mut scope, source.access);
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! Work between contexts, of two devices and of one.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ContextFlags, Error, PeerAttribute};
+use cuda_sim::{Builder, Simulator};
+
+use crate::support::{COPY, MIX, gpu, late, software};
+
+/// Enough words that a kernel on a GPU takes longer than queueing the next.
+const N: u32 = 1 << 16;
+
+/// Two contexts of one driver.
+struct Pair {
+    name: String,
+    one: Context,
+    two: Context,
+    simulator: Option<Simulator>,
+}
+
+impl Pair {
+    fn kernels(&self, ptx: &str, name: &str) -> [Function; 2] {
+        [&self.one, &self.two].map(|context| {
+            let module = Module::load(context, &Ptx::new(ptx).unwrap()).unwrap();
+            module.function(name).unwrap()
+        })
+    }
+}
+
+fn stream(context: &Context) -> Stream {
+    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
+}
+
+/// The second contexts for a first one: on the next device if there is one, and on the same.
+fn second(one: &Context) -> Vec<Context> {
+    let driver = one.driver();
+    let mut seconds = vec![Context::new(one.device(), ContextFlags::empty()).unwrap()];
+    if driver.devices().unwrap().len() > 1 {
+        seconds.push(driver.device(1).unwrap().primary_context().unwrap());
+    }
+    seconds
+}
+
+/// On late software devices, and on the GPUs. One at a time: a process has room for so many software drivers.
+fn pairs(test: &str, seeds: u64) -> impl Iterator<Item = Pair> {
+    let benches = (0..seeds).map(|seed| software(late(seed).devices(2)));
+    benches.chain(gpu(test)).flat_map(|bench| {
+        second(&bench.context).into_iter().map(move |two| Pair {
+            name: format!("{}: {two:?}", bench.name),
+            one: bench.context.clone(),
+            two,
+            simulator: bench.simulator.clone(),
+        })
+    })
+}
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn launch(
+    kernel: &Function,
+    stream: &Stream,
+    output: &mut DeviceBuffer<u32>,
+    input: &DeviceBuffer<u32>,
+) {
+    // SAFETY: the kernel reads N words of the one and reads and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (output, input, N)) }.unwrap();
+}
+
+fn copy(
+    kernel: &Function,
+    stream: &Stream,
+    input: &DeviceBuffer<u32>,
+    output: &mut DeviceBuffer<u32>,
+) {
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
+}
+
+fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
+    let words = buffer.to_vec().unwrap();
+    let wrong = words.iter().find(|word| **word != value);
+    assert_eq!(wrong, None, "{name}: expected {value}");
+}
+
+#[test]
+fn bytes_go_to_another_context_and_back() {
+    for pair in pairs("bytes_go_to_another_context_and_back", 4) {
+        let (one, two) = (stream(&pair.one), stream(&pair.two));
+        let words: Vec<u32> = (0..1000)
+            .map(|i: u32| i.wrapping_mul(0x9E37_79B9))
+            .collect();
+        let source = DeviceBuffer::from_host(&one, &words).unwrap();
+        let mut there = DeviceBuffer::<u32>::zeroed(&two, 600).unwrap();
+        there
+            .as_mut_slice()
+            .copy_from_peer(&source.slice(400..).unwrap())
+            .unwrap();
+        let mut back = DeviceBuffer::<u32>::zeroed(&one, 600).unwrap();
+        back.as_mut_slice()
+            .copy_from_peer(&there.as_slice())
+            .unwrap();
+        assert_eq!(there.to_vec().unwrap(), words[400..], "{}", pair.name);
+        assert_eq!(back.to_vec().unwrap(), words[400..], "{}", pair.name);
+        // Within one context it is a usual copy.
+        back.slice_mut(..100)
+            .unwrap()
+            .copy_from_peer(&source.slice(..100).unwrap())
+            .unwrap();
+        assert_eq!(back.slice(..100).unwrap().to_vec().unwrap(), words[..100]);
+    }
+}
+
+#[test]
+fn a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones() {
+    let test = "a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones";
+    for pair in pairs(test, 16) {
+        let [kernel, _] = pair.kernels(COPY, "copy");
+        let (home, writer, two) = (stream(&pair.one), stream(&pair.one), stream(&pair.two));
+        let (mut source, mut target) = (filled(&home, 1), filled(&two, 0));
+        let (seven, nine) = (filled(&writer, 7), filled(&writer, 9));
+        copy(&kernel, &writer, &seven, &mut source);
+        target
+            .as_mut_slice()
+            .copy_from_peer(&source.as_slice())
+            .unwrap();
+        // On another stream of the source's context, at once.
+        copy(&kernel, &writer, &nine, &mut source);
+        assert_all(&target, 7, &pair.name);
+        assert_all(&source, 9, &pair.name);
+    }
+}
+
+#[test]
+fn a_copy_waits_for_the_readers_of_its_target() {
+    for pair in pairs("a_copy_waits_for_the_readers_of_its_target", 16) {
+        let [_, kernel] = pair.kernels(COPY, "copy");
+        let (one, home, reader) = (stream(&pair.one), stream(&pair.two), stream(&pair.two));
+        let (source, mut target) = (filled(&one, 5), filled(&home, 1));
+        let mut read = filled(&reader, 0);
+        copy(&kernel, &reader, &target, &mut read);
+        target
+            .as_mut_slice()
+            .copy_from_peer(&source.as_slice())
+            .unwrap();
+        assert_all(&read, 1, &pair.name);
+        assert_all(&target, 5, &pair.name);
+    }
+}
+
+#[test]
+fn a_source_that_is_dropped_is_freed_behind_the_copy() {
+    for pair in pairs("a_source_that_is_dropped_is_freed_behind_the_copy", 16) {
+        let (one, two) = (stream(&pair.one), stream(&pair.two));
+        let (source, mut target) = (filled(&one, 3), filled(&two, 0));
+        target
+            .as_mut_slice()
+            .copy_from_peer(&source.as_slice())
+            .unwrap();
+        drop(source);
+        // Likely the same memory, written at once.
+        let next = filled(&one, 8);
+        assert_all(&target, 3, &pair.name);
+        assert_all(&next, 8, &pair.name);
+    }
+}
+
+#[test]
+fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
+    for mut pair in pairs("the_copying_context_may_be_let_go_with_the_copy_in_it", 16) {
+        let [kernel, _] = pair.kernels(COPY, "copy");
+        let one = stream(&pair.one);
+        let (mut source, four) = (filled(&one, 3), filled(&one, 4));
+        {
+            let mut target = filled(&stream(&pair.two), 0);
+            target
+                .as_mut_slice()
+                .copy_from_peer(&source.as_slice())
+                .unwrap();
+            pair.two = pair.one.clone();
+        }
+        let other = stream(&pair.one);
+        copy(&kernel, &other, &four, &mut source);
+        assert_all(&source, 4, &pair.name);
+        let simulator = pair.simulator.take();
+        drop((source, four, kernel, one, other, pair));
+        // The other pair of this driver may be yet to come, with its context made.
+        if let Some(simulator) = simulator {
+            let live = simulator.live();
+            assert_eq!((live.allocations, live.streams), (0, 0), "{live}");
+        }
+    }
+}
+
+/// Random kernels and copies in two contexts, with two streams each, against the same arithmetic on the host.
+#[test]
+fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
+    let test = "random_programs_over_two_contexts_do_what_they_do_in_turn";
+    for (program, pair) in pairs(test, 60).enumerate() {
+        let mut random = fastrand::Rng::with_seed(program as u64);
+        let kernels = pair.kernels(MIX, "mix");
+        let streams = [&pair.one, &pair.two].map(|context| [stream(context), stream(context)]);
+        let fresh = |side: usize, random: &mut fastrand::Rng| {
+            let value = random.u32(..);
+            (filled(&streams[side][random.usize(..2)], value), value)
+        };
+        let mut buffers: Vec<Vec<(DeviceBuffer<u32>, u32)>> = (0..2)
+            .map(|side| (0..3).map(|_| fresh(side, &mut random)).collect())
+            .collect();
+        for _ in 0..40 {
+            let (side, a, b) = (random.usize(..2), random.usize(..3), random.usize(..3));
+            match random.u32(..8) {
+                0 => buffers[side][a] = fresh(side, &mut random),
+                1..=3 if a != b => {
+                    let on = &streams[side][random.usize(..2)];
+                    let [(x, x_model), (y, y_model)] =
+                        buffers[side].get_disjoint_mut([a, b]).unwrap();
+                    launch(&kernels[side], on, x, y);
+                    *x_model = x_model.wrapping_mul(2).wrapping_add(*y_model);
+                }
+                _ => {
+                    let (ones, twos) = buffers.split_at_mut(1);
+                    let (to, from) = if side == 0 {
+                        (&mut ones[0][a], &twos[0][b])
+                    } else {
+                        (&mut twos[0][a], &ones[0][b])
+                    };
+                    to.0.as_mut_slice()
+                        .copy_from_peer(&from.0.as_slice())
+                        .unwrap();
+                    to.1 = from.1;
+                }
+            }
+        }
+        for (buffer, model) in buffers.iter().flatten() {
+            assert_all(
+                buffer,
+                *model,
+                &format!("program {program} on {}", pair.name),
+            );
+        }
+    }
+}
+
+#[test]
+fn peer_access_can_be_asked_for_and_switched() {
+    let test = "peer_access_can_be_asked_for_and_switched";
+    for bench in [software(Builder::new().devices(2))]
+        .into_iter()
+        .chain(gpu(test))
+    {
+        let driver = bench.context.driver();
+        let one = bench.context.device();
+        assert!(!one.can_access_peer(one).unwrap());
+        assert!(
+            one.peer_attribute(one, PeerAttribute::ACCESS_SUPPORTED)
+                .is_err()
+        );
+        let Some(two) = driver.devices().unwrap().into_iter().nth(1) else {
+            crate::support::skipped(&format!("{test} on GPUs: there is one"));
+            continue;
+        };
+        let attributes = one.peer_attributes(&two).unwrap();
+        assert_eq!(attributes.has_access, one.can_access_peer(&two).unwrap());
+        assert!(attributes.performance_rank >= 0);
+        if attributes.has_access {
+            let peer = Context::new(&two, ContextFlags::empty()).unwrap();
+            for _ in 0..2 {
+                bench.context.enable_peer_access(&peer).unwrap();
+            }
+            for _ in 0..2 {
+                bench.context.disable_peer_access(&peer).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn peers_of_another_driver_are_refused_before_the_driver_sees_them() {
+    let benches = [(); 2].map(|()| software(Builder::new().devices(2)));
+    let [one, two] = &benches;
+    let (here, there) = (one.stream(), two.stream());
+    let source = DeviceBuffer::from_host(&there, &[1_u8, 2]).unwrap();
+    let mut target = DeviceBuffer::from_host(&here, &[7_u8, 7]).unwrap();
+    for bench in &benches {
+        bench.simulator.as_ref().unwrap().reset_calls();
+    }
+    let results = [
+        target.as_mut_slice().copy_from_peer(&source.as_slice()),
+        one.context.enable_peer_access(&two.context),
+        one.context.disable_peer_access(&two.context),
+        one.context
+            .device()
+            .can_access_peer(two.context.device())
+            .map(drop),
+        one.context
+            .device()
+            .peer_attributes(two.context.device())
+            .map(drop),
+    ];
+    for result in results {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    }
+    for bench in &benches {
+        let calls = bench.simulator.as_ref().unwrap().calls();
+        assert!(calls.is_empty(), "{calls:?}");
+    }
+    assert_eq!(target.to_vec().unwrap(), [7, 7]);
+}
+
+#[test]
+fn peer_copies_need_equal_lengths() {
+    let bench = software(Builder::new().devices(2));
+    let two = second(&bench.context).pop().unwrap();
+    let source = DeviceBuffer::from_host(&bench.stream(), &[1_u8, 2, 3]).unwrap();
+    let mut target = DeviceBuffer::from_host(&stream(&two), &[7_u8, 7]).unwrap();
+    let error = target
+        .as_mut_slice()
+        .copy_from_peer(&source.as_slice())
+        .unwrap_err();
+    assert_eq!(
+        error,
+        Error::LengthMismatch {
+            source_len: 3,
+            destination_len: 2
+        }
+    );
+    // None of none is fine, and calls nothing.
+    let empty = DeviceBuffer::<u8>::zeroed(&bench.stream(), 0).unwrap();
+    target
+        .slice_mut(2..)
+        .unwrap()
+        .copy_from_peer(&empty.as_slice())
+        .unwrap();
+    assert_eq!(target.to_vec().unwrap(), [7, 7]);
+}
