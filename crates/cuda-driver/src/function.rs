@@ -209,8 +209,8 @@ fn parameters_of(
     let mut known = Vec::new();
     while count.is_none_or(|count| known.len() < count) {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
         let table = driver.table_for(calls::cuFuncGetParamInfo)?;
+        // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
         let status =
             unsafe { table.cuFuncGetParamInfo(raw, known.len(), &raw mut offset, &raw mut size) };
         match status {
