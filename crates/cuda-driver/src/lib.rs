@@ -63,6 +63,7 @@ pub use function::Function;
 pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
 pub use memory::{CachingPool, CachingPoolStatistics};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+pub use memory::{MemoryType, PointerAttributes};
 pub use memory::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };

@@ -8,6 +8,7 @@ mod fill;
 mod host_copy;
 mod peer;
 pub(crate) mod pinned;
+mod pointer;
 mod repr;
 mod slice;
 pub(crate) mod staging;
@@ -17,6 +18,7 @@ pub use caching::{CachingPool, CachingPoolStatistics};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };
+pub use pointer::{MemoryType, PointerAttributes};
 pub use repr::DeviceRepr;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 

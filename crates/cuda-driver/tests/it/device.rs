@@ -1,6 +1,10 @@
 //! Devices.
 
-use cuda_driver::{DeviceAttribute, Driver, Error};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ContextFlags, DeviceAttribute, DevicePool, Error};
 use cuda_sim::Builder;
 
 use crate::support::{everywhere, software};
@@ -73,4 +77,177 @@ fn capability_is_what_the_device_was_built_with() {
             .to_string(),
         "8.0"
     );
+}
+
+#[test]
+fn how_a_driver_compares_with_the_bindings_is_what_it_lacks() {
+    let old = software(Builder::new().version(12000));
+    let driver = old.context.driver();
+    assert_eq!(driver.compare_to_bindings(), Ordering::Less);
+    let missing: HashSet<&str> = driver.missing_functions().map(|call| call.name).collect();
+    assert!(missing.contains("cuCtxSetFlags") && !missing.contains("cuCtxGetId"));
+    for bench in everywhere("how_a_driver_compares_with_the_bindings_is_what_it_lacks") {
+        let driver = bench.context.driver();
+        let expected = driver.version().cmp(&cuda_driver::bindings().version);
+        assert_eq!(driver.compare_to_bindings(), expected);
+        let lacks = driver.missing_functions().count() > 0;
+        assert!(!lacks || expected == Ordering::Less, "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_device_is_found_by_its_address_on_the_bus() {
+    for bench in everywhere("a_device_is_found_by_its_address_on_the_bus") {
+        let driver = bench.context.driver();
+        for device in driver.devices().unwrap() {
+            let id = device.pci_bus_id().unwrap();
+            assert_eq!(Device::by_pci_bus_id(driver, &id).unwrap(), device, "{id}");
+            // The address in other words.
+            let (domain, bus, slot) = (
+                device.pci_domain().unwrap(),
+                device.pci_bus().unwrap(),
+                device.pci_device().unwrap(),
+            );
+            let expected = format!("{domain:04x}:{bus:02x}:{slot:02x}.0");
+            assert!(id.to_lowercase().ends_with(&expected), "{id}: {expected}");
+        }
+        for wrong in ["ffff:ff:1f.0", "nothing"] {
+            let error = Device::by_pci_bus_id(driver, wrong).unwrap_err();
+            assert!(matches!(error, Error::Driver(_)), "{error}");
+        }
+        let error = Device::by_pci_bus_id(driver, "a\0b").unwrap_err();
+        assert!(
+            matches!(error, Error::NulByte { position: 1, .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn devices_differ_in_their_names() {
+    let bench = software(Builder::new().devices(3));
+    let devices = bench.context.driver().devices().unwrap();
+    let uuids: HashSet<[u8; 16]> = devices.iter().map(|d| d.uuid().unwrap()).collect();
+    assert_eq!(uuids.len(), 3);
+    for (ordinal, device) in devices.iter().enumerate() {
+        assert_eq!(device.ordinal() as usize, ordinal);
+        let context = device.primary_context().unwrap();
+        assert_eq!(context.device(), device);
+    }
+}
+
+#[test]
+fn each_named_attribute_is_the_one_that_the_open_query_tells() {
+    for bench in everywhere("each_named_attribute_is_the_one_that_the_open_query_tells") {
+        use DeviceAttribute as A;
+        let device = bench.context.device();
+        let numbers = [
+            (device.warp_size(), A::CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+            (
+                device.max_shared_memory_per_block(),
+                A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
+            ),
+            (
+                device.max_registers_per_multiprocessor(),
+                A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+            ),
+            (device.l2_cache_size(), A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+            (
+                device.memory_bus_width(),
+                A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+            ),
+        ];
+        for (value, attribute) in numbers {
+            let value = value.unwrap();
+            let expected = device.attribute(attribute).unwrap();
+            assert_eq!(i64::from(value), i64::from(expected), "{attribute:?}");
+            assert!(value > 0, "{attribute:?}");
+        }
+        let abilities = [
+            (device.has_ecc(), A::CU_DEVICE_ATTRIBUTE_ECC_ENABLED),
+            (device.is_integrated(), A::CU_DEVICE_ATTRIBUTE_INTEGRATED),
+            (
+                device.has_unified_addressing(),
+                A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
+            ),
+            (
+                device.has_cluster_launch(),
+                A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+            ),
+            (
+                device.has_tensor_maps(),
+                A::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED,
+            ),
+        ];
+        for (value, attribute) in abilities {
+            let expected = device.attribute(attribute).unwrap() != 0;
+            assert_eq!(value.unwrap(), expected, "{attribute:?}");
+        }
+        assert_eq!(device.warp_size().unwrap(), 32);
+        assert!(device.has_unified_addressing().unwrap());
+    }
+}
+
+#[test]
+fn the_best_device_is_the_one_with_the_highest_rank() {
+    for bench in everywhere("the_best_device_is_the_one_with_the_highest_rank") {
+        let driver = bench.context.driver();
+        let rank = |device: &Device| {
+            (
+                u64::from(device.multiprocessor_count().unwrap())
+                    * u64::from(device.clock_rate().unwrap()),
+                device.total_memory().unwrap(),
+            )
+        };
+        let best = Device::best(driver).unwrap();
+        for device in driver.devices().unwrap() {
+            let (this, other) = (rank(&device), rank(&best));
+            assert!(
+                this < other || this == other && best.ordinal() <= device.ordinal(),
+                "{device:?} is better than {best:?}"
+            );
+        }
+    }
+    let twins = software(Builder::new().devices(2));
+    let best = Device::best(twins.context.driver()).unwrap();
+    assert_eq!(best.ordinal(), 0);
+}
+
+#[test]
+fn a_pool_gives_each_device_its_turn_and_finds_the_one_with_most_room() {
+    let bench = software(Builder::new().devices(3));
+    let pool = DevicePool::new(bench.context.driver()).unwrap();
+    let turns: Vec<u32> = (0..7).map(|_| pool.next().device().ordinal()).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2, 0]);
+    assert_eq!(pool.contexts()[0], bench.context);
+    assert_eq!(pool.most_free_memory().unwrap().device().ordinal(), 0);
+    let on = |ordinal: usize, bytes| {
+        let stream = pool.contexts()[ordinal].default_stream().unwrap();
+        DeviceBuffer::<u8>::zeroed(&stream, bytes).unwrap()
+    };
+    let (_a, _b) = (on(0, 8 << 20), on(2, 4 << 20));
+    assert_eq!(pool.most_free_memory().unwrap().device().ordinal(), 1);
+    let _c = on(1, 16 << 20);
+    assert_eq!(pool.most_free_memory().unwrap().device().ordinal(), 2);
+    assert!(DevicePool::of(Vec::new()).is_none());
+    let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let pool = DevicePool::of(vec![own.clone(), bench.context.clone()]).unwrap();
+    assert_eq!([pool.next(), pool.next()], [&own, &bench.context]);
+}
+
+#[test]
+fn a_pool_is_shared_by_threads() {
+    for bench in everywhere("a_pool_is_shared_by_threads") {
+        let pool = DevicePool::new(bench.context.driver()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let stream = pool.next().default_stream().unwrap();
+                    let buffer = DeviceBuffer::from_host(&stream, &[thread; 64]).unwrap();
+                    assert_eq!(buffer.to_vec().unwrap(), [thread; 64]);
+                });
+            }
+        });
+    }
 }

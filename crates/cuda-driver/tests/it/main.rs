@@ -1,9 +1,11 @@
 //! What the safe layer promises, on the software device and, where there is one, on a GPU.
 
 mod allocation;
+mod borrowed;
 mod caching_pool;
 mod calls;
 mod context;
+mod current;
 mod device;
 mod error;
 mod launch;
@@ -12,8 +14,10 @@ mod module;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod order;
+mod owned;
 mod peer;
 mod pinned;
+mod pointer;
 mod random_programs;
 mod staging;
 mod support;

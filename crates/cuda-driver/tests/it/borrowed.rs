@@ -1,0 +1,374 @@
+//! Contexts that other code made.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ContextFlags, Error, Limit, LivenessToken, Status};
+use cuda_sim::Builder;
+use cuda_sys::CUctx_st;
+
+use crate::support::{Bench, COPY, everywhere, software};
+
+/// Other code: makes a context through raw calls and destroys it when it goes.
+struct Foreign {
+    driver: Driver,
+    raw: *mut CUctx_st,
+    destroyed: Arc<AtomicUsize>,
+}
+
+// SAFETY: the handle may be used from any thread.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    fn new(bench: &Bench) -> Self {
+        let driver = bench.context.driver().clone();
+        let mut raw = ptr::null_mut();
+        let device = bench.context.device().as_raw();
+        // SAFETY: the pointer is to a local.
+        let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut raw, 0, device) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        let mut popped = ptr::null_mut();
+        // SAFETY: the pointer is to a local.
+        let status = unsafe { driver.library().cuCtxPopCurrent_v2(&raw mut popped) };
+        assert_eq!((status, popped), (Status::CUDA_SUCCESS, raw));
+        Self {
+            driver,
+            raw,
+            destroyed: Arc::default(),
+        }
+    }
+
+    fn borrow(&self, token: Arc<dyn LivenessToken>) -> cuda_driver::Result<Context> {
+        // SAFETY: the context is alive until `self` goes; the tests let go of it before, or say that it is dead.
+        unsafe { Context::borrow_raw(&self.driver, self.raw, token) }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the context any more.
+        let status = unsafe { self.driver.library().cuCtxDestroy_v2(self.raw) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        self.destroyed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A token that keeps the owner.
+impl LivenessToken for Foreign {}
+
+fn alive() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(true))
+}
+
+fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
+    let n = u32::try_from(words.len()).unwrap();
+    let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let kernel = Module::load(context, &Ptx::new(COPY).unwrap())
+        .unwrap()
+        .function("copy")
+        .unwrap();
+    let input = DeviceBuffer::from_host(context.default_stream().as_ref().unwrap(), words).unwrap();
+    let mut output = DeviceBuffer::<u32>::zeroed(&stream, words.len()).unwrap();
+    // SAFETY: the kernel reads n words of the one and writes n of the other; each has n.
+    unsafe {
+        stream.launch(
+            &kernel,
+            LaunchConfig::for_num_elems(n),
+            (&input, &mut output, n),
+        )
+    }
+    .unwrap();
+    output.to_vec().unwrap()
+}
+
+#[test]
+fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
+    for bench in everywhere("a_borrowed_context_does_what_others_do_and_is_left_alone") {
+        let foreign = Foreign::new(&bench);
+        let context = foreign.borrow(alive()).unwrap();
+        assert!(context.is_borrowed() && !context.is_primary());
+        assert_eq!(context.device(), bench.context.device());
+        let words: Vec<u32> = (0..1000).collect();
+        assert_eq!(copied(&context, &words), words, "{}", bench.name);
+        context.close().unwrap();
+        // It is there as before.
+        assert_eq!(copied(&foreign.borrow(alive()).unwrap(), &words), words);
+        drop(foreign);
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+        }
+    }
+}
+
+#[test]
+fn two_borrows_of_one_context_are_one() {
+    for bench in everywhere("two_borrows_of_one_context_are_one") {
+        let foreign = Foreign::new(&bench);
+        let (one, two) = (
+            foreign.borrow(alive()).unwrap(),
+            foreign.borrow(alive()).unwrap(),
+        );
+        assert_eq!(one, two);
+        // A buffer of the one is ordered on a stream of the other.
+        let kernel = Module::load(&two, &Ptx::new(COPY).unwrap())
+            .unwrap()
+            .function("copy")
+            .unwrap();
+        let (home, other) = (
+            Stream::new(&one, StreamFlags::NON_BLOCKING, 0).unwrap(),
+            Stream::new(&two, StreamFlags::NON_BLOCKING, 0).unwrap(),
+        );
+        let source = DeviceBuffer::from_host(&home, &[3_u32; 4096]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&home, 4096).unwrap();
+        // SAFETY: the kernel reads 4096 words of the one and writes as many of the other.
+        unsafe {
+            other.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(4096),
+                (&source, &mut target, 4096_u32),
+            )
+        }
+        .unwrap();
+        assert_eq!(target.to_vec().unwrap(), [3; 4096]);
+        drop((home, other, source, target, kernel, one, two));
+    }
+}
+
+#[test]
+fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
+    let test = "a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it";
+    for bench in everywhere(test) {
+        let driver = bench.context.driver();
+        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        for context in [&bench.context, &own] {
+            // SAFETY: the context is alive, and counted.
+            let again = unsafe { Context::borrow_raw(driver, context.as_raw(), alive()) }.unwrap();
+            assert_eq!(again, *context);
+            assert!(!again.is_borrowed());
+        }
+    }
+}
+
+#[test]
+fn a_primary_context_that_only_other_code_holds_is_retained_when_it_is_borrowed() {
+    let bench = software(Builder::new().devices(2));
+    let driver = bench.context.driver();
+    let device = driver.device(1).unwrap();
+    let mut raw = ptr::null_mut();
+    // SAFETY: the pointer is to a local.
+    let status = unsafe {
+        driver
+            .library()
+            .cuDevicePrimaryCtxRetain(&raw mut raw, device.as_raw())
+    };
+    assert_eq!(status, Status::CUDA_SUCCESS);
+    // SAFETY: the context is alive, and counted from here on.
+    let context = unsafe { Context::borrow_raw(driver, raw, alive()) }.unwrap();
+    assert!(context.is_primary());
+    assert_eq!(context, device.primary_context().unwrap());
+    // SAFETY: this count is the one from above.
+    let status = unsafe {
+        driver
+            .library()
+            .cuDevicePrimaryCtxRelease_v2(device.as_raw())
+    };
+    assert_eq!(status, Status::CUDA_SUCCESS);
+    assert_eq!(copied(&context, &[1, 2, 3]), [1, 2, 3]);
+    drop(context);
+    assert!(!device.primary_context_state().unwrap().is_active);
+}
+
+#[test]
+fn a_token_that_owns_the_context_goes_with_the_last_object() {
+    for bench in everywhere("a_token_that_owns_the_context_goes_with_the_last_object") {
+        let foreign = Arc::new(Foreign::new(&bench));
+        let destroyed = Arc::clone(&foreign.destroyed);
+        let token: Arc<dyn LivenessToken> = Arc::clone(&foreign) as _;
+        let context = foreign.borrow(token).unwrap();
+        drop(foreign);
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let buffer = DeviceBuffer::from_host(&stream, &[5_u8; 10]).unwrap();
+        drop((context, stream));
+        assert_eq!(destroyed.load(Ordering::SeqCst), 0);
+        assert_eq!(buffer.to_vec().unwrap(), [5; 10]);
+        thread::spawn(move || drop(buffer)).join().unwrap();
+        assert_eq!(destroyed.load(Ordering::SeqCst), 1, "{}", bench.name);
+    }
+}
+
+#[test]
+fn once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver() {
+    let test = "once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver";
+    for bench in everywhere(test) {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let event = Event::new(&context, EventFlags::empty()).unwrap();
+        let module = Module::load(&context, &Ptx::new(COPY).unwrap()).unwrap();
+        let kernel = module.function("copy").unwrap();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[5_u32; 8]).unwrap();
+        let source = DeviceBuffer::from_host(&stream, &[5_u32; 8]).unwrap();
+        let living = bench.stream();
+        let mut elsewhere = DeviceBuffer::from_host(&living, &[1_u32; 8]).unwrap();
+        context.synchronize().unwrap();
+
+        token.store(false, Ordering::Release);
+        drop(foreign);
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        let results = [
+            ("synchronize", context.synchronize()),
+            ("memory_info", context.memory_info().map(drop)),
+            ("limit", context.limit(Limit::STACK_SIZE).map(drop)),
+            ("flags", context.flags().map(drop)),
+            ("id", context.id().map(drop)),
+            ("api_version", context.api_version().map(drop)),
+            ("make_current", context.make_current().map(drop)),
+            ("default_stream", context.default_stream().map(drop)),
+            (
+                "Stream::new",
+                Stream::new(&context, StreamFlags::empty(), 0).map(drop),
+            ),
+            (
+                "Event::new",
+                Event::new(&context, EventFlags::empty()).map(drop),
+            ),
+            ("record", event.record(&stream)),
+            ("is_done", event.is_done().map(drop)),
+            ("event.synchronize", event.synchronize()),
+            ("stream.synchronize", stream.synchronize()),
+            ("stream.is_done", stream.is_done().map(drop)),
+            ("wait", stream.wait(&event)),
+            ("a living stream waits", living.wait(&event)),
+            (
+                "Module::load",
+                Module::load(&context, &Ptx::new(COPY).unwrap()).map(drop),
+            ),
+            ("function", module.function("copy").map(drop)),
+            ("zeroed", DeviceBuffer::<u32>::zeroed(&stream, 8).map(drop)),
+            ("to_vec", buffer.to_vec().map(drop)),
+            ("copy_from_host", buffer.copy_from_host(&[0; 8])),
+            (
+                "copy_from",
+                buffer.as_mut_slice().copy_from(&source.as_slice()),
+            ),
+            (
+                "copy_from_peer, from it",
+                elsewhere.as_mut_slice().copy_from_peer(&source.as_slice()),
+            ),
+            (
+                "copy_from_peer, to it",
+                buffer.as_mut_slice().copy_from_peer(&elsewhere.as_slice()),
+            ),
+            // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
+            ("launch", unsafe {
+                stream.launch(
+                    &kernel,
+                    LaunchConfig::for_num_elems(8),
+                    (&source, &mut buffer, 8_u32),
+                )
+            }),
+            ("close", source.close()),
+        ];
+        for (what, result) in results {
+            let error = result.unwrap_err();
+            assert!(
+                matches!(error, Error::ContextGone { .. }),
+                "{}, {what}: {error}",
+                bench.name
+            );
+            assert_eq!(
+                error.status(),
+                Some(Status::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+            );
+        }
+        drop((buffer, kernel, module, event, stream, context));
+        if let Some(simulator) = &bench.simulator {
+            let calls = simulator.calls();
+            assert!(calls.is_empty(), "{calls:?}");
+        }
+        assert_eq!(elsewhere.to_vec().unwrap(), [1; 8]);
+    }
+}
+
+#[test]
+fn what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over() {
+    for bench in everywhere("what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let mut source = DeviceBuffer::from_host(&bench.stream(), &[5_u32; 8]).unwrap();
+        {
+            let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+            copy.as_mut_slice()
+                .copy_from_peer(&source.as_slice())
+                .unwrap();
+            context.synchronize().unwrap();
+        }
+        drop(context);
+        token.store(false, Ordering::Release);
+        drop(foreign);
+        source.copy_from_host(&[6; 8]).unwrap();
+        assert_eq!(source.to_vec().unwrap(), [6; 8], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
+    for bench in everywhere("a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two") {
+        let foreign = Foreign::new(&bench);
+        let dead = Arc::new(AtomicBool::new(false));
+        let error = foreign.borrow(dead).unwrap_err();
+        assert!(matches!(error, Error::ContextGone { .. }), "{error}");
+        let tokens = [alive(), alive()];
+        let [one, _two] = [0, 1].map(|i| foreign.borrow(Arc::clone(&tokens[i]) as _).unwrap());
+        one.synchronize().unwrap();
+        tokens[1].store(false, Ordering::Release);
+        let error = one.synchronize().unwrap_err();
+        assert!(matches!(error, Error::ContextGone { .. }), "{error}");
+        // Dead is dead.
+        tokens[1].store(true, Ordering::Release);
+        assert!(one.synchronize().is_err());
+        // A new borrow is of a new life: the handle may be that of another context by now.
+        let again = foreign.borrow(alive()).unwrap();
+        assert_ne!(again, one);
+        again.synchronize().unwrap();
+        drop(again);
+    }
+}
+
+#[test]
+fn the_current_context_is_told_if_it_is_known() {
+    for bench in everywhere("the_current_context_is_told_if_it_is_known") {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let driver = bench.context.driver();
+                assert_eq!(Context::current(driver).unwrap(), None);
+                let foreign = Foreign::new(&bench);
+                // SAFETY: the context is alive.
+                let status = unsafe { driver.library().cuCtxSetCurrent(foreign.raw) };
+                assert_eq!(status, Status::CUDA_SUCCESS);
+                assert_eq!(Context::current(driver), Err(Error::ForeignContext));
+                let borrowed = foreign.borrow(alive()).unwrap();
+                assert_eq!(Context::current(driver).unwrap().as_ref(), Some(&borrowed));
+                // SAFETY: the context is alive.
+                let status = unsafe { driver.library().cuCtxSetCurrent(bench.context.as_raw()) };
+                assert_eq!(status, Status::CUDA_SUCCESS);
+                assert_eq!(
+                    Context::current(driver).unwrap().as_ref(),
+                    Some(&bench.context)
+                );
+                // SAFETY: null is none.
+                unsafe { driver.library().cuCtxSetCurrent(ptr::null_mut()) };
+            });
+        });
+    }
+}

@@ -1,0 +1,246 @@
+//! What is current on a thread: guards, and other code that changes it between our calls.
+
+use std::ptr;
+use std::sync::Barrier;
+use std::thread;
+
+use cuda_driver::ContextFlags;
+use cuda_driver::prelude::*;
+use cuda_sys::CUctx_st;
+
+use crate::support::{Bench, everywhere};
+
+/// What is current on this thread, asked past the safe layer.
+fn current(driver: &Driver) -> *mut CUctx_st {
+    let mut current = ptr::null_mut();
+    // SAFETY: the pointer is to a local.
+    let status = unsafe { driver.library().cuCtxGetCurrent(&raw mut current) };
+    assert!(status.is_success());
+    current
+}
+
+fn set_current(driver: &Driver, raw: *mut CUctx_st) {
+    // SAFETY: the callers' contexts are alive.
+    assert!(unsafe { driver.library().cuCtxSetCurrent(raw) }.is_success());
+}
+
+fn push(driver: &Driver, raw: *mut CUctx_st) {
+    // SAFETY: the callers' contexts are alive.
+    assert!(unsafe { driver.library().cuCtxPushCurrent_v2(raw) }.is_success());
+}
+
+fn pop(driver: &Driver) -> *mut CUctx_st {
+    let mut popped = ptr::null_mut();
+    // SAFETY: the pointer is to a local.
+    let status = unsafe { driver.library().cuCtxPopCurrent_v2(&raw mut popped) };
+    assert!(status.is_success());
+    popped
+}
+
+/// Runs `test` on a thread of its own, on which nothing is current, with the primary context and two of our own.
+fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
+    let own = || Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let contexts = [bench.context.clone(), own(), own()];
+    thread::scope(|scope| {
+        scope.spawn(|| test(bench.context.driver(), contexts));
+    });
+}
+
+#[test]
+fn guards_make_current_and_put_back_in_any_order() {
+    for bench in everywhere("guards_make_current_and_put_back_in_any_order") {
+        on_a_thread(&bench, |driver, [one, two, three]| {
+            let raw = [one.as_raw(), two.as_raw(), three.as_raw()];
+            let first = one.make_current().unwrap();
+            assert_eq!(current(driver), raw[0]);
+            let second = two.make_current().unwrap();
+            let third = three.make_current().unwrap();
+            assert_eq!(current(driver), raw[2]);
+            drop(second);
+            assert_eq!(current(driver), raw[2], "the last made stays");
+            drop(third);
+            assert_eq!(current(driver), raw[0], "and both go with it");
+            let again = one.make_current().unwrap();
+            drop(first);
+            assert_eq!(current(driver), raw[0]);
+            drop(again);
+            assert!(current(driver).is_null());
+        });
+    }
+}
+
+#[test]
+fn a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it() {
+    for bench in everywhere("a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it") {
+        on_a_thread(&bench, |driver, [one, two, _]| {
+            let raw = two.as_raw();
+            let guard = two.make_current().unwrap();
+            drop(two);
+            assert_eq!(current(driver), raw);
+            let stream = Stream::new(&one, StreamFlags::empty(), 0).unwrap();
+            let mut of = ptr::null_mut();
+            // SAFETY: the stream is alive and the pointer to a local.
+            let status = unsafe {
+                driver
+                    .library()
+                    .cuStreamGetCtx(stream.as_raw(), &raw mut of)
+            };
+            assert!(status.is_success());
+            assert_eq!((of, current(driver)), (one.as_raw(), raw));
+            let before = bench.simulator.as_ref().map(|sim| sim.live().contexts);
+            drop(guard);
+            assert!(current(driver).is_null());
+            let after = bench.simulator.as_ref().map(|sim| sim.live().contexts);
+            assert_eq!(before.map(|count| count - 1), after);
+        });
+    }
+}
+
+#[test]
+fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
+    for bench in everywhere("a_guard_that_is_forgotten_leaves_its_context_current_and_alive") {
+        on_a_thread(&bench, |driver, [one, two, three]| {
+            let raw = two.as_raw();
+            std::mem::forget(two.make_current().unwrap());
+            drop(two);
+            {
+                let _other = three.make_current().unwrap();
+                one.synchronize().unwrap();
+            }
+            assert_eq!(current(driver), raw);
+            let again = Context::current(driver).unwrap().unwrap();
+            assert_eq!(again.as_raw(), raw);
+            again.synchronize().unwrap();
+        });
+        // The thread is gone, and with it what it had current.
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+        }
+    }
+}
+
+#[test]
+fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
+    for bench in everywhere("a_guard_puts_back_what_was_current_though_other_code_has_changed_it") {
+        on_a_thread(&bench, |driver, [one, two, three]| {
+            for before in [ptr::null_mut(), three.as_raw()] {
+                set_current(driver, before);
+                let guard = two.make_current().unwrap();
+                // As the CUDA runtime does for `cudaSetDevice`.
+                set_current(driver, one.as_raw());
+                drop(guard);
+                assert_eq!(current(driver), before, "replaced");
+                let guard = two.make_current().unwrap();
+                assert_eq!(pop(driver), two.as_raw());
+                drop(guard);
+                assert_eq!(current(driver), before, "popped");
+                let guard = two.make_current().unwrap();
+                push(driver, one.as_raw());
+                assert_eq!(pop(driver), one.as_raw());
+                drop(guard);
+                assert_eq!(current(driver), before, "pushed and popped");
+                set_current(driver, ptr::null_mut());
+            }
+        });
+    }
+}
+
+/// Other code changes the current context between any two calls of ours, on four threads at once.
+#[test]
+fn calls_are_right_though_other_code_changes_the_current_context_between_them() {
+    let test = "calls_are_right_though_other_code_changes_the_current_context_between_them";
+    for bench in everywhere(test) {
+        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let contexts = [bench.context.clone(), own];
+        let barrier = Barrier::new(4);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (contexts, barrier) = (&contexts, &barrier);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let driver = contexts[0].driver();
+                    let mut depth = 0;
+                    barrier.wait();
+                    for round in 0..60_u32 {
+                        let raw = contexts[random.usize(..2)].as_raw();
+                        match random.u32(..4) {
+                            0 if depth > 0 => {
+                                set_current(driver, raw);
+                            }
+                            1 if depth > 0 => {
+                                pop(driver);
+                                depth -= 1;
+                            }
+                            _ => {
+                                push(driver, raw);
+                                depth += 1;
+                            }
+                        }
+                        let before = current(driver);
+                        let context = &contexts[random.usize(..2)];
+                        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+                        let mut of = ptr::null_mut();
+                        // SAFETY: the stream is alive and the pointer to a local.
+                        let status = unsafe {
+                            driver
+                                .library()
+                                .cuStreamGetCtx(stream.as_raw(), &raw mut of)
+                        };
+                        assert!(status.is_success());
+                        assert_eq!(of, context.as_raw());
+                        let buffer = DeviceBuffer::from_host(&stream, &[round; 100]).unwrap();
+                        assert_eq!(current(driver), before);
+                        assert_eq!(buffer.to_vec().unwrap(), [round; 100]);
+                        let event = Event::new(context, EventFlags::empty()).unwrap();
+                        event.record(&stream).unwrap();
+                        event.synchronize().unwrap();
+                        drop((buffer, stream, event));
+                        assert_eq!(current(driver), before);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn contexts_and_their_objects_move_between_threads() {
+    for bench in everywhere("contexts_and_their_objects_move_between_threads") {
+        let device = bench.context.device().clone();
+        // Made on one thread, used on a second, dropped on a third; nothing is current on any.
+        let made = thread::spawn(move || {
+            let context = Context::new(&device, ContextFlags::empty()).unwrap();
+            let stream = context.default_stream().unwrap();
+            let buffer = DeviceBuffer::from_host(&stream, &[7_u64; 50]).unwrap();
+            (context, stream, buffer)
+        })
+        .join()
+        .unwrap();
+        let used = thread::spawn(move || {
+            let (context, stream, mut buffer) = made;
+            assert!(current(context.driver()).is_null());
+            assert_eq!(buffer.to_vec().unwrap(), [7; 50]);
+            buffer.copy_from_host(&[8; 50]).unwrap();
+            Event::new(&context, EventFlags::empty())
+                .unwrap()
+                .record(&stream)
+                .unwrap();
+            (context, stream, buffer)
+        })
+        .join()
+        .unwrap();
+        thread::spawn(move || {
+            let (context, stream, buffer) = used;
+            let driver = context.driver().clone();
+            drop((context, stream));
+            assert_eq!(buffer.to_vec().unwrap(), [8; 50]);
+            buffer.close().unwrap();
+            assert!(current(&driver).is_null());
+        })
+        .join()
+        .unwrap();
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Contexts of our own, what can be set on a context, and the state of primary ones.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CacheConfig, ContextFlags, Error, Limit, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{MIX, everywhere, software};
+
+fn own(of: &Context) -> Context {
+    Context::new(of.device(), ContextFlags::empty()).unwrap()
+}
+
+fn stream(context: &Context) -> Stream {
+    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
+}
+
+#[test]
+fn a_context_of_our_own_does_all_that_the_primary_one_does() {
+    for bench in everywhere("a_context_of_our_own_does_all_that_the_primary_one_does") {
+        let context = own(&bench.context);
+        assert_ne!(context, bench.context);
+        assert_ne!(context.as_raw(), bench.context.as_raw());
+        assert_ne!(context.id().unwrap(), bench.context.id().unwrap());
+        assert!(!context.is_primary() && !context.is_borrowed());
+        assert_eq!(context.device(), bench.context.device());
+        let kernel = Module::load(&context, &Ptx::new(MIX).unwrap())
+            .unwrap()
+            .function("mix")
+            .unwrap();
+        let (home, other) = (stream(&context), context.default_stream().unwrap());
+        let words: Vec<u32> = (0..10_000).collect();
+        let mut x = DeviceBuffer::from_host(&home, &words).unwrap();
+        let y = DeviceBuffer::from_host(&other, &words).unwrap();
+        for on in [&home, &other] {
+            // SAFETY: the kernel reads 10,000 words of each and writes as many of `x`; each has as many.
+            unsafe {
+                on.launch(
+                    &kernel,
+                    LaunchConfig::for_num_elems(10_000),
+                    (&mut x, &y, 10_000_u32),
+                )
+            }
+            .unwrap();
+        }
+        let (begin, end) = [(); 2]
+            .map(|()| Event::new(&context, EventFlags::empty()).unwrap())
+            .into();
+        begin.record(&home).unwrap();
+        end.record(&home).unwrap();
+        end.synchronize().unwrap();
+        end.time_since(&begin).unwrap();
+        let expected: Vec<u32> = words.iter().map(|word| 7 * word).collect();
+        assert_eq!(x.to_vec().unwrap(), expected, "{}", bench.name);
+    }
+}
+
+#[test]
+fn objects_of_two_contexts_of_one_device_do_not_mix() {
+    for bench in everywhere("objects_of_two_contexts_of_one_device_do_not_mix") {
+        let context = own(&bench.context);
+        let (here, there) = (stream(&bench.context), stream(&context));
+        let kernel = bench.kernel(MIX, "mix");
+        let of_there = Module::load(&context, &Ptx::new(MIX).unwrap())
+            .unwrap()
+            .function("mix")
+            .unwrap();
+        let event = Event::new(&context, EventFlags::empty()).unwrap();
+        let mut x = DeviceBuffer::from_host(&here, &[1_u32; 4]).unwrap();
+        let y = DeviceBuffer::from_host(&there, &[2_u32; 4]).unwrap();
+        let z = DeviceBuffer::from_host(&here, &[2_u32; 4]).unwrap();
+        let config = LaunchConfig::for_num_elems(4);
+        let results = [
+            // SAFETY: the kernel reads 4 words of the one and writes 4 of the other; each has 4.
+            unsafe { here.launch(&kernel, config, (&mut x, &y, 4_u32)) },
+            // SAFETY: as above.
+            unsafe { there.launch(&kernel, config, (&mut x, &z, 4_u32)) },
+            // SAFETY: as above.
+            unsafe { there.launch(&of_there, config, (&mut x, &z, 4_u32)) },
+            x.as_mut_slice().copy_from(&y.as_slice()),
+            event.record(&here),
+        ];
+        for result in results {
+            let error = result.unwrap_err();
+            assert!(
+                matches!(error, Error::OtherContext { .. }),
+                "{}: {error}",
+                bench.name
+            );
+        }
+        // To wait for each other is fine.
+        event.record(&there).unwrap();
+        here.wait(&event).unwrap();
+        assert_eq!(x.to_vec().unwrap(), [1; 4]);
+    }
+}
+
+#[test]
+fn a_context_of_our_own_is_destroyed_once_with_its_last_object_on_any_thread() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let context = own(&bench.context);
+    let stream = context.default_stream().unwrap();
+    let buffer = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
+    drop((context, stream));
+    assert_eq!(simulator.live().contexts, 2);
+    thread::spawn(move || drop(buffer)).join().unwrap();
+    assert_eq!(simulator.calls()["cuCtxDestroy_v2"], 1);
+    assert_eq!(simulator.live().contexts, 1);
+    assert_eq!(simulator.live().bytes, 0);
+}
+
+#[test]
+fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
+    for bench in everywhere("closing_tells_what_the_driver_says_and_that_others_use_the_context") {
+        let context = own(&bench.context);
+        context.default_stream().unwrap();
+        context.close().unwrap();
+        let context = own(&bench.context);
+        let stream = stream(&context);
+        let error = context.close().unwrap_err();
+        assert!(matches!(error, Error::StillInUse { .. }), "{error}");
+        stream.synchronize().unwrap();
+        let Some(simulator) = &bench.simulator else {
+            continue;
+        };
+        drop(stream);
+        assert_eq!(simulator.live().contexts, 1);
+        let fails = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuCtxDestroy_v2");
+        let context = own(&bench.context);
+        simulator.add_rule(fails);
+        let error = context.close().unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
+    }
+}
+
+#[test]
+fn making_a_context_leaves_the_thread_as_it_was_also_if_it_fails() {
+    let bench = software(Builder::new());
+    let driver = bench.context.driver();
+    assert_eq!(Context::current(driver).unwrap(), None);
+    let context = own(&bench.context);
+    assert_eq!(Context::current(driver).unwrap(), None);
+    let simulator = bench.simulator.as_ref().unwrap();
+    for call in ["cuCtxCreate_v2", "cuDeviceGetAttribute"] {
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
+        let error = Context::new(bench.context.device(), ContextFlags::empty()).unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+        simulator.clear_rules();
+    }
+    assert_eq!(Context::current(driver).unwrap(), None);
+    drop(context);
+    assert_eq!(simulator.live().contexts, 1);
+}
+
+#[test]
+fn flags_are_those_that_a_context_was_made_with() {
+    for bench in everywhere("flags_are_those_that_a_context_was_made_with") {
+        let device = bench.context.device();
+        for flags in [
+            ContextFlags::SCHED_SPIN,
+            ContextFlags::SCHED_YIELD | ContextFlags::LMEM_RESIZE_TO_MAX,
+            ContextFlags::SCHED_BLOCKING_SYNC | ContextFlags::MAP_HOST,
+        ] {
+            let context = Context::new(device, flags).unwrap();
+            // `MAP_HOST` is always on, and some drivers say so.
+            let told = context.flags().unwrap() | ContextFlags::MAP_HOST;
+            assert_eq!(told, flags | ContextFlags::MAP_HOST, "{}", bench.name);
+        }
+        let two = ContextFlags::SCHED_SPIN | ContextFlags::SCHED_YIELD;
+        let error = Context::new(device, two).unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
+    }
+}
+
+#[test]
+fn a_call_that_the_driver_lacks_is_named() {
+    let bench = software(Builder::new().version(12000));
+    let context = own(&bench.context);
+    context.id().unwrap();
+    let error = context.set_flags(ContextFlags::SCHED_SPIN).unwrap_err();
+    assert!(error.to_string().contains("cuCtxSetFlags"), "{error}");
+    let newer = software(Builder::new().version(12010));
+    let context = own(&newer.context);
+    context.set_flags(ContextFlags::SCHED_SPIN).unwrap();
+    assert_eq!(context.flags().unwrap(), ContextFlags::SCHED_SPIN);
+}
+
+#[test]
+fn limits_are_what_was_asked_for_or_more() {
+    for bench in everywhere("limits_are_what_was_asked_for_or_more") {
+        let context = own(&bench.context);
+        for (limit, value) in [
+            (Limit::STACK_SIZE, 4096),
+            (Limit::PRINTF_FIFO_SIZE, 2 << 20),
+            (Limit::MALLOC_HEAP_SIZE, 16 << 20),
+        ] {
+            context.set_limit(limit, value).unwrap();
+            let told = context.limit(limit).unwrap();
+            assert!(told >= value, "{}: {limit:?} is {told}", bench.name);
+        }
+        let error = context.limit(Limit(1000)).unwrap_err();
+        let status = error.status().unwrap();
+        let expected = [
+            Status::CUDA_ERROR_UNSUPPORTED_LIMIT,
+            Status::CUDA_ERROR_INVALID_VALUE,
+        ];
+        assert!(expected.contains(&status), "{error}");
+        // The other context has its own.
+        let of_primary = bench.context.limit(Limit::STACK_SIZE).unwrap();
+        assert!(of_primary < 4096, "{}: {of_primary}", bench.name);
+    }
+}
+
+#[test]
+fn the_preference_for_the_cache_is_kept() {
+    for bench in everywhere("the_preference_for_the_cache_is_kept") {
+        let context = own(&bench.context);
+        assert_eq!(context.cache_config().unwrap(), CacheConfig::NONE);
+        for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {
+            context.set_cache_config(config).unwrap();
+            // A device whose parts are fixed need not keep it.
+            let told = context.cache_config().unwrap();
+            assert!([config, CacheConfig::NONE].contains(&told), "{told:?}");
+        }
+        assert!(context.api_version().unwrap() >= 3010);
+        context.reset_persisting_l2_cache().unwrap();
+    }
+}
+
+#[test]
+fn the_primary_context_is_active_while_it_is_held_and_has_the_flags_that_were_set() {
+    let bench = software(Builder::new().devices(2));
+    let device = bench.context.driver().device(1).unwrap();
+    assert!(!device.primary_context_state().unwrap().is_active);
+    let flags = ContextFlags::SCHED_BLOCKING_SYNC;
+    device.set_primary_context_flags(flags).unwrap();
+    let context = device.primary_context().unwrap();
+    let state = device.primary_context_state().unwrap();
+    assert_eq!((state.flags, state.is_active), (flags, true));
+    assert_eq!(context.flags().unwrap(), flags);
+    context.close().unwrap();
+    assert!(!device.primary_context_state().unwrap().is_active);
+}
+
+#[test]
+fn a_reset_destroys_what_is_in_the_primary_context() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    std::mem::forget(DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap());
+    std::mem::forget(stream);
+    assert_eq!(simulator.live().streams, 1);
+    // SAFETY: nothing of the context is used any more.
+    unsafe { bench.context.device().reset_primary_context() }.unwrap();
+    assert_eq!(simulator.live().streams, 0);
+    std::mem::forget(bench.context);
+}
