@@ -215,6 +215,11 @@ pub enum Error {
         /// Which object.
         what: &'static str,
     },
+    /// The device or driver cannot do it.
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// Two objects of different contexts were used together.
     OtherContext {
         /// Which object.
@@ -289,6 +294,7 @@ impl fmt::Display for Error {
                 f,
                 "{what} has other handles in use, and is closed when the last of them goes"
             ),
+            Self::Unsupported { what } => write!(f, "{what} is not supported here"),
             Self::OtherContext { what } => {
                 write!(
                     f,

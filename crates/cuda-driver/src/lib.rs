@@ -61,6 +61,7 @@ pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, 
 pub use event::{Event, EventFlags};
 pub use function::Function;
 pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
+pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use memory::{MemoryType, PointerAttributes};

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use cuda_sys::CUdevice_attribute;
+
 use crate::driver::instance::Instance;
 use crate::driver::slot::{SLOTS, Slot};
 use crate::engine::Schedule;
@@ -22,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) trace: bool,
     pub(crate) rules: Vec<Rule>,
     pub(crate) strict_ptx: bool,
+    /// What the devices tell of themselves, other than usual.
+    pub(crate) attributes: Vec<(CUdevice_attribute, i32)>,
     pub(crate) late_pageable: bool,
     pub(crate) capture_output: bool,
     pub(crate) instruction_limit: Option<u64>,
@@ -113,6 +117,7 @@ impl Builder {
                 trace: false,
                 rules: Vec::new(),
                 strict_ptx: false,
+                attributes: Vec::new(),
                 late_pageable: false,
                 capture_output: false,
                 instruction_limit: None,
@@ -135,6 +140,12 @@ impl Builder {
     /// The compute capability of the devices, 7.5 to 12.x.
     pub fn compute_capability(mut self, major: u32, minor: u32) -> Self {
         self.config.capability = (major, minor);
+        self
+    }
+
+    /// What the devices answer for an attribute. It changes only what they tell, not what they do.
+    pub fn attribute(mut self, attribute: CUdevice_attribute, value: i32) -> Self {
+        self.config.attributes.push((attribute, value));
         self
     }
 

@@ -52,7 +52,7 @@ pub mod vm;
 
 pub use builder::{BuildError, Builder};
 pub use choice::{Choice, ChoiceError, gpu_or_software};
-pub use cuda_sys::CUresult;
+pub use cuda_sys::{CUdevice_attribute, CUresult};
 pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};
 pub use simulator::{Live, Simulator};

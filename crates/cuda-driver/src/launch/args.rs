@@ -6,7 +6,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::Result;
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer};
 use crate::order::{Access, Scope};
 
 /// The uses of buffers that one launch makes.
@@ -79,6 +79,8 @@ macro_rules! buffer_arg {
 buffer_arg! {
     <> &DeviceBuffer<T>, |_| Access::READ;
     <> &mut DeviceBuffer<T>, |_| Access::WRITE;
+    <> &ManagedBuffer<T>, |_| Access::READ;
+    <> &mut ManagedBuffer<T>, |_| Access::WRITE;
     <'a> DeviceSlice<'a, T>, |view: &DeviceSlice<'a, T>| view.access;
     <'a> &DeviceSlice<'a, T>, |view: &&DeviceSlice<'a, T>| view.access;
     <'a> DeviceSliceMut<'a, T>, |view: &DeviceSliceMut<'a, T>| view.access;

@@ -7,6 +7,7 @@ mod chunks;
 mod fill;
 mod host_copy;
 mod peer;
+mod managed;
 pub(crate) mod pinned;
 mod pointer;
 mod repr;
@@ -15,6 +16,7 @@ pub(crate) mod staging;
 
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics};
+pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };

@@ -56,6 +56,13 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         self.len == 0
     }
 
+    /// The bytes of its elements.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        // No overflow: the view is of memory.
+        self.len * size_of::<T>()
+    }
+
     /// The address on the device.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuda_driver::Error;
 use cuda_driver::prelude::*;
+use cuda_driver::{DeviceAttribute, Error};
 use cuda_sim::Builder;
 
-use crate::support::{COPY, everywhere, software};
+use crate::support::{COPY, everywhere, late, software};
 
 /// Tells when it goes.
 struct Owner(Arc<AtomicBool>);
@@ -222,5 +222,36 @@ fn a_clone_is_apart() {
                 .unwrap()
                 .is_empty()
         );
+    }
+}
+
+#[test]
+fn memory_of_a_device_without_pools_is_freed_after_its_uses() {
+    for seed in 0..16 {
+        let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
+        let bench = software(late(seed).attribute(pools, 0));
+        let simulator = bench.simulator.as_ref().unwrap();
+        let (home, other) = (bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        simulator.reset_calls();
+        let source = DeviceBuffer::filled(&home, 64, 5_u32).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&other, 64).unwrap();
+        // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
+        unsafe {
+            other.launch(
+                &copy,
+                LaunchConfig::new(1, 64),
+                (&source, &mut target, 64_u32),
+            )
+        }
+        .unwrap();
+        drop(source);
+        let next = DeviceBuffer::filled(&home, 64, 6_u32).unwrap();
+        assert_eq!(target.to_vec().unwrap(), [5; 64]);
+        drop((next, target));
+        let calls = simulator.calls();
+        assert_eq!((calls["cuMemAlloc_v2"], calls["cuMemFree_v2"]), (3, 3));
+        assert!(!calls.contains_key("cuMemAllocAsync"));
+        assert_eq!(simulator.live().bytes, 0);
     }
 }

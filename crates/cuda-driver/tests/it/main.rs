@@ -9,6 +9,7 @@ mod current;
 mod device;
 mod error;
 mod launch;
+mod managed;
 mod memory;
 mod module;
 #[cfg(feature = "nvrtc")]

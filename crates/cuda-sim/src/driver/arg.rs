@@ -93,6 +93,7 @@ plain!(
     cuda_sys::CUpointer_attribute,
     cuda_sys::CUmemPool_attribute,
     cuda_sys::CUmem_advise,
+    cuda_sys::CUmem_range_attribute,
     cuda_sys::CUmemLocation,
     cuda_sys::CUmemAllocationType,
     cuda_sys::CUstreamCaptureMode,

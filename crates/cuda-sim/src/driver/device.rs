@@ -226,11 +226,12 @@ impl Call {
     ) -> Status {
         pi.required()?;
         let device = self.device(dev)?;
+        let usual = attributes::value(attrib, &device.limits, device.capability);
+        let set = self.config.attributes.iter().rev();
+        let mut set = set.filter_map(|(set, value)| (*set == attrib).then_some(*value));
         let value = match attrib {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device.ordinal as i32 + 1,
-            _ => {
-                attributes::value(attrib, &device.limits, device.capability).ok_or(INVALID_VALUE)?
-            }
+            _ => set.next().or(usual).ok_or(INVALID_VALUE)?,
         };
         pi.set(value)
     }

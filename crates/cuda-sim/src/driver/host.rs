@@ -6,6 +6,7 @@ use cuda_sys::{
     CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream, CUstream_st,
 };
 
+use super::advice::Pages;
 use super::arg::Out;
 use super::context::Context;
 use super::export::{Call, exports};
@@ -180,26 +181,13 @@ impl Call {
         if !matches!(flags, 1 | 2) {
             return Err(INVALID_VALUE);
         }
-        let start = self.new_block(&context, size, RangeKind::Managed, Kind::Managed)?;
+        let start = self.new_block(&context, size, RangeKind::Managed, |block| {
+            Kind::Managed(block, Pages::new())
+        })?;
         dptr.set(start.addr() as u64)
     }
 
-    /// `INVALID_VALUE` unless the range is managed memory.
-    fn managed(&self, dptr: CUdeviceptr, count: usize) -> Status {
-        let held = self.find_allocation(dptr, |start, allocation| {
-            let end = dptr.checked_add(count as u64);
-            matches!(allocation.kind, Kind::Managed(_))
-                && count > 0
-                && end.is_some_and(|end| end <= start + allocation.size)
-        });
-        if held == Some(true) {
-            Ok(())
-        } else {
-            Err(INVALID_VALUE)
-        }
-    }
-
-    /// Advice changes nothing here, but is checked.
+    /// Advice changes nothing here, but is checked and kept.
     fn mem_advise(
         &self,
         dptr: CUdeviceptr,
@@ -216,7 +204,9 @@ impl Call {
         if names_device && device != CPU {
             self.location_device(device)?;
         }
-        self.managed(dptr, count)
+        self.with_pages(dptr, count, |pages, offset| {
+            pages.advise(offset, count as u64, advice, device);
+        })
     }
 
     fn mem_advise_v2(
@@ -257,7 +247,9 @@ impl Call {
         if device != CPU {
             self.location_device(device).map_err(|_| INVALID_DEVICE)?;
         }
-        self.managed(dptr, count)?;
+        self.with_pages(dptr, count, |pages, offset| {
+            pages.prefetch(offset, count as u64, device);
+        })?;
         // It is where everybody can use it already; only its place in the stream counts.
         self.enqueue(&stream, &[], || Ok(()));
         Ok(())
@@ -289,7 +281,7 @@ impl Call {
         if !matches!(flags, 1 | 2 | 4) {
             return Err(INVALID_VALUE);
         }
-        self.managed(dptr, length.max(1))?;
+        self.with_pages(dptr, length.max(1), |_, _| ())?;
         self.enqueue(&stream, &[], || Ok(()));
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cuda_sys::{CUdevice, CUdeviceptr};
 
+use super::advice::Pages;
 use super::arg::Out;
 use super::context::Context;
 use super::device::Device;
@@ -50,7 +51,7 @@ pub(super) enum Kind {
     /// `cuMemHostRegister`, with its flags.
     Registered(u32),
     /// `cuMemAllocManaged`
-    Managed(#[expect(dead_code, reason = "owns the bytes")] Block),
+    Managed(#[expect(dead_code, reason = "owns the bytes")] Block, Pages),
 }
 
 impl Kind {
@@ -128,7 +129,7 @@ impl Instance {
                 pool.give(allocation.size);
                 allocation.device.arena.free(addr).is_ok()
             }
-            Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(_) => {
+            Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(..) => {
                 let host = std::ptr::without_provenance(addr as usize);
                 let known = self.devices.iter();
                 // Each of them, also after one that does not know it.

@@ -8,6 +8,7 @@
 //! every C function. [`Call`](export::Call) is the instance for the time of a call. The methods are safe: the shims
 //! wrap the pointers of C once ([`arg`]), and handles are numbers that are looked up ([`handle`]).
 
+mod advice;
 mod arg;
 mod attributes;
 mod context;
@@ -41,8 +42,9 @@ mod wait_value;
 use export::Entry;
 
 /// All that is implemented, for the slot `SLOT`.
-fn entries<const SLOT: usize>() -> [&'static [Entry]; 19] {
+fn entries<const SLOT: usize>() -> [&'static [Entry]; 20] {
     [
+        advice::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
         device::Exports::<SLOT>::ENTRIES,

@@ -41,7 +41,7 @@ impl Call {
             device: allocation.device.ordinal,
             id: allocation.id,
             is_host: allocation.kind.is_host(),
-            is_managed: matches!(allocation.kind, Kind::Managed(_)),
+            is_managed: matches!(allocation.kind, Kind::Managed(..)),
             pool: match &allocation.kind {
                 Kind::Pool(pool) => Some(pool.handle),
                 _ => None,

@@ -1,0 +1,226 @@
+//! Managed memory.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    Advice, DeviceAttribute, Error, ManagedAttachment, ManagedBuffer, MemoryLocation, Status,
+};
+use cuda_sim::Builder;
+
+use crate::support::{Bench, COPY, everywhere, gpu, late, skipped, software};
+
+const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
+
+/// Enough words that a kernel on a GPU takes longer than queueing the next.
+const N: u32 = 1 << 18;
+
+/// The benches on which the host may touch managed memory beside kernels.
+fn concurrent(
+    test: &'static str,
+    benches: impl Iterator<Item = Bench>,
+) -> impl Iterator<Item = Bench> {
+    benches.filter(move |bench| {
+        let can = bench.context.device().attribute(CONCURRENT).unwrap() != 0;
+        if !can {
+            skipped(&format!("{test}: no concurrent managed access"));
+        }
+        can
+    })
+}
+
+fn schedules(test: &'static str) -> impl Iterator<Item = Bench> {
+    concurrent(
+        test,
+        (0..16).map(|seed| software(late(seed))).chain(gpu(test)),
+    )
+}
+
+#[test]
+fn the_host_sees_what_kernels_on_other_streams_have_written() {
+    for bench in schedules("the_host_sees_what_kernels_on_other_streams_have_written") {
+        let (home, other) = (bench.stream(), bench.stream());
+        let kernel = bench.kernel(COPY, "copy");
+        let words: Vec<u32> = (0..N).map(|i| i.wrapping_mul(31)).collect();
+        let mut source = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
+        source.host_mut().unwrap().copy_from_slice(&words);
+        let mut target = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+        unsafe { other.launch(&kernel, config, (&source, &mut target, N)) }.unwrap();
+        // The kernel still reads: so does the host.
+        assert_eq!(source.host().unwrap(), words, "{}", bench.name);
+        assert_eq!(target.host().unwrap(), words, "{}", bench.name);
+        // Written under a reader: the host waits for it.
+        let mut second = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
+        // SAFETY: as above.
+        unsafe { home.launch(&kernel, config, (&target, &mut second, N)) }.unwrap();
+        target.host_mut().unwrap().fill(7);
+        assert_eq!(second.to_vec().unwrap(), words, "{}", bench.name);
+        // And what it wrote is read on the device, through the buffer that it is there.
+        assert_eq!(
+            target.to_vec().unwrap(),
+            vec![7; N as usize],
+            "{}",
+            bench.name
+        );
+        target.slice_mut(1..3).unwrap().fill(9).unwrap();
+        assert_eq!(target.host().unwrap()[..4], [7, 9, 9, 7], "{}", bench.name);
+        drop(source);
+        target.close().unwrap();
+        drop(second);
+        home.synchronize().unwrap();
+        if let Some(simulator) = &bench.simulator {
+            let live = simulator.live();
+            assert_eq!((live.bytes, live.host_bytes), (0, 0), "{live}");
+        }
+    }
+}
+
+#[test]
+fn managed_memory_under_a_kernel_is_not_freed() {
+    for bench in schedules("managed_memory_under_a_kernel_is_not_freed") {
+        let (home, other) = (bench.stream(), bench.stream());
+        let kernel = bench.kernel(COPY, "copy");
+        let source = ManagedBuffer::from_host(&home, &vec![3_u32; N as usize]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
+        // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+        unsafe {
+            other.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(N),
+                (&source, &mut target, N),
+            )
+        }
+        .unwrap();
+        drop(source);
+        let mut next = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
+        next.host_mut().unwrap().fill(4);
+        assert_eq!(
+            target.to_vec().unwrap(),
+            vec![3; N as usize],
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn a_device_that_forbids_the_host_to_touch_says_so() {
+    let bench = software(Builder::new().attribute(CONCURRENT, 0));
+    let mut buffer = ManagedBuffer::from_host(&bench.stream(), &[1_u32, 2, 3]).unwrap();
+    for error in [buffer.host().unwrap_err(), buffer.host_mut().unwrap_err()] {
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    }
+    assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn managed_memory_of_no_elements_is_fine() {
+    for bench in everywhere("managed_memory_of_no_elements_is_fine") {
+        let mut empty = ManagedBuffer::<u64>::zeroed(&bench.stream(), 0).unwrap();
+        assert!(empty.host().unwrap().is_empty());
+        assert!(empty.host_mut().unwrap().is_empty());
+        empty.as_slice().advise(&Advice::ReadMostly).unwrap();
+        assert_eq!(empty.as_slice().preferred_location().unwrap(), None);
+        let error = ManagedBuffer::<u64>::zeroed(&bench.stream(), usize::MAX).unwrap_err();
+        assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
+    }
+}
+
+#[test]
+fn advice_is_kept_and_taken_back() {
+    for bench in concurrent(
+        "advice_is_kept_and_taken_back",
+        everywhere("advice_is_kept_and_taken_back"),
+    ) {
+        let stream = bench.stream();
+        let here = MemoryLocation::Device(bench.context.device().clone());
+        // Two pages of 64 KiB, of which advice goes to the second.
+        let half = (64 << 10) / 4;
+        let buffer = ManagedBuffer::<u32>::zeroed(&stream, 2 * half).unwrap();
+        let (lower, upper) = buffer.as_slice().split_at(half).unwrap();
+        assert_eq!(
+            (
+                upper.is_read_mostly().unwrap(),
+                upper.preferred_location().unwrap()
+            ),
+            (false, None),
+            "{}",
+            bench.name
+        );
+        assert_eq!(upper.accessed_by().unwrap(), []);
+        let places = [
+            Advice::ReadMostly,
+            Advice::PreferredLocation(here.clone()),
+            Advice::AccessedBy(MemoryLocation::Host),
+        ];
+        for advice in &places {
+            upper.advise(advice).unwrap();
+        }
+        assert!(upper.is_read_mostly().unwrap());
+        assert_eq!(upper.preferred_location().unwrap(), Some(here.clone()));
+        assert_eq!(upper.accessed_by().unwrap(), [MemoryLocation::Host]);
+        assert!(!lower.is_read_mostly().unwrap());
+        assert!(!buffer.as_slice().is_read_mostly().unwrap());
+        for advice in &places {
+            upper.unadvise(advice).unwrap();
+        }
+        assert!(!upper.is_read_mostly().unwrap());
+        assert_eq!(upper.preferred_location().unwrap(), None);
+        assert_eq!(upper.accessed_by().unwrap(), []);
+        buffer.as_slice().prefetch(&here, &stream).unwrap();
+        assert_eq!(lower.last_prefetch_location().unwrap(), Some(here));
+        upper.prefetch(&MemoryLocation::Host, &stream).unwrap();
+        assert_eq!(
+            upper.last_prefetch_location().unwrap(),
+            Some(MemoryLocation::Host)
+        );
+        assert_eq!(buffer.as_slice().last_prefetch_location().unwrap(), None);
+        stream.synchronize().unwrap();
+        assert!(
+            buffer.host().unwrap().iter().all(|&word| word == 0),
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn memory_that_is_not_managed_takes_no_advice() {
+    for bench in everywhere("memory_that_is_not_managed_takes_no_advice") {
+        let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
+        let error = buffer.as_slice().advise(&Advice::ReadMostly).unwrap_err();
+        assert_eq!(
+            error.status(),
+            Some(Status::CUDA_ERROR_INVALID_VALUE),
+            "{}",
+            bench.name
+        );
+    }
+    let (bench, other) = (software(Builder::new()), software(Builder::new()));
+    let buffer = ManagedBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
+    let there = MemoryLocation::Device(other.context.device().clone());
+    let view = buffer.as_slice();
+    for error in [
+        view.prefetch(&there, &bench.stream()).unwrap_err(),
+        view.prefetch(&MemoryLocation::Host, &other.stream())
+            .unwrap_err(),
+        view.advise(&Advice::PreferredLocation(there)).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    }
+}
+
+#[test]
+fn attached_memory_is_used_where_it_is_attached() {
+    for bench in everywhere("attached_memory_is_used_where_it_is_attached") {
+        let stream = bench.stream();
+        let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
+        // SAFETY: it is used on its home stream alone, which it is attached to.
+        unsafe { buffer.attach(&stream, ManagedAttachment::Single) }.unwrap();
+        buffer.as_mut_slice().fill(8).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
+        // SAFETY: all may use it.
+        unsafe { buffer.attach(&stream, ManagedAttachment::Global) }.unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
+    }
+}
