@@ -152,6 +152,16 @@ pub enum Error {
         /// What was asked for.
         name: String,
     },
+    /// The module has no variable of this name.
+    NoSuchGlobal {
+        /// What was asked for.
+        name: String,
+    },
+    /// There is a [`Global`](crate::Global) of this variable already.
+    GlobalInUse {
+        /// The variable.
+        name: String,
+    },
     /// A name with a NUL byte, which C cannot take.
     NulByte {
         /// What has it.
@@ -249,6 +259,10 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoSuchFunction { name } => write!(f, "the module has no kernel {name:?}"),
+            Self::NoSuchGlobal { name } => write!(f, "the module has no variable {name:?}"),
+            Self::GlobalInUse { name } => {
+                write!(f, "the variable {name:?} has an owner already")
+            }
             Self::NulByte { what, position } => {
                 write!(f, "{what} has a NUL byte at position {position}")
             }

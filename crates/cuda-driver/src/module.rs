@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::function::Function;
+use crate::global::Globals;
 use crate::handle::{Destroy, Handle};
 use crate::stream::SendPtr;
 
@@ -46,7 +47,8 @@ impl<'a> From<&'a Cubin> for Image<'a> {
 pub struct Module(Arc<ModuleInner>);
 
 pub(crate) struct ModuleInner {
-    /// Before `context`: a module goes before its context.
+    /// Before `context`, as the module itself: their streams go before it.
+    globals: Globals,
     handle: ManuallyDrop<Handle<RawModule>>,
     context: Context,
     log: String,
@@ -130,6 +132,7 @@ impl Module {
         };
         let (context, log) = (context.clone(), info.text());
         Ok(Self(Arc::new(ModuleInner {
+            globals: Globals::default(),
             handle: ManuallyDrop::new(handle),
             context,
             log,
@@ -168,6 +171,10 @@ impl Module {
         }
     }
 
+    pub(crate) fn inner(&self) -> &Arc<ModuleInner> {
+        &self.0
+    }
+
     /// What the driver's compiler wrote while it loaded the module.
     #[must_use]
     pub fn log(&self) -> &str {
@@ -190,6 +197,10 @@ impl Module {
 impl ModuleInner {
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    pub(crate) fn globals(&self) -> &Globals {
+        &self.globals
     }
 
     /// What the image says of a kernel's parameters.

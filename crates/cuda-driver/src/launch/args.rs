@@ -6,6 +6,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::Result;
+use crate::global::Global;
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer};
 use crate::order::{Access, Scope};
 
@@ -79,6 +80,8 @@ macro_rules! buffer_arg {
 buffer_arg! {
     <> &DeviceBuffer<T>, |_| Access::READ;
     <> &mut DeviceBuffer<T>, |_| Access::WRITE;
+    <> &Global<T>, |_| Access::READ;
+    <> &mut Global<T>, |_| Access::WRITE;
     <> &ManagedBuffer<T>, |_| Access::READ;
     <> &mut ManagedBuffer<T>, |_| Access::WRITE;
     <'a> DeviceSlice<'a, T>, |view: &DeviceSlice<'a, T>| view.access;

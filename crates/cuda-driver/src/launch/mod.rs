@@ -33,7 +33,8 @@ impl Stream {
     ///
     /// With these arguments the kernel reads and writes only memory that the arguments let it: of the buffers
     /// given, writes only of those given as `&mut`, and all within their lengths. Arguments are of the types
-    /// that the kernel takes; only their sizes are checked.
+    /// that the kernel takes; only their sizes are checked. Variables of its module that it uses by name are not
+    /// used at the same time on other streams ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
     pub unsafe fn launch<A: KernelArgs>(
         &self,

@@ -10,6 +10,7 @@ use cuda_sys::CUdeviceptr;
 use super::caching::Blocks;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
+use crate::module::ModuleInner;
 use crate::order::{Access, Scope, Tracker};
 use crate::planted::Fault;
 use crate::stream::Stream;
@@ -33,6 +34,8 @@ pub(crate) enum Source {
     Plain,
     /// Of a caching pool, to which it goes back with the order of its uses.
     Cached(Arc<Blocks>),
+    /// A variable of a module, which lets one owner have it at a time.
+    Global(Arc<ModuleInner>),
     /// Of other code: released by dropping this, after the host has waited.
     Foreign(Box<dyn Any + Send + Sync>),
 }
@@ -155,6 +158,8 @@ impl Memory {
         match source {
             Source::Foreign(owner) => mem::forget(owner),
             Source::Cached(pool) => pool.lose(&block),
+            // It stays out for good, and its module loaded.
+            Source::Global(module) => mem::forget(module),
             Source::Nothing | Source::Ordered | Source::Plain => {}
         }
         block.behind_all()?;
@@ -220,6 +225,10 @@ impl Source {
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }
             Self::Cached(pool) => pool.take_back(block),
+            Self::Global(module) => {
+                module.take_back(block);
+                Ok(())
+            }
             Self::Foreign(owner) => {
                 let waited = block.tracker.synchronize(Access::WRITE);
                 if waited.is_err() {

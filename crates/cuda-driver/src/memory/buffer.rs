@@ -137,7 +137,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     }
 
     /// Memory that holds at least `len` elements.
-    pub(super) fn of_memory(memory: Memory, len: usize) -> Self {
+    pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
         Self {
             memory,
             len,

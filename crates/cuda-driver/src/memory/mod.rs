@@ -3,11 +3,12 @@
 mod allocation;
 mod buffer;
 mod caching;
+mod cast;
 mod chunks;
 mod fill;
 mod host_copy;
-mod peer;
 mod managed;
+mod peer;
 pub(crate) mod pinned;
 mod pointer;
 mod repr;
@@ -26,7 +27,8 @@ pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use std::ops::{Bound, RangeBounds};
 
-pub(crate) use allocation::{Memory, Source};
+pub(crate) use allocation::{Block, Memory, Source};
+pub(crate) use cast::len_of_cast;
 
 use crate::error::{Error, Result};
 

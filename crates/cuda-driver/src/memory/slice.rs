@@ -125,6 +125,13 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         self.address
     }
 
+    /// The bytes of its elements.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        // No overflow: the view is of memory.
+        self.len * size_of::<T>()
+    }
+
     /// The same elements, to read.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {

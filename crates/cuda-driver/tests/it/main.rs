@@ -8,6 +8,7 @@ mod context;
 mod current;
 mod device;
 mod error;
+mod global;
 mod launch;
 mod managed;
 mod memory;

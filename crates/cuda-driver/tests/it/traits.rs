@@ -1,7 +1,7 @@
 //! Which types may go to another thread: all of them, proven when this compiles.
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, DriverError, Error, Image, ManagedBuffer, RegisterError};
+use cuda_driver::{CachingPool, DriverError, Error, Global, Image, ManagedBuffer, RegisterError};
 
 const fn is_send_and_sync<T: Send + Sync>() {}
 const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
@@ -18,6 +18,7 @@ const _: () = {
     is_send_and_sync::<PinnedBuffer<f32>>();
     is_send_and_sync::<RegisteredBuffer<f32>>();
     is_send_and_sync::<CachingPool>();
+    is_send_and_sync::<Global<f32>>();
     is_send_and_sync::<ManagedBuffer<f32>>();
     is_send_and_sync::<Module>();
     is_send_and_sync::<Function>();

@@ -5,7 +5,7 @@ use std::ops::{Deref, RangeBounds};
 use std::ptr;
 use std::slice;
 
-use cuda_sys::{CUdevice_attribute, CUmemAttach_flags};
+use cuda_sys::CUmemAttach_flags;
 
 use crate::driver::call;
 use crate::error::{Error, Result};
@@ -102,10 +102,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
-            is_concurrent: context
-                .device()
-                .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)?
-                != 0,
+            is_concurrent: context.device().has_concurrent_managed_access()?,
         })
     }
 

@@ -1,0 +1,131 @@
+//! Variables of modules.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Global};
+use cuda_sim::Builder;
+
+use crate::support::{COPY, everywhere, gpu, late, software};
+
+const VARIABLES: &str = include_str!("kernels/variables.ptx");
+
+fn load(context: &Context) -> Module {
+    Module::load(context, &Ptx::new(VARIABLES).unwrap()).unwrap()
+}
+
+#[test]
+fn constants_and_globals_are_read_and_written() {
+    for bench in everywhere("constants_and_globals_are_read_and_written") {
+        let stream = bench.stream();
+        let module = load(&bench.context);
+        let mut factors: Global<u32> = module.global("factors", &stream).unwrap();
+        assert_eq!((factors.name(), factors.len()), ("factors", 4));
+        assert_eq!(factors.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+        factors.copy_from_host(&[10, 20, 30, 40]).unwrap();
+        factors.slice_mut(1..2).unwrap().fill(7).unwrap();
+        let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+        let scale = module.function("scale").unwrap();
+        // SAFETY: the kernel scales 4 words, and reads the constants on the stream that they were written on.
+        unsafe { stream.launch(&scale, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
+        assert_eq!(words.to_vec().unwrap(), [10, 14, 90, 160], "{}", bench.name);
+        let counter: Global<u32> = module.global("counter", &stream).unwrap();
+        let bump = module.function("bump").unwrap();
+        for _ in 0..3 {
+            // SAFETY: the kernel changes the counter on its home stream.
+            unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (10_u32,)) }.unwrap();
+        }
+        assert_eq!(counter.to_vec().unwrap(), [35], "{}", bench.name);
+        // The same bytes as another type; each module has its own.
+        drop(counter);
+        let signed: Global<[i8; 4]> = module.global("counter", &stream).unwrap();
+        assert_eq!(signed.to_vec().unwrap(), [[35, 0, 0, 0]]);
+        let second = load(&bench.context);
+        let counter: Global<u32> = second.global("counter", &stream).unwrap();
+        assert_eq!(counter.to_vec().unwrap(), [5], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_variable_has_one_owner_and_keeps_the_order_of_its_uses() {
+    let benches = (0..16).map(|seed| software(late(seed)));
+    let test = "a_variable_has_one_owner_and_keeps_the_order_of_its_uses";
+    for bench in benches.chain(gpu(test)) {
+        let (one, other, third) = (bench.stream(), bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let module = load(&bench.context);
+        let words = DeviceBuffer::from_host(&other, &[9_u32, 8, 7, 6]).unwrap();
+        let mut factors: Global<u32> = module.global("factors", &one).unwrap();
+        let error = module.global::<u32>("factors", &third).unwrap_err();
+        assert_eq!(
+            error,
+            Error::GlobalInUse {
+                name: "factors".to_owned()
+            }
+        );
+        // SAFETY: the kernel reads 4 words of the one and writes 4 of the other; each has 4.
+        unsafe {
+            other.launch(
+                &copy,
+                LaunchConfig::new(1, 4),
+                (&words, &mut factors, 4_u32),
+            )
+        }
+        .unwrap();
+        drop(factors);
+        // The next owner is at home on another stream, and sees what was written.
+        let factors: Global<u32> = module.global("factors", &third).unwrap();
+        assert_eq!(factors.stream(), &third);
+        assert_eq!(factors.to_vec().unwrap(), [9, 8, 7, 6], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_variable_keeps_its_module_and_its_stream() {
+    for bench in everywhere("a_variable_keeps_its_module_and_its_stream") {
+        let stream = bench.stream();
+        let mut factors: Global<u32> = load(&bench.context).global("factors", &stream).unwrap();
+        drop((stream, bench.context));
+        factors.copy_from_host(&[4, 3, 2, 1]).unwrap();
+        assert_eq!(factors.to_vec().unwrap(), [4, 3, 2, 1], "{}", bench.name);
+        drop(factors);
+        if let Some(simulator) = &bench.simulator {
+            let live = simulator.live();
+            assert!(live.is_empty(), "{live:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_such_variable_is_an_error() {
+    for bench in everywhere("what_is_no_such_variable_is_an_error") {
+        let stream = bench.stream();
+        let module = load(&bench.context);
+        let error = module.global::<u32>("nothing", &stream).unwrap_err();
+        assert_eq!(
+            error,
+            Error::NoSuchGlobal {
+                name: "nothing".to_owned()
+            }
+        );
+        let error = module.global::<u32>("fac\0tors", &stream).unwrap_err();
+        assert!(
+            matches!(error, Error::NulByte { position: 3, .. }),
+            "{error}"
+        );
+        let error = module.global::<[u8; 8]>("counter", &stream).unwrap_err();
+        assert_eq!(error, Error::Uneven { bytes: 4, size: 8 }, "{}", bench.name);
+        let error = module.global::<[u8; 2]>("odd", &stream).unwrap_err();
+        assert_eq!(error, Error::Uneven { bytes: 7, size: 2 });
+        // What was refused is still to be had.
+        assert_eq!(
+            module
+                .global::<u8>("odd", &stream)
+                .unwrap()
+                .to_vec()
+                .unwrap(),
+            [0; 7]
+        );
+        let elsewhere = software(Builder::new());
+        let error = module.global::<u8>("odd", &elsewhere.stream()).unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    }
+}
