@@ -5,6 +5,8 @@ use std::fmt;
 use cuda_sys::image::newest_ptx;
 use cuda_sys::{CUresult, Function, LoadError, Version};
 
+use crate::memory::Extent;
+
 /// The result of most calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -183,6 +185,13 @@ pub enum Error {
         /// Elements of the destination.
         destination_len: usize,
     },
+    /// The two sides of a copy of a box are not of one extent.
+    ExtentMismatch {
+        /// The extent of the source.
+        source_extent: Extent,
+        /// The extent of the destination.
+        destination_extent: Extent,
+    },
     /// An address at which no element of its type may lie.
     Misaligned {
         /// Where.
@@ -278,6 +287,13 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "the source has {source_len} elements and the destination {destination_len}"
+            ),
+            Self::ExtentMismatch {
+                source_extent,
+                destination_extent,
+            } => write!(
+                f,
+                "the source has {source_extent} elements and the destination {destination_extent}"
             ),
             Self::Misaligned { address, align } => write!(
                 f,

@@ -66,6 +66,7 @@ pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+pub use memory::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use memory::{MemoryType, PointerAttributes};
 pub use memory::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,

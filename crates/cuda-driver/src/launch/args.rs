@@ -7,7 +7,10 @@ use cuda_sys::CUdeviceptr;
 
 use crate::error::Result;
 use crate::global::Global;
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer};
+use crate::memory::{
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, PitchedBuffer,
+    PitchedSlice, PitchedSliceMut,
+};
 use crate::order::{Access, Scope};
 
 /// The uses of buffers that one launch makes.
@@ -84,6 +87,10 @@ buffer_arg! {
     <> &mut Global<T>, |_| Access::WRITE;
     <> &ManagedBuffer<T>, |_| Access::READ;
     <> &mut ManagedBuffer<T>, |_| Access::WRITE;
+    <> &PitchedBuffer<T>, |_| Access::READ;
+    <> &mut PitchedBuffer<T>, |_| Access::WRITE;
+    <'a> &PitchedSlice<'a, T>, |view: &&PitchedSlice<'a, T>| view.access;
+    <'a> &mut PitchedSliceMut<'a, T>, |view: &&mut PitchedSliceMut<'a, T>| view.access;
     <'a> DeviceSlice<'a, T>, |view: &DeviceSlice<'a, T>| view.access;
     <'a> &DeviceSlice<'a, T>, |view: &&DeviceSlice<'a, T>| view.access;
     <'a> DeviceSliceMut<'a, T>, |view: &DeviceSliceMut<'a, T>| view.access;

@@ -55,7 +55,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             staging::download(
                 self.memory,
                 self.access,
-                self.as_raw(),
+                staging::Place::Linear(self.as_raw()),
                 destination.cast(),
                 bytes,
             )
@@ -128,7 +128,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             staging::upload(
                 self.memory,
                 self.access,
-                self.as_raw(),
+                staging::Place::Linear(self.as_raw()),
                 source.as_ptr().cast(),
                 bytes,
             )

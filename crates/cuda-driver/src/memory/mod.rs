@@ -10,6 +10,7 @@ mod host_copy;
 mod managed;
 mod peer;
 pub(crate) mod pinned;
+mod pitched;
 mod pointer;
 mod repr;
 mod slice;
@@ -21,6 +22,7 @@ pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };
+pub use pitched::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
 pub use repr::DeviceRepr;
 pub use slice::{DeviceSlice, DeviceSliceMut};

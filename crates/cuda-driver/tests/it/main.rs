@@ -19,6 +19,7 @@ mod order;
 mod owned;
 mod peer;
 mod pinned;
+mod pitched;
 mod pointer;
 mod random_programs;
 mod staging;

@@ -1,7 +1,10 @@
 //! Which types may go to another thread: all of them, proven when this compiles.
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, DriverError, Error, Global, Image, ManagedBuffer, RegisterError};
+use cuda_driver::{
+    CachingPool, DriverError, Error, Global, Image, ManagedBuffer, PitchedBuffer, PitchedSlice,
+    PitchedSliceMut, RegisterError,
+};
 
 const fn is_send_and_sync<T: Send + Sync>() {}
 const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
@@ -16,6 +19,9 @@ const _: () = {
     is_send_and_sync::<DeviceSlice<'static, f32>>();
     is_send_and_sync::<DeviceSliceMut<'static, f32>>();
     is_send_and_sync::<PinnedBuffer<f32>>();
+    is_send_and_sync::<PitchedBuffer<f32>>();
+    is_send_and_sync::<PitchedSlice<'static, f32>>();
+    is_send_and_sync::<PitchedSliceMut<'static, f32>>();
     is_send_and_sync::<RegisteredBuffer<f32>>();
     is_send_and_sync::<CachingPool>();
     is_send_and_sync::<Global<f32>>();

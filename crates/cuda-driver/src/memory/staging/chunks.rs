@@ -22,11 +22,13 @@ const HELPED: usize = 512 << 10;
 const PIECES: usize = 8;
 
 impl Chunks {
-    pub(super) fn new(bytes: usize) -> Self {
+    /// Pieces of multiples of `unit` bytes, which is no more than a block.
+    pub(super) fn new(bytes: usize, unit: usize) -> Self {
         let chunk = bytes
             .div_ceil(PIECES)
             .next_multiple_of(SMALL)
             .clamp(2 * SMALL, LARGE);
+        let chunk = (chunk / unit).max(1) * unit;
         Self {
             bytes,
             chunk,
@@ -78,11 +80,21 @@ mod tests {
 
     #[test]
     fn the_pieces_are_the_whole_and_fit_in_a_block() {
-        for bytes in [1, 65_537, 131_072, 1 << 20, (1 << 20) + 1, 12_345_678] {
-            let chunks = Chunks::new(bytes);
+        for (bytes, unit) in [
+            (1, 1),
+            (65_537, 1),
+            (131_072, 1),
+            (1 << 20, 1),
+            ((1 << 20) + 1, 1),
+            (12_345_678, 1),
+            (1000 * 12_345, 12_345),
+            (3 * 400_000, 400_000),
+            (5 * LARGE, LARGE),
+        ] {
+            let chunks = Chunks::new(bytes, unit);
             let mut end = 0;
             while let Some(piece) = chunks.next() {
-                assert_eq!(piece.start, end);
+                assert_eq!((piece.start, piece.len() % unit), (end, 0));
                 assert!((1..=LARGE).contains(&piece.len()), "{bytes}: {piece:?}");
                 end = piece.end;
             }

@@ -6,11 +6,12 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::Chunks;
-use super::{SMALL, Shelf, Slot};
+use super::{LARGE, SMALL, Shelf, Slot};
 use crate::crew;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
+use crate::memory::pitched::{Rows, Side, queue};
 use crate::order::Access;
 use crate::stream::Stream;
 
@@ -23,7 +24,7 @@ use crate::stream::Stream;
 pub(crate) unsafe fn upload(
     memory: &Memory,
     access: Access,
-    to: CUdeviceptr,
+    to: Place,
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
@@ -31,7 +32,7 @@ pub(crate) unsafe fn upload(
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
         let work = |chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(bytes, &work));
+        return memory.use_at_home(access, || in_pieces(copy.chunks(bytes), &work));
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -52,7 +53,7 @@ pub(crate) unsafe fn upload(
 pub(crate) unsafe fn download(
     memory: &Memory,
     access: Access,
-    from: CUdeviceptr,
+    from: Place,
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
@@ -60,7 +61,7 @@ pub(crate) unsafe fn download(
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
         let work = |chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(bytes, &work));
+        return memory.use_at_home(access, || in_pieces(copy.chunks(bytes), &work));
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -70,9 +71,65 @@ pub(crate) unsafe fn download(
     unsafe { copy.finish_download(slot, done, 0..bytes) }
 }
 
+/// [`upload`] to rows; the source has them one right behind the other.
+///
+/// # Safety
+///
+/// As there.
+pub(crate) unsafe fn upload_rows(
+    memory: &Memory,
+    access: Access,
+    to: &Rows,
+    source: *const u8,
+) -> Result<()> {
+    places(to).try_for_each(|(offset, place, bytes)| {
+        let source = source.wrapping_add(offset);
+        // SAFETY: both sides must have the bytes ← the caller says so of all rows.
+        unsafe { upload(memory, access, place, source, bytes) }
+    })
+}
+
+/// [`download`] from rows; the destination gets them one right behind the other.
+///
+/// # Safety
+///
+/// As there.
+pub(crate) unsafe fn download_rows(
+    memory: &Memory,
+    access: Access,
+    from: &Rows,
+    destination: *mut u8,
+) -> Result<()> {
+    places(from).try_for_each(|(offset, place, bytes)| {
+        let destination = destination.wrapping_add(offset);
+        // SAFETY: both sides must have the bytes ← the caller says so of all rows.
+        unsafe { download(memory, access, place, destination, bytes) }
+    })
+}
+
+/// The copies that make up one of rows, each with its bytes and where they begin on the host: one, or one for each row
+/// if a row does not fit in a block.
+fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
+    let (rows, all) = (*rows, rows.bytes());
+    let count = match all {
+        0 => 0,
+        _ if rows.is_linear() || rows.width <= LARGE => 1,
+        _ => rows.height * rows.depth,
+    };
+    (0..count).map(move |row| {
+        if rows.is_linear() {
+            (0, Place::Linear(rows.address), all)
+        } else if count == 1 && rows.width <= LARGE {
+            (0, Place::Rows(rows), all)
+        } else {
+            let address = rows.row(row % rows.height, row / rows.height);
+            (row * rows.width, Place::Linear(address), rows.width)
+        }
+    })
+}
+
 /// Has `work` done by this thread and helpers, until no piece is left.
-fn in_pieces(bytes: usize, work: &(impl Fn(&Chunks) -> Result<()> + Sync)) -> Result<()> {
-    let chunks = Chunks::new(bytes);
+fn in_pieces(chunks: Chunks, work: &(impl Fn(&Chunks) -> Result<()> + Sync)) -> Result<()> {
     let is_short = |error: &Error| matches!(error, Error::OutOfMemory { .. });
     let help = || match work(&chunks) {
         // Who gets no block leaves the rest to the others.
@@ -90,11 +147,20 @@ fn in_pieces(bytes: usize, work: &(impl Fn(&Chunks) -> Result<()> + Sync)) -> Re
     chunks.result()
 }
 
+/// Where the bytes of a copy lie on the device.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// One behind the other.
+    Linear(CUdeviceptr),
+    /// In rows that fit in a block.
+    Rows(Rows),
+}
+
 /// A copy between the device and pageable memory.
 struct Copy<'a> {
     home: &'a Stream,
     shelf: &'a Shelf,
-    device: CUdeviceptr,
+    device: Place,
     host: *mut u8,
 }
 
@@ -104,7 +170,7 @@ unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
     /// The copy, and whether it fits in a small block.
-    fn new(home: &'a Stream, device: CUdeviceptr, host: *mut u8, bytes: usize) -> (Self, bool) {
+    fn new(home: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
         let staging = home.context().staging();
         let is_small = bytes <= SMALL;
         let shelf = if is_small {
@@ -119,6 +185,14 @@ impl<'a> Copy<'a> {
             host,
         };
         (copy, is_small)
+    }
+
+    /// The pieces of the copy: of whole rows, if it is of rows.
+    fn chunks(&self, bytes: usize) -> Chunks {
+        match self.device {
+            Place::Linear(_) => Chunks::new(bytes, 1),
+            Place::Rows(rows) => Chunks::new(bytes, rows.width),
+        }
     }
 
     fn take(&self) -> Result<Slot> {
@@ -167,18 +241,26 @@ impl<'a> Copy<'a> {
         let from = unsafe { self.host.add(piece.start) };
         // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
         unsafe { ptr::copy_nonoverlapping(from, slot.start(), piece.len()) };
-        // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which is
-        // freed behind its uses; the block is used again only behind its event, or never.
-        unsafe {
-            call!(
-                self.home.driver(),
-                cuMemcpyHtoDAsync_v2(
-                    self.device + piece.start as CUdeviceptr,
-                    slot.start().cast(),
-                    piece.len(),
-                    self.home.as_raw()
+        let start = slot.start().cast();
+        match self.device {
+            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
+            // is freed behind its uses; the block is used again only behind its event, or never.
+            Place::Linear(device) => unsafe {
+                call!(
+                    self.home.driver(),
+                    cuMemcpyHtoDAsync_v2(
+                        device + piece.start as CUdeviceptr,
+                        start,
+                        piece.len(),
+                        self.home.as_raw()
+                    )
                 )
-            )
+            },
+            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
+                let from = Side::Host(start.wrapping_byte_add(offset));
+                // SAFETY: as above; the boxes lie in the block one right behind the other.
+                unsafe { queue(self.home, Side::Device(part), from, &part) }
+            }),
         }
     }
 
@@ -248,18 +330,26 @@ impl<'a> Copy<'a> {
     ///
     /// The source and the block have the bytes of `piece`.
     unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<(), DriverError> {
-        // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which is
-        // freed behind its uses; the block is used again only when the copy is known to be done, or never.
-        unsafe {
-            call!(
-                self.home.driver(),
-                cuMemcpyDtoHAsync_v2(
-                    slot.start().cast(),
-                    self.device + piece.start as CUdeviceptr,
-                    piece.len(),
-                    self.home.as_raw()
+        let start = slot.start().cast();
+        match self.device {
+            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
+            // is freed behind its uses; the block is used again only when the copy is known to be done, or never.
+            Place::Linear(device) => unsafe {
+                call!(
+                    self.home.driver(),
+                    cuMemcpyDtoHAsync_v2(
+                        start,
+                        device + piece.start as CUdeviceptr,
+                        piece.len(),
+                        self.home.as_raw()
+                    )
                 )
-            )
+            },
+            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
+                let to = Side::Host(start.wrapping_byte_add(offset));
+                // SAFETY: as above; the boxes lie in the block one right behind the other.
+                unsafe { queue(self.home, to, Side::Device(part), &part) }
+            }),
         }
     }
 

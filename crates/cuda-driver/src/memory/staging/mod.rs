@@ -10,7 +10,7 @@
 mod chunks;
 mod copy;
 
-pub(crate) use copy::{download, upload};
+pub(crate) use copy::{Place, download, download_rows, upload, upload_rows};
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,0 +1,217 @@
+//! Rows of bytes on the device, and the calls that copy them.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr;
+
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
+
+use crate::driver::call;
+use crate::error::DriverError;
+use crate::stream::Stream;
+
+/// A box of bytes on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) address: CUdeviceptr,
+    /// Bytes from row to row.
+    pub(crate) pitch: usize,
+    /// Rows from plane to plane.
+    pub(crate) plane: usize,
+    /// Bytes of a row.
+    pub(crate) width: usize,
+    /// Rows of a plane.
+    pub(crate) height: usize,
+    /// Planes.
+    pub(crate) depth: usize,
+}
+
+/// One side of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Device(Rows),
+    /// Rows of the host, one right behind the other.
+    Host(*mut c_void),
+}
+
+impl Rows {
+    pub(crate) fn bytes(&self) -> usize {
+        self.width * self.height * self.depth
+    }
+
+    /// Whether the rows lie one right behind the other.
+    pub(crate) fn is_linear(&self) -> bool {
+        let rows = self.pitch == self.width || self.height * self.depth == 1;
+        rows && (self.plane == self.height || self.depth == 1)
+    }
+
+    /// The address of a row of a plane.
+    pub(crate) fn row(&self, y: usize, z: usize) -> CUdeviceptr {
+        // No overflow: the box is within an allocation.
+        self.address + ((z * self.plane + y) * self.pitch) as CUdeviceptr
+    }
+
+    /// The boxes that make up the bytes of `piece`, which is of whole rows, and where in it each begins: a part of a
+    /// plane, whole planes, a part of one.
+    pub(crate) fn boxes(&self, piece: Range<usize>) -> impl Iterator<Item = (usize, Self)> {
+        let this = *self;
+        let mut at = piece.start / this.width;
+        let end = piece.end / this.width;
+        std::iter::from_fn(move || {
+            let (y, z) = (at % this.height, at / this.height);
+            let left = end.saturating_sub(at);
+            if left == 0 {
+                return None;
+            }
+            let (height, depth) = if y == 0 && left >= this.height {
+                (this.height, left / this.height)
+            } else {
+                (left.min(this.height - y), 1)
+            };
+            let offset = at * this.width - piece.start;
+            at += height * depth;
+            let address = this.row(y, z);
+            Some((
+                offset,
+                Self {
+                    address,
+                    height,
+                    depth,
+                    ..this
+                },
+            ))
+        })
+    }
+}
+
+impl Side {
+    /// Its kind, and its address as the host's and as the device's.
+    fn place(self) -> (CUmemorytype, *mut c_void, CUdeviceptr) {
+        match self {
+            Self::Device(rows) => (
+                CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                ptr::null_mut(),
+                rows.address,
+            ),
+            Self::Host(start) => (CUmemorytype::CU_MEMORYTYPE_HOST, start, 0),
+        }
+    }
+
+    /// Bytes from row to row and rows from plane to plane, for the extent of `rows`.
+    fn steps(self, rows: &Rows) -> (usize, usize) {
+        match self {
+            Self::Device(own) => (own.pitch, own.plane),
+            Self::Host(_) => (rows.width, rows.height),
+        }
+    }
+}
+
+/// `cuMemcpy2DAsync_v2()` or `cuMemcpy3DAsync_v2()`—Queues a copy of a box of the width, height and depth of `extent`.
+///
+/// # Safety
+///
+/// Both sides have the bytes until the copy is done, apart; the device's are not used otherwise meanwhile.
+pub(crate) unsafe fn queue(
+    stream: &Stream,
+    to: Side,
+    from: Side,
+    extent: &Rows,
+) -> Result<(), DriverError> {
+    let (src_type, src_host, src_device) = from.place();
+    let (dst_type, dst_host, dst_device) = to.place();
+    let (src_pitch, src_height) = from.steps(extent);
+    let (dst_pitch, dst_height) = to.steps(extent);
+    if extent.depth == 1 {
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: src_type,
+            srcHost: src_host,
+            srcDevice: src_device,
+            srcArray: ptr::null_mut(),
+            srcPitch: src_pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: dst_type,
+            dstHost: dst_host,
+            dstDevice: dst_device,
+            dstArray: ptr::null_mut(),
+            dstPitch: dst_pitch,
+            WidthInBytes: extent.width,
+            Height: extent.height,
+        };
+        // SAFETY: both sides must have the rows until the copy is done ← the caller says so; the struct is read at once.
+        return unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpy2DAsync_v2(&raw const copy, stream.as_raw())
+            )
+        };
+    }
+    let copy = CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: src_type,
+        srcHost: src_host,
+        srcDevice: src_device,
+        srcArray: ptr::null_mut(),
+        reserved0: ptr::null_mut(),
+        srcPitch: src_pitch,
+        srcHeight: src_height,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: dst_type,
+        dstHost: dst_host,
+        dstDevice: dst_device,
+        dstArray: ptr::null_mut(),
+        reserved1: ptr::null_mut(),
+        dstPitch: dst_pitch,
+        dstHeight: dst_height,
+        WidthInBytes: extent.width,
+        Height: extent.height,
+        Depth: extent.depth,
+    };
+    // SAFETY: as above.
+    unsafe {
+        call!(
+            stream.driver(),
+            cuMemcpy3DAsync_v2(&raw const copy, stream.as_raw())
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rows;
+
+    #[test]
+    fn boxes_are_the_rows_of_a_piece_in_order() {
+        let rows = Rows {
+            address: 1000,
+            pitch: 64,
+            plane: 7,
+            width: 10,
+            height: 5,
+            depth: 4,
+        };
+        for start in 0..20 {
+            for end in start..=20 {
+                let mut seen = Vec::new();
+                for (offset, part) in rows.boxes(start * 10..end * 10) {
+                    assert_eq!(offset, seen.len() * 10);
+                    for z in 0..part.depth {
+                        seen.extend((0..part.height).map(|y| part.row(y, z)));
+                    }
+                }
+                let want: Vec<u64> = (start..end)
+                    .map(|row| 1000 + (row / 5 * 7 + row % 5) as u64 * 64)
+                    .collect();
+                assert_eq!(seen, want, "{start}..{end}");
+            }
+        }
+    }
+}

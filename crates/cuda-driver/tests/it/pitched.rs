@@ -1,0 +1,265 @@
+//! Memory in rows and planes.
+
+use std::ops::Range;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Extent, PitchedBuffer, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{COPY, everywhere, late, software};
+
+fn counted(extent: Extent) -> Vec<u32> {
+    (0..extent.width * extent.height * extent.depth)
+        .map(|i| (i as u32).wrapping_mul(2_654_435_761))
+        .collect()
+}
+
+fn whole(extent: Extent) -> [Range<usize>; 3] {
+    [0..extent.width, 0..extent.height, 0..extent.depth]
+}
+
+/// The elements of a box of `all`, in order.
+fn cut(all: &[u32], extent: Extent, [x, y, z]: &[Range<usize>; 3]) -> Vec<u32> {
+    let mut part = Vec::new();
+    for z in z.clone() {
+        for y in y.clone() {
+            let row = (z * extent.height + y) * extent.width;
+            part.extend(&all[row + x.start..row + x.end]);
+        }
+    }
+    part
+}
+
+fn paste(all: &mut [u32], extent: Extent, [x, y, z]: &[Range<usize>; 3], part: &[u32]) {
+    let mut rows = part.chunks(x.len().max(1));
+    for z in z.clone() {
+        for y in y.clone() {
+            let row = (z * extent.height + y) * extent.width;
+            all[row + x.start..row + x.end].copy_from_slice(rows.next().unwrap_or(&[]));
+        }
+    }
+}
+
+/// Small, a row longer than a staging block, many rows, many planes, and odd ends.
+const EXTENTS: [(usize, usize, usize); 7] = [
+    (1, 1, 1),
+    (7, 5, 1),
+    (200_003, 3, 2),
+    (1000, 777, 1),
+    (33, 129, 61),
+    (128, 1, 500),
+    (1, 3000, 2),
+];
+
+#[test]
+fn rows_come_back_as_they_went() {
+    for bench in everywhere("rows_come_back_as_they_went") {
+        let stream = bench.stream();
+        for extent in EXTENTS.map(Extent::from) {
+            let source = counted(extent);
+            let buffer = PitchedBuffer::from_host(&stream, extent, &source).unwrap();
+            assert_eq!(buffer.extent(), extent);
+            assert!(buffer.pitch() >= extent.width * 4);
+            assert!(
+                buffer.to_vec().unwrap() == source,
+                "{extent} on {}",
+                bench.name
+            );
+            let zeros = PitchedBuffer::<u32>::zeroed(&stream, extent).unwrap();
+            assert!(zeros.to_vec().unwrap().iter().all(|&element| element == 0));
+            buffer.close().unwrap();
+        }
+    }
+}
+
+fn random_box(random: &mut fastrand::Rng, extent: Extent) -> [Range<usize>; 3] {
+    [extent.width, extent.height, extent.depth].map(|most| {
+        let len = random.usize(..=most);
+        let start = random.usize(..=most - len);
+        start..start + len
+    })
+}
+
+#[test]
+fn random_boxes_are_those_of_a_vec() {
+    for bench in everywhere("random_boxes_are_those_of_a_vec") {
+        let stream = bench.stream();
+        let mut random = fastrand::Rng::with_seed(11);
+        for extent in [(61, 43, 1), (300, 70, 9), (17, 5, 230)].map(Extent::from) {
+            let mut model = counted(extent);
+            let mut buffer = PitchedBuffer::from_host(&stream, extent, &model).unwrap();
+            for _ in 0..40 {
+                let part = random_box(&mut random, extent);
+                let [x, y, z] = part.clone();
+                let len = x.len() * y.len() * z.len();
+                match random.u32(..3) {
+                    0 => {
+                        let source: Vec<u32> = (0..len).map(|_| random.u32(..)).collect();
+                        let mut view = buffer.region_mut(x, y, z).unwrap();
+                        view.copy_from_host(&source).unwrap();
+                        paste(&mut model, extent, &part, &source);
+                    }
+                    1 => {
+                        let view = buffer.region(x, y, z).unwrap();
+                        assert!(view.to_vec().unwrap() == cut(&model, extent, &part));
+                    }
+                    _ => {
+                        // Through another buffer, of another pitch.
+                        let small = Extent::from((x.len(), y.len(), z.len()));
+                        let mut other = PitchedBuffer::<u32>::zeroed(&stream, small).unwrap();
+                        let view = buffer.region(x, y, z).unwrap();
+                        other.as_mut_slice().copy_from(&view).unwrap();
+                        assert!(other.to_vec().unwrap() == cut(&model, extent, &part));
+                    }
+                }
+            }
+            let all = whole(extent);
+            assert!(buffer.to_vec().unwrap() == cut(&model, extent, &all));
+        }
+    }
+}
+
+#[test]
+fn linear_memory_is_copied_as_rows() {
+    for bench in everywhere("linear_memory_is_copied_as_rows") {
+        let stream = bench.stream();
+        let extent = Extent::from((40, 30));
+        let source = counted(extent);
+        let mut linear = DeviceBuffer::from_host(&stream, &source).unwrap();
+        assert!(linear.as_slice().rows(0).is_none());
+        assert!(linear.as_slice().rows(41).is_none());
+        let part = [3..20, 5..25, 0..1];
+        let [x, y, z] = part.clone();
+        let view = linear.as_slice().rows(40).unwrap();
+        let view = view.region(x.clone(), y.clone(), z.clone()).unwrap();
+        assert!(view.to_vec().unwrap() == cut(&source, extent, &part));
+        let mut pitched = PitchedBuffer::<u32>::zeroed(&stream, (17, 20)).unwrap();
+        pitched.as_mut_slice().copy_from(&view).unwrap();
+        assert!(pitched.to_vec().unwrap() == cut(&source, extent, &part));
+        // And back, to another place.
+        let rows = linear.as_mut_slice().into_rows(40).unwrap();
+        let mut view = rows.into_region(20..37, 0..20, ..).unwrap();
+        view.copy_from(&pitched.as_slice()).unwrap();
+        let mut model = source.clone();
+        let moved = cut(&source, extent, &part);
+        paste(&mut model, extent, &[20..37, 0..20, 0..1], &moved);
+        assert!(linear.to_vec().unwrap() == model, "{}", bench.name);
+    }
+}
+
+#[test]
+fn kernels_find_rows_at_the_pitch() {
+    for bench in everywhere("kernels_find_rows_at_the_pitch") {
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let other = bench.stream();
+        let source = counted(Extent::from((100, 3)));
+        let input = PitchedBuffer::from_host(&stream, (100, 3), &source).unwrap();
+        let words = input.pitch() / 4;
+        let mut output = DeviceBuffer::<u32>::zeroed(&other, words).unwrap();
+        let second = input.region(.., 1.., ..).unwrap();
+        assert_eq!(second.as_raw(), input.as_raw() + input.pitch() as u64);
+        // SAFETY: the kernel reads a row with what fills it up, and writes as many words.
+        unsafe {
+            other.launch(
+                &copy,
+                LaunchConfig::for_num_elems(words as u32),
+                (&second, &mut output, words as u32),
+            )
+        }
+        .unwrap();
+        let output = output.to_vec().unwrap();
+        assert_eq!(output[..100], source[100..200], "{}", bench.name);
+    }
+}
+
+#[test]
+fn boxes_out_of_bounds_are_none_and_other_extents_errors() {
+    for bench in everywhere("boxes_out_of_bounds_are_none_and_other_extents_errors") {
+        let stream = bench.stream();
+        let mut buffer = PitchedBuffer::<u32>::zeroed(&stream, (6, 4, 2)).unwrap();
+        assert!(buffer.region(..7, .., ..).is_none());
+        assert!(buffer.region(.., 3..5, ..).is_none());
+        assert!(buffer.region(.., .., 2..=2).is_none());
+        assert!(buffer.region(..=usize::MAX, .., ..).is_none());
+        let nothing = buffer.region(6.., .., ..).unwrap();
+        assert!(nothing.to_vec().unwrap().is_empty());
+        let other = PitchedBuffer::<u32>::zeroed(&stream, (4, 6, 2)).unwrap();
+        let error = buffer
+            .as_mut_slice()
+            .copy_from(&other.as_slice())
+            .unwrap_err();
+        assert!(matches!(error, Error::ExtentMismatch { .. }), "{error}");
+        let error = buffer.as_mut_slice().copy_from_host(&[0; 47]).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+        let error = buffer.as_slice().copy_to_host(&mut [0; 49]).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+        for extent in [(usize::MAX, 2, 1), (1 << 62, 1, 1), (1 << 40, 1 << 24, 0)] {
+            let error = PitchedBuffer::<u32>::zeroed(&stream, extent).unwrap_err();
+            assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_box_of_no_elements_is_fine_and_calls_nothing() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    let simulator = bench.simulator.as_ref().unwrap();
+    simulator.reset_calls();
+    for extent in [(0, 5, 5), (5, 0, 5), (5, 5, 0)] {
+        let mut empty = PitchedBuffer::<u64>::from_host(&stream, extent, &[]).unwrap();
+        assert!(empty.to_vec().unwrap().is_empty());
+        let other = PitchedBuffer::<u64>::zeroed(&stream, extent).unwrap();
+        empty.as_mut_slice().copy_from(&other.as_slice()).unwrap();
+        assert!(empty.region(.., .., ..).is_some());
+        empty.close().unwrap();
+    }
+    let nothing = PitchedBuffer::<[u32; 0]>::zeroed(&stream, (3, 3)).unwrap();
+    assert_eq!(nothing.to_vec().unwrap(), [[0_u32; 0]; 9]);
+    assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+}
+
+#[test]
+fn copies_of_rows_that_fail_are_errors_and_leave_a_block_at_most() {
+    for function in ["cuMemAllocPitch", "cuMemcpy2DAsync", "cuMemcpy3DAsync"] {
+        for extent in [(10, 10, 3), (600, 500, 4)] {
+            let bench = software(late(4));
+            let simulator = bench.simulator.clone().unwrap();
+            let stream = bench.stream();
+            let source = counted(Extent::from(extent));
+            simulator.add_rule(
+                Rule::new(Status::CUDA_ERROR_UNKNOWN)
+                    .function(function)
+                    .nth(1),
+            );
+            let result = PitchedBuffer::from_host(&stream, extent, &source);
+            match result {
+                Err(error) => assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN)),
+                // All pieces may be parts of planes, or all whole ones.
+                Ok(buffer) => {
+                    assert_ne!(function, "cuMemAllocPitch");
+                    drop(buffer);
+                }
+            }
+            simulator.clear_rules();
+            let buffer = PitchedBuffer::from_host(&stream, extent, &source).unwrap();
+            assert!(buffer.to_vec().unwrap() == source);
+            drop((buffer, stream, bench));
+            let live = simulator.live();
+            assert_eq!((live.allocations, live.streams), (0, 0));
+            assert!(live.host_bytes <= 512 << 10, "{live:?}");
+        }
+    }
+    let bench = software(Builder::new().memory(2 << 20));
+    let error = PitchedBuffer::<u32>::zeroed(&bench.stream(), (1000, 1000)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutOfMemory {
+                bytes: 4_000_000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
