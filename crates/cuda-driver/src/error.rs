@@ -503,12 +503,18 @@ impl std::error::Error for ArgumentError {}
 
 /// A launch configuration against the limits of device and kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaunchConfigError {
-    pub(crate) kernel: String,
-    pub(crate) what: &'static str,
-    pub(crate) given: u64,
-    pub(crate) least: u64,
-    pub(crate) most: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// What is out of its range.
+    pub what: &'static str,
+    /// What it is.
+    pub given: u64,
+    /// The least that it may be.
+    pub least: u64,
+    /// The most that it may be.
+    pub most: u64,
 }
 
 impl fmt::Display for LaunchConfigError {

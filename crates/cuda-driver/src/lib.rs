@@ -60,9 +60,13 @@ pub use device::{
 pub use driver::Driver;
 pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, Result};
 pub use event::{Event, EventFlags};
-pub use function::Function;
+pub use function::{BlockSize, Function, FunctionAttribute};
 pub use global::Global;
-pub use launch::{Dim3, KernelArg, KernelArgs, LaunchConfig};
+pub use launch::{
+    Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
+    KernelParam, KernelParams, LaunchAttributes, LaunchConfig, MemSyncDomain, PortableClusterMode,
+    Reads, SharedMemoryMode, Writes,
+};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_uint, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::image::{Cubin, Parameter, Ptx, Signature};
 use cuda_sys::{CUjit_option, CUmod_st, CUmodule, CUresult};
@@ -54,6 +54,8 @@ pub(crate) struct ModuleInner {
     log: String,
     /// What the image says of its kernels, if it says anything.
     signatures: Option<Vec<Signature>>,
+    /// Held while a function's limit of shared memory is raised.
+    raising: Mutex<()>,
 }
 
 struct RawModule;
@@ -137,6 +139,7 @@ impl Module {
             context,
             log,
             signatures,
+            raising: Mutex::default(),
         })))
     }
 
@@ -201,6 +204,10 @@ impl ModuleInner {
 
     pub(crate) fn globals(&self) -> &Globals {
         &self.globals
+    }
+
+    pub(crate) fn raising(&self) -> MutexGuard<'_, ()> {
+        self.raising.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the image says of a kernel's parameters.

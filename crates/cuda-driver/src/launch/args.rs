@@ -11,19 +11,28 @@ use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
 };
-use crate::order::{Access, Scope};
+use crate::order::{Access, Scope, Tracker};
 
 /// The uses of buffers that one launch makes.
 #[doc(hidden)]
 #[allow(missing_debug_implementations, reason = "it never leaves this crate")]
 pub struct Uses<'a>(pub(super) Scope<'a>);
 
+/// The memory behind an argument, and what the kernel does to it.
+#[doc(hidden)]
+#[allow(missing_debug_implementations, reason = "it never leaves this crate")]
+#[derive(Clone, Copy)]
+pub struct Tracked<'a> {
+    tracker: &'a Tracker,
+    access: Access,
+}
+
 /// One argument of a kernel.
 ///
 /// # Safety
 ///
-/// `Value` is what the kernel takes: its bytes are copied into the parameter block. While `after` has not been
-/// called, or a free waits for it, whatever `Value` points to stays allocated.
+/// `Value` is what the kernel takes: its bytes are copied into the parameter block. What `tracked` answers lives as
+/// long as every borrow in `Self`, and covers whatever `Value` points to.
 pub unsafe trait KernelArg {
     /// What the kernel sees.
     type Value: Copy;
@@ -31,17 +40,12 @@ pub unsafe trait KernelArg {
     /// What the kernel sees.
     fn value(&self) -> Self::Value;
 
-    /// Makes the launch's stream wait for the uses that matter to this one.
+    /// The memory that the launch uses.
     #[doc(hidden)]
     #[inline]
-    fn before(&self, _uses: &Uses<'_>) -> Result<()> {
-        Ok(())
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        None
     }
-
-    /// Notes the use, after the launch was queued.
-    #[doc(hidden)]
-    #[inline]
-    fn after(&self, _uses: &mut Uses<'_>) {}
 }
 
 // SAFETY: the kernel takes the value itself, which points to nothing.
@@ -57,7 +61,7 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 macro_rules! buffer_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
-            // SAFETY: the kernel takes the address; the memory is freed behind every use that was noted.
+            // SAFETY: the kernel takes the address; the tracker is that of its memory, borrowed as `Self` borrows it.
             unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
@@ -67,13 +71,8 @@ macro_rules! buffer_arg {
                 }
 
                 #[inline]
-                fn before(&self, uses: &Uses<'_>) -> Result<()> {
-                    self.memory.tracker.before(&uses.0, $access(self))
-                }
-
-                #[inline]
-                fn after(&self, uses: &mut Uses<'_>) {
-                    self.memory.tracker.after(&mut uses.0, $access(self));
+                fn tracked(&self) -> Option<Tracked<'_>> {
+                    Some(Tracked { tracker: &self.memory.tracker, access: $access(self) })
                 }
             }
         )*
@@ -97,14 +96,28 @@ buffer_arg! {
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
 }
 
-/// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s.
+impl Tracked<'_> {
+    /// Makes the launch's stream wait for the uses that matter to this one.
+    #[inline]
+    pub(super) fn before(self, uses: &Uses<'_>) -> Result<()> {
+        self.tracker.before(&uses.0, self.access)
+    }
+
+    /// Notes the use, after the launch was queued.
+    #[inline]
+    pub(super) fn after(self, uses: &mut Uses<'_>) {
+        self.tracker.after(&mut uses.0, self.access);
+    }
+}
+
+/// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s, or an [`ArgList`](super::ArgList) of any number.
 ///
 /// # Safety
 ///
-/// `SIZES` and the pointers of `with_pointers` are of the same arguments, in order.
+/// The sizes and the pointers are of the same arguments, in order.
 pub unsafe trait KernelArgs {
     /// The bytes of each.
-    const SIZES: &'static [usize];
+    fn sizes(&self) -> &[usize];
 
     /// Calls `f` with a pointer to the value of each.
     #[doc(hidden)]
@@ -114,14 +127,17 @@ pub unsafe trait KernelArgs {
     fn before(&self, uses: &Uses<'_>) -> Result<()>;
 
     #[doc(hidden)]
-    fn after(&mut self, uses: &mut Uses<'_>);
+    fn after(&self, uses: &mut Uses<'_>);
 }
 
 macro_rules! kernel_args {
     ($($arg:ident)*) => {
         // SAFETY: both are made from the same list.
         unsafe impl<$($arg: KernelArg),*> KernelArgs for ($($arg,)*) {
-            const SIZES: &'static [usize] = &[$(size_of::<$arg::Value>()),*];
+            #[inline]
+            fn sizes(&self) -> &[usize] {
+                const { &[$(size_of::<$arg::Value>()),*] }
+            }
 
             #[inline]
             #[allow(non_snake_case, reason = "a value has the name of its type")]
@@ -135,15 +151,15 @@ macro_rules! kernel_args {
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
             fn before(&self, uses: &Uses<'_>) -> Result<()> {
                 let ($($arg,)*) = self;
-                $($arg.before(uses)?;)*
+                $(if let Some(tracked) = $arg.tracked() { tracked.before(uses)?; })*
                 Ok(())
             }
 
             #[inline]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn after(&mut self, uses: &mut Uses<'_>) {
+            fn after(&self, uses: &mut Uses<'_>) {
                 let ($($arg,)*) = self;
-                $($arg.after(uses);)*
+                $(if let Some(tracked) = $arg.tracked() { tracked.after(uses); })*
             }
         }
     };

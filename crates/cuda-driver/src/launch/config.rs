@@ -1,5 +1,11 @@
 //! How many threads a launch has.
 
+use std::ffi::c_uint;
+
+use cuda_sys::{CUlaunchAttribute, CUlaunchConfig};
+
+use crate::stream::Stream;
+
 /// Three dimensions; 1 where not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dim3 {
@@ -75,6 +81,24 @@ impl LaunchConfig {
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.shared_bytes = bytes;
         self
+    }
+
+    /// In the form that the driver takes. The attributes stay borrowed as long as it is used.
+    pub(crate) fn raw(&self, stream: &Stream, attributes: &[CUlaunchAttribute]) -> CUlaunchConfig {
+        CUlaunchConfig {
+            gridDimX: self.grid.x,
+            gridDimY: self.grid.y,
+            gridDimZ: self.grid.z,
+            blockDimX: self.block.x,
+            blockDimY: self.block.y,
+            blockDimZ: self.block.z,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream.as_raw(),
+            // The driver only reads them.
+            attrs: attributes.as_ptr().cast_mut(),
+            // No truncation: there are fewer than a hundred.
+            numAttrs: attributes.len() as c_uint,
+        }
     }
 }
 

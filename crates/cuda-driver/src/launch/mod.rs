@@ -1,16 +1,28 @@
 //! Launching kernels.
 
 mod args;
+mod attributes;
 mod config;
+mod kernel;
+mod list;
 
 use args::Uses;
 pub use args::{KernelArg, KernelArgs};
+pub use attributes::{
+    AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain, PortableClusterMode,
+    SharedMemoryMode,
+};
 pub use config::{Dim3, LaunchConfig};
+pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
+pub use list::ArgList;
 
+use std::ffi::c_void;
 use std::ptr;
 
+use cuda_sys::CUlaunchAttribute;
+
 use crate::driver::call;
-use crate::error::Result;
+use crate::error::{DriverError, Result};
 use crate::function::Function;
 use crate::order::Scope;
 use crate::stream::Stream;
@@ -40,42 +52,134 @@ impl Stream {
         &self,
         function: &Function,
         config: LaunchConfig,
-        mut args: A,
+        args: A,
+    ) -> Result<()> {
+        function.check_arguments(args.sizes())?;
+        // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
+        unsafe { self.queue(function, config, None, &args) }
+    }
+
+    /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes: cooperative, clusters, dependent
+    /// on the launch before it, and more.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch); what driver or device do not know or allow is `CUDA_ERROR_INVALID_VALUE`,
+    /// `CUDA_ERROR_NOT_SUPPORTED` or an error that names the limit.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch). With [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the
+    /// kernel waits, before it touches memory that an earlier launch on this stream uses.
+    #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cuLaunchCooperativeKernel")]
+    pub unsafe fn launch_with<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<()> {
+        function.check_arguments(args.sizes())?;
+        // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
+        unsafe { self.queue(function, config, Some(attributes), &args) }
+    }
+
+    /// Every form of launch comes here.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch), and the arguments are of the kernel's number and sizes.
+    #[inline]
+    unsafe fn queue<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: &A,
     ) -> Result<()> {
         self.expect_context(function.context(), "the kernel")?;
-        function.check_arguments(A::SIZES)?;
         function.check_config(&config)?;
         let mut uses = Uses(Scope::new(self));
         args.before(&uses)?;
+        match attributes {
+            None => args.with_pointers(|pointers| {
+                // SAFETY: as the caller says.
+                unsafe { self.call_launch(function, &config, pointers) }
+            })?,
+            Some(attributes) => {
+                function.check_cluster(&config, attributes.cluster_blocks())?;
+                let attributes = attributes.for_launch(self.context())?;
+                args.with_pointers(|pointers| {
+                    // SAFETY: as the caller says.
+                    unsafe { self.call_launch_ex(function, &config, attributes, pointers) }
+                })?;
+            }
+        }
+        args.after(&mut uses);
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// There is a pointer to a value of each parameter's size, and the kernel keeps to its memory.
+    #[inline]
+    unsafe fn call_launch(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        pointers: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
         let LaunchConfig {
             grid,
             block,
             shared_bytes,
-        } = config;
-        args.with_pointers(|pointers| {
-            // SAFETY: function and stream must be alive, there must be a pointer to a value of each parameter's size,
-            // and the kernel must keep to its memory ← both are borrowed, the sizes were checked (before CUDA 12.4:
-            // the caller says so), and the caller says so.
-            unsafe {
-                call!(
-                    self.driver(),
-                    cuLaunchKernel(
-                        function.as_raw(),
-                        grid.x,
-                        grid.y,
-                        grid.z,
-                        block.x,
-                        block.y,
-                        block.z,
-                        shared_bytes,
-                        self.as_raw(),
-                        pointers.as_mut_ptr(),
-                        ptr::null_mut(),
-                    )
+        } = *config;
+        // SAFETY: function and stream must be alive, there must be a pointer to a value of each parameter's size, and
+        // the kernel must keep to its memory ← both are borrowed; the caller says so.
+        unsafe {
+            call!(
+                self.driver(),
+                cuLaunchKernel(
+                    function.as_raw(),
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    block.x,
+                    block.y,
+                    block.z,
+                    shared_bytes,
+                    self.as_raw(),
+                    pointers.as_mut_ptr(),
+                    ptr::null_mut(),
                 )
-            }
-        })?;
-        args.after(&mut uses);
-        Ok(())
+            )
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call_launch`](Self::call_launch).
+    unsafe fn call_launch_ex(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: &[CUlaunchAttribute],
+        pointers: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
+        let config = config.raw(self, attributes);
+        // SAFETY: as in `call_launch`; the attributes must be valid for the call ← they are borrowed, and the driver only
+        // reads them.
+        unsafe {
+            call!(
+                self.driver(),
+                cuLaunchKernelEx(
+                    &raw const config,
+                    function.as_raw(),
+                    pointers.as_mut_ptr(),
+                    ptr::null_mut(),
+                )
+            )
+        }
     }
 }

@@ -9,6 +9,7 @@ mod current;
 mod device;
 mod error;
 mod global;
+mod kernel;
 mod launch;
 mod managed;
 mod memory;

@@ -1,0 +1,106 @@
+//! Kernels, and what the driver knows of their parameters.
+
+mod attributes;
+mod check;
+mod occupancy;
+mod parameters;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use cuda_sys::CUfunction;
+use cuda_sys::image::Parameter;
+
+pub use cuda_sys::CUfunction_attribute as FunctionAttribute;
+pub use occupancy::BlockSize;
+
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::error::Result;
+use crate::module::ModuleInner;
+use crate::stream::SendPtr;
+
+/// A kernel of a [`Module`](crate::Module), which it keeps loaded. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Function(Arc<Inner>);
+
+struct Inner {
+    raw: SendPtr<cuda_sys::CUfunc_st>,
+    name: String,
+    parameters: Option<Vec<Parameter>>,
+    /// The sizes of `parameters` on their own, to compare at each launch.
+    sizes: Vec<usize>,
+    max_threads: u32,
+    /// So many bytes of dynamic shared memory are known to be allowed. Only grows.
+    allowed_shared: AtomicU32,
+    module: Arc<ModuleInner>,
+}
+
+impl Function {
+    pub(crate) fn new(module: &Arc<ModuleInner>, raw: CUfunction, name: &str) -> Result<Self> {
+        let driver = module.context().driver();
+        let parameters = parameters::parameters_of(module, raw, name)?;
+        let read = |attribute| attributes::read(driver, raw, attribute);
+        let max_threads = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        let allowed = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
+        let sizes = parameters
+            .iter()
+            .flatten()
+            .map(|parameter| parameter.size)
+            .collect();
+        let (name, module) = (name.to_owned(), Arc::clone(module));
+        Ok(Self(Arc::new(Inner {
+            raw: SendPtr(raw),
+            name,
+            parameters,
+            sizes,
+            max_threads: u32::try_from(max_threads).unwrap_or(0),
+            allowed_shared: AtomicU32::new(u32::try_from(allowed).unwrap_or(0)),
+            module,
+        })))
+    }
+
+    /// The name that it was looked up by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The parameters of the kernel, as the driver or its image tells them.
+    ///
+    /// `None` where neither does: on a driver older than CUDA 12.4 for an image without
+    /// [signatures](cuda_sys::image::Signature). Arguments are not checked then.
+    #[must_use]
+    pub fn parameters(&self) -> Option<&[Parameter]> {
+        self.0.parameters.as_deref()
+    }
+
+    /// `cuFuncGetAttribute(MAX_THREADS_PER_BLOCK)`—The most threads in a block of this kernel on its device.
+    #[must_use]
+    pub fn max_threads_per_block(&self) -> u32 {
+        self.0.max_threads
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        self.context().driver()
+    }
+
+    /// The context of the kernel's module.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.0.module.context()
+    }
+
+    /// The raw function. It stays alive as long as a handle of it.
+    #[must_use]
+    pub fn as_raw(&self) -> CUfunction {
+        self.0.raw.0
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({})", self.name())
+    }
+}

@@ -1,0 +1,202 @@
+//! Kernels whose signature is checked once.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::args::KernelArgs;
+use super::{LaunchAttributes, LaunchConfig};
+use crate::error::Result;
+use crate::function::Function;
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::stream::Stream;
+
+/// A [`Function`] with the types of its parameters, checked once against what the kernel takes.
+///
+/// ```no_run
+/// # use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Reads, Stream, Writes};
+/// # fn f(stream: &Stream, module: &Module, x: &DeviceBuffer<f32>, y: &mut DeviceBuffer<f32>) -> cuda_driver::Result<()> {
+/// let saxpy: Kernel<(f32, Reads<f32>, Writes<f32>, u32)> = module.function("saxpy")?.typed()?;
+/// // SAFETY: the kernel reads 3 floats of `x` and writes 3 floats of `y`.
+/// unsafe { saxpy.launch(stream, LaunchConfig::for_num_elems(3), (2.0_f32, x, y, 3_u32)) }
+/// # }
+/// ```
+pub struct Kernel<P: KernelParams> {
+    function: Function,
+    parameters: PhantomData<fn(P)>,
+}
+
+/// A parameter through which a kernel reads elements: a buffer, or a view to read.
+#[derive(Debug)]
+pub struct Reads<T>(PhantomData<fn(T)>);
+
+/// A parameter through which a kernel reads and writes elements: a buffer as `&mut`, or a view to write.
+#[derive(Debug)]
+pub struct Writes<T>(PhantomData<fn(T)>);
+
+/// A type of a parameter of a kernel: a number or a struct, [`Reads`] or [`Writes`].
+///
+/// # Safety
+///
+/// `SIZE` is the bytes of the parameter.
+pub unsafe trait KernelParam {
+    /// Its bytes.
+    const SIZE: usize;
+}
+
+/// That an argument is what a parameter takes.
+///
+/// # Safety
+///
+/// The argument's value has the size of the parameter.
+pub unsafe trait Accepts<A> {}
+
+/// The types of the parameters of a kernel: a tuple of [`KernelParam`]s.
+///
+/// # Safety
+///
+/// `SIZES` are those of the parameters in order.
+pub unsafe trait KernelParams {
+    /// The bytes of each.
+    const SIZES: &'static [usize];
+}
+
+// SAFETY: a kernel takes the value itself.
+unsafe impl<T: DeviceRepr> KernelParam for T {
+    const SIZE: usize = size_of::<T>();
+}
+
+// SAFETY: they are of one type.
+unsafe impl<T: DeviceRepr> Accepts<T> for T {}
+
+macro_rules! view_parameter {
+    ($parameter:ident: $($arg:ty),*) => {
+        // SAFETY: a kernel takes the address.
+        unsafe impl<T: DeviceRepr> KernelParam for $parameter<T> {
+            const SIZE: usize = size_of::<cuda_sys::CUdeviceptr>();
+        }
+
+        $(
+            // SAFETY: the value of a buffer or view is its address.
+            unsafe impl<T: DeviceRepr> Accepts<$arg> for $parameter<T> {}
+        )*
+    };
+}
+
+view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>);
+view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>);
+
+macro_rules! signature {
+    ($($parameter:ident $arg:ident)*) => {
+        // SAFETY: in the order of the tuple.
+        unsafe impl<$($parameter: KernelParam),*> KernelParams for ($($parameter,)*) {
+            const SIZES: &'static [usize] = &[$($parameter::SIZE),*];
+        }
+
+        // SAFETY: each is, in the order of the tuple.
+        unsafe impl<$($parameter: Accepts<$arg>, $arg),*> Accepts<($($arg,)*)> for ($($parameter,)*) {}
+    };
+}
+
+signature!();
+signature!(A A1);
+signature!(A A1 B B1);
+signature!(A A1 B B1 C C1);
+signature!(A A1 B B1 C C1 D D1);
+signature!(A A1 B B1 C C1 D D1 E E1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1);
+signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1 Q Q1);
+
+impl Function {
+    /// The same kernel with the types of its parameters, checked here once instead of at each launch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`](crate::Error::Argument) unless the number and sizes of the parameters are those of the
+    /// kernel. Where [nobody tells](Self::parameters) what the kernel takes there is nothing to check.
+    pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
+        self.check_arguments(P::SIZES)?;
+        Ok(Kernel {
+            function: self.clone(),
+            parameters: PhantomData,
+        })
+    }
+}
+
+impl<P: KernelParams> Kernel<P> {
+    /// The kernel without the types.
+    #[must_use]
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on `stream`, as [`Stream::launch`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`], but for arguments of a wrong number or size: those do not compile.
+    ///
+    /// # Safety
+    ///
+    /// As [`Stream::launch`].
+    #[inline]
+    pub unsafe fn launch<A: KernelArgs>(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<()>
+    where
+        P: Accepts<A>,
+    {
+        // SAFETY: the sizes must be right ← `typed` has compared those of `P`, and `P` accepts `A`; for the rest the
+        // caller answers.
+        unsafe { stream.queue(&self.function, config, None, &args) }
+    }
+
+    /// `cuLaunchKernelEx(self, config, attributes, args)`—The same with attributes, as [`Stream::launch_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch_with`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Stream::launch_with`].
+    pub unsafe fn launch_with<A: KernelArgs>(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<()>
+    where
+        P: Accepts<A>,
+    {
+        // SAFETY: as in `launch`.
+        unsafe { stream.queue(&self.function, config, Some(attributes), &args) }
+    }
+}
+
+impl<P: KernelParams> Clone for Kernel<P> {
+    fn clone(&self) -> Self {
+        Self {
+            function: self.function.clone(),
+            parameters: PhantomData,
+        }
+    }
+}
+
+impl<P: KernelParams> fmt::Debug for Kernel<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({}, {:?})", self.function.name(), P::SIZES)
+    }
+}

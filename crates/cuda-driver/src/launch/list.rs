@@ -1,0 +1,123 @@
+//! Arguments whose number is known only when the program runs.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use super::args::{KernelArg, KernelArgs, Tracked, Uses};
+use crate::error::Result;
+
+/// So many arguments need no memory of the heap.
+const INLINE: usize = 64;
+
+/// Arguments of a kernel, one after the other: what a tuple is for a number known when the program is written.
+///
+/// ```no_run
+/// # use cuda_driver::{ArgList, DeviceBuffer, Function, LaunchConfig, Stream};
+/// # fn f(stream: &Stream, kernel: &Function, inputs: &[DeviceBuffer<f32>], output: &mut DeviceBuffer<f32>)
+/// #     -> cuda_driver::Result<()> {
+/// let mut args = ArgList::new();
+/// for input in inputs {
+///     args.push(input);
+/// }
+/// args.push(output).push(1_u32);
+/// // SAFETY: the kernel takes as many inputs, an output and a number.
+/// unsafe { stream.launch(kernel, LaunchConfig::new(1, 256), &args) }
+/// # }
+/// ```
+///
+/// What it borrows stays borrowed as long as it lives; it can be launched with any number of times. Up to 64
+/// arguments of up to 16 bytes each it uses no memory of the heap.
+#[derive(Default)]
+pub struct ArgList<'a> {
+    /// The values, each from the start of a chunk on.
+    chunks: SmallVec<[Chunk; INLINE]>,
+    /// The first chunk of each.
+    starts: SmallVec<[usize; INLINE]>,
+    sizes: SmallVec<[usize; INLINE]>,
+    /// Without its lifetime, so that a list that is only dropped later borrows nothing any more.
+    uses: SmallVec<[Tracked<'static>; INLINE]>,
+    borrows: PhantomData<&'a mut ()>,
+}
+
+/// As aligned as any value that a kernel takes.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Chunk(MaybeUninit<[u8; 16]>);
+
+impl<'a> ArgList<'a> {
+    /// No arguments.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more argument.
+    pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
+        const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
+        let (start, size) = (self.chunks.len(), size_of::<A::Value>());
+        let end = start + size.div_ceil(size_of::<Chunk>());
+        self.chunks.resize(end, Chunk(MaybeUninit::uninit()));
+        let to: *mut A::Value = self.chunks[start..].as_mut_ptr().cast();
+        // SAFETY: there must be room for the value, aligned ← the chunks from `start` on were made for its size, and
+        // are at least as aligned. (Nothing is written for a value of no bytes.)
+        unsafe { to.write(arg.value()) };
+        self.starts.push(start);
+        self.sizes.push(size);
+        if let Some(tracked) = arg.tracked() {
+            // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`, and those are for 'a; the
+            // list is of 'a, and a drop of it uses nothing.
+            let tracked = unsafe { std::mem::transmute::<Tracked<'_>, Tracked<'static>>(tracked) };
+            self.uses.push(tracked);
+        }
+        self
+    }
+
+    /// The number of arguments.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Whether there is no argument.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+}
+
+// SAFETY: `push` adds to both.
+unsafe impl KernelArgs for &ArgList<'_> {
+    fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+        let pointer = |start: &usize| ptr::from_ref(&self.chunks[*start..]).cast_mut().cast();
+        let mut pointers: SmallVec<[*mut c_void; INLINE]> =
+            self.starts.iter().map(pointer).collect();
+        f(&mut pointers)
+    }
+
+    fn before(&self, uses: &Uses<'_>) -> Result<()> {
+        self.uses
+            .iter()
+            .try_for_each(|tracked| tracked.before(uses))
+    }
+
+    fn after(&self, uses: &mut Uses<'_>) {
+        for tracked in &self.uses {
+            tracked.after(uses);
+        }
+    }
+}
+
+impl fmt::Debug for ArgList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ArgList(of {:?} bytes)", self.sizes.as_slice())
+    }
+}

@@ -1,0 +1,399 @@
+//! Typed kernels, lists of arguments, attributes of launches and of functions, occupancy.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    AccessProperty, ArgList, ArgumentError, ClusterScheduling, DeviceAttribute, Error, Kernel,
+    LaunchAttributes, MemSyncDomain, Reads, Status, Writes,
+};
+use cuda_sim::Builder;
+
+use crate::support::{COPY, MIX, everywhere, software};
+
+/// What `out[block]` is after the kernel, if each block has `bytes` of dynamic shared memory.
+const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The allocations of this thread while `f` runs.
+fn allocations(f: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    f();
+    ALLOCATIONS.get() - before
+}
+
+/// `shared_tail` on `blocks` blocks.
+fn tails(
+    stream: &Stream,
+    kernel: &Kernel<(Writes<u32>, u32)>,
+    blocks: u32,
+    bytes: u32,
+) -> Vec<u32> {
+    let mut out = DeviceBuffer::<u32>::zeroed(stream, blocks as usize).unwrap();
+    let config = LaunchConfig::new(blocks, 32).with_shared_bytes(bytes);
+    // SAFETY: the kernel writes a word for each block, and uses `bytes` of shared memory.
+    unsafe { kernel.launch(stream, config, (&mut out, bytes)) }.unwrap();
+    out.to_vec().unwrap()
+}
+
+#[test]
+fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
+    for bench in everywhere("a_typed_kernel_a_tuple_and_a_list_do_the_same") {
+        let stream = bench.stream();
+        let mix = bench.kernel(MIX, "mix");
+        let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
+        let (x, y): (Vec<u32>, Vec<u32>) = (0..777).map(|i| (i * 3, i ^ 0x55)).unzip();
+        let want: Vec<u32> = x
+            .iter()
+            .zip(&y)
+            .map(|(x, y)| 2 * (2 * (2 * x + y) + y) + y)
+            .collect();
+        let mut x = DeviceBuffer::from_host(&stream, &x).unwrap();
+        let y = DeviceBuffer::from_host(&stream, &y).unwrap();
+        let config = LaunchConfig::for_num_elems(777);
+        // SAFETY: the kernel touches 777 words of each; each has 777.
+        unsafe { stream.launch(&mix, config, (&mut x, &y, 777_u32)) }.unwrap();
+        // SAFETY: as above.
+        unsafe { typed.launch(&stream, config, (x.as_mut_slice(), y.as_slice(), 777_u32)) }
+            .unwrap();
+        let mut list = ArgList::new();
+        list.push(&mut x).push(&y).push(777_u32);
+        // SAFETY: as above.
+        unsafe { stream.launch(&mix, config, &list) }.unwrap();
+        assert_eq!(x.to_vec().unwrap(), want, "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_signature_is_compared_when_the_kernel_is_typed() {
+    let bench = software(Builder::new());
+    let copy = bench.kernel(COPY, "copy");
+    let count = copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err();
+    let size = copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err();
+    let kernel = || "copy".to_owned();
+    let (expected, given) = (3, 2);
+    assert_eq!(
+        count,
+        Error::Argument(Box::new(ArgumentError::Count {
+            kernel: kernel(),
+            expected,
+            given
+        }))
+    );
+    assert_eq!(
+        size,
+        Error::Argument(Box::new(ArgumentError::Size {
+            kernel: kernel(),
+            index: 1,
+            expected: 8,
+            given: 4
+        }))
+    );
+}
+
+/// Uses through a list are ordered across streams like those of a tuple.
+#[test]
+fn a_list_is_ordered_across_streams() {
+    for bench in everywhere("a_list_is_ordered_across_streams") {
+        let (one, two) = (bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let n = 10_000_u32;
+        let input: Vec<u32> = (0..n).collect();
+        let input = DeviceBuffer::from_host(&one, &input).unwrap();
+        let mut middle = DeviceBuffer::<u32>::zeroed(&one, n as usize).unwrap();
+        let mut output = DeviceBuffer::<u32>::zeroed(&two, n as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(n);
+        let mut first = ArgList::new();
+        first.push(&input).push(&mut middle).push(n);
+        // SAFETY: the kernel reads n words of the one and writes n of the other.
+        unsafe { one.launch(&copy, config, &first) }.unwrap();
+        let mut second = ArgList::new();
+        second.push(&middle).push(&mut output).push(n);
+        // SAFETY: as above.
+        unsafe { two.launch(&copy, config, &second) }.unwrap();
+        let want: Vec<u32> = (0..n).collect();
+        assert_eq!(output.to_vec().unwrap(), want, "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_list_that_does_not_match_is_an_error() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    let copy = bench.kernel(COPY, "copy");
+    let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
+    let mut list = ArgList::new();
+    list.push(&input).push(4_u32);
+    assert_eq!(list.len(), 2);
+    // SAFETY: it does not launch.
+    let error = unsafe { stream.launch(&copy, LaunchConfig::new(1, 4), &list) }.unwrap_err();
+    assert!(matches!(error, Error::Argument(_)), "{error}");
+}
+
+#[test]
+fn no_form_of_launch_allocates() {
+    let bench = software(Builder::new());
+    let (home, other) = (bench.stream(), bench.stream());
+    let copy = bench.kernel(COPY, "copy");
+    let typed: Kernel<(Reads<u32>, Writes<u32>, u32)> = copy.typed().unwrap();
+    let input = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
+    let mut output = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
+    let mut elsewhere = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
+    let config = LaunchConfig::new(1, 8);
+    // So that only this crate's part is counted: every call fails before the software driver does anything.
+    let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuLaunchKernel");
+    bench.simulator.as_ref().unwrap().add_rule(rule);
+    let mut launch = |with_typed: bool| {
+        let args = (&input, &mut output, 8_u32);
+        let _ = if with_typed {
+            // SAFETY: it does not run.
+            unsafe { typed.launch(&home, config, args) }
+        } else {
+            // SAFETY: it does not run.
+            unsafe { home.launch(&copy, config, args) }
+        };
+    };
+    let driver_alone = allocations(|| launch(true));
+    for with_typed in [false, true] {
+        let counted = allocations(|| {
+            for _ in 0..100 {
+                launch(with_typed);
+            }
+        });
+        assert_eq!(counted, 100 * driver_alone, "typed: {with_typed}");
+    }
+    // The list has room for its arguments, and its pointers.
+    let counted = allocations(|| {
+        let mut list = ArgList::new();
+        list.push(&input).push(&mut elsewhere).push(8_u32);
+        // SAFETY: it does not run.
+        let _ = unsafe { home.launch(&copy, config, &list) };
+    });
+    assert_eq!(counted, driver_alone);
+    drop(other);
+}
+
+/// Two threads with different sizes at once: what one has been allowed is not taken back by the other.
+#[test]
+fn dynamic_shared_memory_above_48_kib_just_works() {
+    for bench in everywhere("dynamic_shared_memory_above_48_kib_just_works") {
+        let most = bench
+            .context
+            .device()
+            .max_shared_memory_per_block_optin()
+            .unwrap();
+        assert!(most > 64 << 10, "{}: {most}", bench.name);
+        let function = bench.kernel(SHARED_TAIL, "shared_tail");
+        std::thread::scope(|scope| {
+            for bytes in [most, 50 << 10, 64 << 10, 1024] {
+                let (kernel, stream) = (function.typed().unwrap(), bench.stream());
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        assert_eq!(tails(&stream, &kernel, 3, bytes - 4 * round), [1, 2, 3]);
+                    }
+                });
+            }
+        });
+        // Another handle of the same function does not lower it.
+        let again = bench.kernel(SHARED_TAIL, "shared_tail").typed().unwrap();
+        assert_eq!(tails(&bench.stream(), &again, 1, 60 << 10), [1]);
+        let stream = bench.stream();
+        let mut out = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+        let config = LaunchConfig::new(1, 32).with_shared_bytes(most + 4);
+        // SAFETY: it does not launch.
+        let error = unsafe { stream.launch(&function, config, (&mut out, most)) }.unwrap_err();
+        let Error::LaunchConfig(error) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (error.given, error.most),
+            (u64::from(most) + 4, u64::from(most))
+        );
+    }
+}
+
+#[test]
+fn attributes_that_only_change_how_it_runs_leave_the_result() {
+    for bench in everywhere("attributes_that_only_change_how_it_runs_leave_the_result") {
+        let stream = bench.stream();
+        let copy = bench.kernel(COPY, "copy");
+        let n = 1000_u32;
+        let want: Vec<u32> = (0..n).map(|i| i * i).collect();
+        let input = DeviceBuffer::from_host(&stream, &want).unwrap();
+        let window = || input.as_slice();
+        let policy =
+            |hit, miss| LaunchAttributes::new().access_policy_window(window(), 0.5, hit, miss);
+        for attributes in [
+            LaunchAttributes::new(),
+            LaunchAttributes::new().cooperative(),
+            LaunchAttributes::new().priority(-1),
+            LaunchAttributes::new()
+                .cluster(1)
+                .cluster_scheduling(ClusterScheduling::Spread),
+            LaunchAttributes::new().mem_sync_domain(MemSyncDomain::Remote),
+            LaunchAttributes::new().mem_sync_domain_map(0, 1),
+            LaunchAttributes::new().shared_memory_carveout(50),
+            policy(AccessProperty::Persisting, AccessProperty::Streaming),
+            LaunchAttributes::new()
+                .cooperative()
+                .priority(-1)
+                .priority(0),
+        ] {
+            let mut output = DeviceBuffer::<u32>::zeroed(&stream, n as usize).unwrap();
+            let config = LaunchConfig::for_num_elems(n);
+            // SAFETY: the kernel reads n words of the one and writes n of the other.
+            let result =
+                unsafe { stream.launch_with(&copy, config, &attributes, (&input, &mut output, n)) };
+            result.unwrap_or_else(|error| panic!("{}, {attributes:?}: {error}", bench.name));
+            assert_eq!(
+                output.to_vec().unwrap(),
+                want,
+                "{}, {attributes:?}",
+                bench.name
+            );
+        }
+    }
+}
+
+#[test]
+fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
+    for bench in everywhere("what_attributes_cannot_be_is_an_error_that_names_the_numbers") {
+        let stream = bench.stream();
+        let copy = bench.kernel(COPY, "copy");
+        let input = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let mut output = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let mut launch = |attributes: &LaunchAttributes<'_>, blocks: u32| {
+            let (config, args) = (LaunchConfig::new(blocks, 8), (&input, &mut output, 8_u32));
+            // SAFETY: if it runs, the kernel reads 8 words of the one and writes 8 of the other.
+            unsafe { stream.launch_with(&copy, config, attributes, args) }
+        };
+        let numbers = |error: Error| match error {
+            Error::LaunchConfig(error) => (error.what, error.given, error.most),
+            other => panic!("{other}"),
+        };
+        let attribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
+        let has_clusters = bench.context.device().attribute(attribute).unwrap() != 0;
+        let most = if has_clusters { 16 } else { 1 };
+        for (cluster, given) in [((64, 1, 1), 64), ((0, 1, 1), 0), ((3, 3, 2), 18)] {
+            let error = launch(&LaunchAttributes::new().cluster(cluster), 64).unwrap_err();
+            assert_eq!(numbers(error), ("blocks per cluster", given, most));
+        }
+        if has_clusters {
+            let error = launch(&LaunchAttributes::new().cluster(2), 3).unwrap_err();
+            let what = "blocks of grid.x beyond whole clusters";
+            assert_eq!(numbers(error), (what, 1, 0));
+        }
+        // Nothing was launched, and the stream goes on.
+        launch(&LaunchAttributes::new(), 1).unwrap();
+        stream.synchronize().unwrap();
+
+        let other = software(Builder::new());
+        let event = Event::new(&other.context, EventFlags::DISABLE_TIMING).unwrap();
+        let attributes = LaunchAttributes::new().completion_event(&event);
+        let error = launch(&attributes, 1).unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    }
+}
+
+#[test]
+fn attributes_of_a_function_are_what_its_source_says() {
+    for bench in everywhere("attributes_of_a_function_are_what_its_source_says") {
+        let function = bench.kernel(SHARED_TAIL, "shared_tail");
+        assert_eq!(function.static_shared_bytes().unwrap(), 0);
+        assert_eq!(function.local_bytes().unwrap(), 0);
+        assert_eq!(function.required_cluster().unwrap(), None);
+        assert!(function.registers().unwrap() > 0, "{}", bench.name);
+        function.set_shared_memory_carveout(Some(100)).unwrap();
+        assert!(function.set_shared_memory_carveout(Some(101)).is_err());
+        function.set_shared_memory_carveout(None).unwrap();
+    }
+}
+
+#[test]
+fn occupancy_agrees_with_itself() {
+    for bench in everywhere("occupancy_agrees_with_itself") {
+        let function = bench.kernel(SHARED_TAIL, "shared_tail");
+        let device = bench.context.device();
+        let best = function.max_potential_block_size(|_| 0, 0).unwrap();
+        assert!((1..=1024).contains(&best.block), "{best:?}");
+        let active = function.max_active_blocks(best.block, 0).unwrap();
+        let multiprocessors = device.multiprocessor_count().unwrap();
+        assert_eq!(best.min_grid, active * multiprocessors, "{}", bench.name);
+        assert_eq!(
+            function.max_potential_block_size(|_| 0, 128).unwrap().block,
+            128
+        );
+
+        // A block that takes all of the shared memory leaves none for a second.
+        let most = device.max_shared_memory_per_block_optin().unwrap() as usize;
+        let stream = bench.stream();
+        tails(
+            &stream,
+            &function.typed().unwrap(),
+            1,
+            u32::try_from(most).unwrap(),
+        );
+        assert_eq!(
+            function.max_active_blocks(64, most).unwrap(),
+            1,
+            "{}",
+            bench.name
+        );
+        let asked = Cell::new(0_u32);
+        let hungry = function
+            .max_potential_block_size(
+                |threads| {
+                    asked.set(asked.get() + 1);
+                    threads as usize * 512
+                },
+                0,
+            )
+            .unwrap();
+        assert!(
+            asked.get() > 0 && hungry.block as usize * 512 <= most,
+            "{hungry:?}"
+        );
+        let available = function.available_shared_bytes(2, 64).unwrap();
+        assert!(
+            available > 0 && available < most,
+            "{}: {available}",
+            bench.name
+        );
+
+        let n = 100_000;
+        let config = function.config_for_num_elems(n).unwrap();
+        assert_eq!(config.block.count(), u64::from(best.block));
+        assert!(config.grid.count() * config.block.count() >= u64::from(n));
+    }
+}
+
+#[test]
+#[should_panic(expected = "from the closure")]
+fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
+    let bench = software(Builder::new());
+    let function = bench.kernel(COPY, "copy");
+    let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);
+}
