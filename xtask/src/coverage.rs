@@ -79,11 +79,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
         }
     }
+    for named in tests_in(&read(&docs.join("unsound.md"))?) {
+        if let Err(why) = evidence.find(named) {
+            problems.push(format!("docs/unsound.md: {why}"));
+        }
+    }
     for problem in &problems {
         println!("{problem}");
     }
     if !problems.is_empty() {
-        bail!("docs/coverage.toml has {} problems", problems.len());
+        bail!("what is said of tests has {} problems", problems.len());
     }
 
     let page = coverage.page();
@@ -100,6 +105,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("docs/coverage.md written");
     }
     Ok(())
+}
+
+/// The tests that a page names, which it writes as `code`.
+fn tests_in(page: &str) -> impl Iterator<Item = &str> {
+    let code = page.split('`').skip(1).step_by(2);
+    code.filter(|code| code.starts_with("ui:c") || code.contains("::it::"))
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -234,6 +245,13 @@ mod tests {
             .gpu
             .push("cuda-sys::it::gpu::resolves".to_owned());
         assert_eq!(coverage.problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_tests_of_a_page_are_found() {
+        let page = "`ui:` tests\n| `close` tells | `a::it::b::c`, `ui:cuda-driver/d.rs` |\n";
+        let found: Vec<&str> = super::tests_in(page).collect();
+        assert_eq!(found, ["a::it::b::c", "ui:cuda-driver/d.rs"]);
     }
 
     #[test]

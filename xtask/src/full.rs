@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{headers, nvrtc, order};
+use crate::{headers, leaks, nvrtc, order};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,11 @@ const CHECKS: &[Check] = &[
         "headers",
         "every test, with bindings generated from the header of each CUDA release",
         headers::full,
+    ),
+    (
+        "leaks",
+        "1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 of which some fail: nothing is left",
+        leaks::full,
     ),
     (
         "nvrtc",

@@ -6,6 +6,7 @@ mod coverage;
 mod demo;
 mod full;
 mod headers;
+mod leaks;
 mod nvrtc;
 mod order;
 mod regen_bindings;

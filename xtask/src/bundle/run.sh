@@ -97,6 +97,10 @@ else
 fi
 for program in $(each tests); do
     step "$(named "$program")" "$program" "$program"
+    # Tests that are ignored elsewhere, as they need the GPU to themselves.
+    for test in $("$program" --list --ignored 2>/dev/null | sed -n 's/_by_itself: test$/_by_itself/p'); do
+        step "$(named "$program") $test" "$program" "$program" --ignored --exact "$test" --nocapture
+    done
 done
 for program in $(each examples); do
     step "$(named "$program")" "$program" "$program"

@@ -42,7 +42,9 @@ fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
     let own = || Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
     let contexts = [bench.context.clone(), own(), own()];
     thread::scope(|scope| {
-        scope.spawn(|| test(bench.context.driver(), contexts));
+        // Joined, as a scope does not wait for what a thread does at its very end.
+        let thread = scope.spawn(|| test(bench.context.driver(), contexts));
+        thread.join().unwrap();
     });
 }
 

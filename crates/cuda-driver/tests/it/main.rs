@@ -1,6 +1,7 @@
 //! What the safe layer promises, on the software device and, where there is one, on a GPU.
 
 mod allocation;
+mod bad_input;
 mod borrowed;
 mod caching_pool;
 mod calls;
@@ -11,6 +12,7 @@ mod error;
 mod global;
 mod kernel;
 mod launch;
+mod leaks;
 mod managed;
 mod memory;
 mod module;
@@ -27,3 +29,4 @@ mod staging;
 mod support;
 mod traits;
 mod ui;
+mod unsound;

@@ -1,0 +1,301 @@
+//! What a program can get wrong, each told by an error of its own kind before the driver could do harm.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, ContextFlags, DeviceRepr, Error, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{Bench, MIX, everywhere, software};
+
+fn is_overflow(result: Result<(), Error>, what: &str) {
+    let error = result.unwrap_err();
+    assert!(
+        matches!(error, Error::SizeOverflow { .. }),
+        "{what}: {error}"
+    );
+}
+
+#[test]
+fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
+    for bench in everywhere("a_size_that_overflows_is_an_error_wherever_memory_is_asked_for") {
+        fn all<T: DeviceRepr>(bench: &Bench, len: usize) {
+            let stream = bench.stream();
+            let pool = CachingPool::new(&bench.context);
+            let what = format!("{}: {len}", bench.name);
+            is_overflow(DeviceBuffer::<T>::zeroed(&stream, len).map(drop), &what);
+            // SAFETY: nothing reads it: there is none.
+            let uninit = unsafe { DeviceBuffer::<T>::uninit(&stream, len) };
+            is_overflow(uninit.map(drop), &what);
+            is_overflow(
+                DeviceBuffer::filled(&stream, len, T::zeroed()).map(drop),
+                &what,
+            );
+            is_overflow(pool.zeroed::<T>(&stream, len).map(drop), &what);
+            let flags = PinnedFlags::empty();
+            is_overflow(
+                PinnedBuffer::<T>::zeroed(&bench.context, len, flags).map(drop),
+                &what,
+            );
+        }
+        all::<u64>(&bench, usize::MAX / 8 + 2);
+        all::<u64>(&bench, (1 << 61) + 1);
+        all::<u64>(&bench, 1 << 60);
+        all::<u8>(&bench, usize::MAX);
+        all::<u8>(&bench, isize::MAX as usize + 1);
+        all::<[u8; 3]>(&bench, usize::MAX / 3 + 1);
+    }
+}
+
+#[test]
+fn a_range_out_of_bounds_is_none_on_every_view() {
+    for bench in everywhere("a_range_out_of_bounds_is_none_on_every_view") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+        for (start, end) in [
+            (0, 5),
+            (5, 5),
+            (3, 2),
+            (usize::MAX, usize::MAX),
+            (0, usize::MAX),
+        ] {
+            assert!(buffer.slice(start..end).is_none());
+            assert!(buffer.slice_mut(start..end).is_none());
+            assert!(buffer.as_slice().slice(start..end).is_none());
+            assert!(buffer.as_mut_slice().into_slice(start..end).is_none());
+        }
+        assert!(buffer.slice(..=usize::MAX).is_none());
+        assert!(buffer.slice(usize::MAX..).is_none());
+        for middle in [5, usize::MAX] {
+            assert!(buffer.as_slice().split_at(middle).is_none());
+            assert!(buffer.as_mut_slice().split_at_mut(middle).is_none());
+        }
+        // A view of a view stays within it.
+        let inner = buffer.slice(1..3).unwrap();
+        assert!(inner.slice(..3).is_none());
+        assert!(inner.split_at(3).is_none());
+        assert_eq!(inner.to_vec().unwrap(), [2, 3]);
+        assert!(buffer.chunks(0).is_none());
+    }
+}
+
+#[test]
+fn lengths_that_differ_are_errors_and_nothing_is_copied() {
+    for bench in everywhere("lengths_that_differ_are_errors_and_nothing_is_copied") {
+        let stream = bench.stream();
+        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[7_u16; 3]).unwrap();
+        let peer = DeviceBuffer::from_host(&own.default_stream().unwrap(), &[1_u16; 2]).unwrap();
+        let other = DeviceBuffer::from_host(&stream, &[1_u16; 4]).unwrap();
+        let flags = PinnedFlags::empty();
+        let mut pinned = PinnedBuffer::from_slice(&bench.context, &[2_u16; 4], flags).unwrap();
+        let mut host = [5_u16; 4];
+        let results = [
+            (buffer.copy_from_host(&host), 4, 3),
+            (buffer.copy_from_host(&[]), 0, 3),
+            (buffer.copy_to_host(&mut host), 3, 4),
+            (buffer.copy_from_pinned(&pinned), 4, 3),
+            (buffer.copy_to_pinned(&mut pinned), 3, 4),
+            (buffer.as_mut_slice().copy_from(&other.as_slice()), 4, 3),
+            (buffer.as_mut_slice().copy_from_peer(&peer.as_slice()), 2, 3),
+        ];
+        for (result, source_len, destination_len) in results {
+            assert_eq!(
+                result.unwrap_err(),
+                Error::LengthMismatch {
+                    source_len,
+                    destination_len
+                }
+            );
+        }
+        assert_eq!((host, &*pinned), ([5; 4], &[2; 4][..]));
+        assert_eq!(buffer.to_vec().unwrap(), [7; 3]);
+    }
+}
+
+/// One context on one device, with an object of each kind.
+struct Side {
+    context: Context,
+    stream: Stream,
+    kernel: Function,
+    event: Event,
+    buffer: DeviceBuffer<u32>,
+    pinned: PinnedBuffer<u32>,
+}
+
+impl Side {
+    fn new(context: &Context) -> Self {
+        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let module = Module::load(context, &Ptx::new(MIX).unwrap()).unwrap();
+        Self {
+            kernel: module.function("mix").unwrap(),
+            event: Event::new(context, EventFlags::empty()).unwrap(),
+            buffer: DeviceBuffer::from_host(&stream, &[1; 4]).unwrap(),
+            pinned: PinnedBuffer::from_slice(context, &[2; 4], PinnedFlags::empty()).unwrap(),
+            context: context.clone(),
+            stream,
+        }
+    }
+
+    /// The launch of a kernel of `self` with a buffer of `self`, and the other things of others.
+    fn launch(&mut self, stream: &Stream, y: &DeviceBuffer<u32>) -> Result<(), Error> {
+        let (kernel, x) = (&self.kernel, &mut self.buffer);
+        let config = LaunchConfig::for_num_elems(4);
+        // SAFETY: the kernel reads 4 words of each and writes 4 of `x`; each has 4.
+        unsafe { stream.launch(kernel, config, (x, y, 4_u32)) }
+    }
+}
+
+/// What needs both sides to be of one context.
+fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Result<(), Error>)> {
+    let pool = CachingPool::new(&two.context);
+    let (x, y) = (&mut one.buffer, &two.buffer);
+    let mut results = vec![
+        ("copy", x.as_mut_slice().copy_from(&y.as_slice())),
+        ("record", two.event.record(&one.stream)),
+        ("pool", pool.zeroed::<u8>(&one.stream, 4).map(drop)),
+    ];
+    results.push(("a buffer", one.launch(&one.stream.clone(), &two.buffer)));
+    results.push(("a stream", one.launch(&two.stream, &two.buffer)));
+    let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
+    results.push(("a stream alone", one.launch(&two.stream, &y)));
+    results.push(("the kernel", two.launch(&one.stream, &y)));
+    results
+}
+
+fn are_of_another(results: Vec<(&'static str, Result<(), Error>)>) {
+    for (what, result) in results {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, Error::OtherContext { .. }),
+            "{what}: {error}"
+        );
+    }
+}
+
+#[test]
+fn an_object_of_another_context_is_an_error_on_one_device() {
+    for bench in everywhere("an_object_of_another_context_is_an_error_on_one_device") {
+        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let (mut one, mut two) = (Side::new(&bench.context), Side::new(&own));
+        are_of_another(within_one_context(&mut one, &mut two));
+        are_of_another(within_one_context(&mut two, &mut one));
+        // What is between contexts by nature works.
+        one.event.record(&one.stream).unwrap();
+        two.stream.wait(&one.event).unwrap();
+        one.buffer.copy_from_pinned(&two.pinned).unwrap();
+        assert_eq!(one.buffer.to_vec().unwrap(), [2; 4], "{}", bench.name);
+    }
+}
+
+#[test]
+fn an_object_of_another_device_is_an_error() {
+    let bench = software(Builder::new().devices(2));
+    let other = bench.context.driver().device(1).unwrap();
+    let other = other.primary_context().unwrap();
+    let (mut one, mut two) = (Side::new(&bench.context), Side::new(&other));
+    are_of_another(within_one_context(&mut one, &mut two));
+    are_of_another(within_one_context(&mut two, &mut one));
+    assert_eq!(one.buffer.to_vec().unwrap(), [1; 4]);
+    assert_eq!(two.buffer.to_vec().unwrap(), [1; 4]);
+}
+
+#[test]
+fn an_object_of_another_driver_is_an_error_and_neither_driver_is_called() {
+    let benches = [(); 2].map(|()| software(Builder::new()));
+    let [mut one, mut two] = benches.each_ref().map(|bench| Side::new(&bench.context));
+    let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
+    let simulators = benches.each_ref().map(|bench| bench.simulator.as_ref());
+    for simulator in simulators.into_iter().flatten() {
+        simulator.reset_calls();
+    }
+    let results = vec![
+        ("wait", one.stream.wait(&two.event)),
+        ("record", two.event.record(&one.stream)),
+        ("time", one.event.time_since(&two.event).map(drop)),
+        (
+            "copy",
+            one.buffer.as_mut_slice().copy_from(&two.buffer.as_slice()),
+        ),
+        (
+            "peer",
+            one.buffer
+                .as_mut_slice()
+                .copy_from_peer(&two.buffer.as_slice()),
+        ),
+        ("from pinned", one.buffer.copy_from_pinned(&two.pinned)),
+        ("to pinned", one.buffer.copy_to_pinned(&mut two.pinned)),
+        ("a buffer", one.launch(&one.stream.clone(), &two.buffer)),
+        ("a stream", one.launch(&two.stream, &y)),
+        ("the kernel", two.launch(&one.stream, &y)),
+        ("access", one.context.enable_peer_access(&two.context)),
+    ];
+    are_of_another(results);
+    for simulator in simulators.into_iter().flatten() {
+        assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+    }
+}
+
+#[test]
+fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
+    let bench = software(Builder::new().memory(64 << 20).host_memory(8 << 20));
+    let stream = bench.stream();
+    let pool = CachingPool::new(&bench.context);
+    let bytes_of = |result: Result<(), Error>| match result.unwrap_err() {
+        Error::OutOfMemory { bytes, .. } => bytes,
+        error => panic!("{error}"),
+    };
+    let len = 100 << 20;
+    assert_eq!(
+        bytes_of(DeviceBuffer::<u16>::zeroed(&stream, len).map(drop)),
+        2 * len
+    );
+    assert!(bytes_of(pool.zeroed::<u16>(&stream, len).map(drop)) >= 2 * len);
+    let flags = PinnedFlags::empty();
+    assert_eq!(
+        bytes_of(PinnedBuffer::<u32>::zeroed(&bench.context, len, flags).map(drop)),
+        4 * len
+    );
+    // What is made of no bytes of the program's has the status alone.
+    let simulator = bench.simulator.as_ref().unwrap();
+    for call in [
+        "cuCtxCreate_v2",
+        "cuStreamCreateWithPriority",
+        "cuEventCreate",
+    ] {
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
+    }
+    for result in [
+        Context::new(bench.context.device(), ContextFlags::empty()).map(drop),
+        Stream::new(&bench.context, StreamFlags::empty(), 0).map(drop),
+        Event::new(&bench.context, EventFlags::empty()).map(drop),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+    }
+    simulator.clear_rules();
+    assert_eq!(
+        DeviceBuffer::<u8>::zeroed(&stream, 3)
+            .unwrap()
+            .to_vec()
+            .unwrap(),
+        [0; 3]
+    );
+}
+
+#[test]
+fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
+    for bench in everywhere("addresses_and_sizes_that_do_not_fit_another_type_are_errors") {
+        let stream = bench.stream();
+        let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
+        let error = bytes.as_slice().cast::<u32>().unwrap_err();
+        assert!(
+            matches!(error, Error::Uneven { bytes: 17, size: 4 }),
+            "{error}"
+        );
+        let odd = bytes.slice(1..9).unwrap();
+        let error = odd.cast::<u32>().unwrap_err();
+        assert!(
+            matches!(error, Error::Misaligned { align: 4, .. }),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Allocate, use, drop, many times on many threads: at the end nothing is left.
+//!
+//! `CUDA_FULL=1` runs the full number of cycles.
+
+use std::env;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, ContextFlags, Error, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{COPY, gpu, software};
+
+const THREADS: u64 = 8;
+/// Elements of a buffer: more than a staging block of the smallest kind has.
+const MOST: usize = 5000;
+
+/// The full number with `CUDA_FULL=1`, else the one for every day.
+fn cycles(full: u64, daily: u64) -> u64 {
+    let is_full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    if is_full { full } else { daily }
+}
+
+/// What the threads share.
+struct Rig {
+    contexts: [Context; 2],
+    kernel: Function,
+    pool: CachingPool,
+    /// Whether calls are made to fail.
+    is_failing: bool,
+    failed: AtomicU32,
+}
+
+impl Rig {
+    fn new(one: &Context, two: Context, is_failing: bool) -> Self {
+        let module = Module::load(one, &Ptx::new(COPY).unwrap()).unwrap();
+        Self {
+            kernel: module.function("copy").unwrap(),
+            pool: CachingPool::new(one),
+            contexts: [one.clone(), two],
+            is_failing,
+            failed: AtomicU32::new(0),
+        }
+    }
+
+    /// `count` cycles over all threads; prints how long they took.
+    fn run(&self, count: u64, full: u64) {
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    for cycle in 0..count / THREADS {
+                        // Each makes its own streams, now and then.
+                        match self.cycle(cycle, &mut random) {
+                            Ok(()) => {}
+                            Err(_) if self.is_failing => {
+                                self.failed.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(error) => panic!("thread {thread}, cycle {cycle}: {error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let failed = self.failed.load(Ordering::Relaxed);
+        println!(
+            "{count} of {full} cycles on {THREADS} threads, {failed} of them failed on purpose, in {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
+    }
+
+    fn cycle(&self, cycle: u64, random: &mut fastrand::Rng) -> Result<(), Error> {
+        let [one, two] = &self.contexts;
+        let home = one.default_stream()?;
+        let words = vec![random.u32(..); random.usize(..MOST)];
+        let n = u32::try_from(words.len()).unwrap();
+        if cycle % 2000 == 1999 {
+            let own = Context::new(one.device(), ContextFlags::empty())?;
+            let buffer = DeviceBuffer::from_host(&own.default_stream()?, &words)?;
+            drop(own);
+            assert_eq!(buffer.to_vec()?, words);
+        }
+        if cycle % 500 == 499 {
+            drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
+        }
+        match random.u32(..8) {
+            0 => {
+                let mut zeroes = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                zeroes.fill(7)?;
+                zeroes.close()?;
+            }
+            1 => {
+                let buffer = DeviceBuffer::from_host(&home, &words)?;
+                assert_eq!(buffer.to_vec()?, words);
+            }
+            // The source and its stream go before what was copied from it.
+            2 => {
+                let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
+                let source = DeviceBuffer::from_host(&stream, &words)?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                copy.as_mut_slice().copy_from(&source.as_slice())?;
+                drop((stream, source));
+                assert_eq!(copy.to_vec()?, words);
+            }
+            3 => {
+                let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
+                let source = DeviceBuffer::from_host(&home, &words[..words.len().min(64)])?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&home, source.len())?;
+                let config = LaunchConfig::for_num_elems(n.min(64));
+                // SAFETY: the kernel reads so many words of the one and writes as many of the other; each has as many.
+                unsafe { stream.launch(&self.kernel, config, (&source, &mut copy, n.min(64)))? };
+                drop(source);
+            }
+            4 => {
+                let pinned = PinnedBuffer::from_slice(one, &words, PinnedFlags::empty())?;
+                let mut buffer = self.pool.zeroed::<u32>(&home, words.len())?;
+                buffer.copy_from_pinned(&pinned)?;
+                drop(pinned);
+                assert_eq!(buffer.to_vec()?, words);
+            }
+            5 => {
+                let (event, stream) = (
+                    Event::new(one, EventFlags::DISABLE_TIMING)?,
+                    Stream::new(two, StreamFlags::NON_BLOCKING, 0)?,
+                );
+                event.record(&home)?;
+                stream.wait(&event)?;
+            }
+            6 => {
+                let source = self.pool.copy_of(&home, &words)?;
+                let mut there = DeviceBuffer::<u32>::zeroed(&two.default_stream()?, words.len())?;
+                there.as_mut_slice().copy_from_peer(&source.as_slice())?;
+                drop(source);
+                assert_eq!(there.to_vec()?, words);
+            }
+            _ => {
+                let _current = two.make_current()?;
+                let mut halves = DeviceBuffer::from_host(&home, &words)?;
+                let (mut low, high) = halves.as_mut_slice().split_at_mut(words.len() / 2).unwrap();
+                low.set_zero()?;
+                assert_eq!(high.as_slice().to_vec()?, words[words.len() / 2..]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_million_cycles_on_eight_threads_leave_nothing() {
+    let bench = software(Builder::new().devices(2));
+    let simulator = bench.simulator.unwrap();
+    let two = bench.context.driver().device(1).unwrap();
+    let rig = Rig::new(&bench.context, two.primary_context().unwrap(), false);
+    rig.run(cycles(1_000_000, 4_000), 1_000_000);
+    drop((rig, bench.context, two));
+    let live = simulator.live();
+    assert!(live.is_empty(), "{live}");
+}
+
+/// The same where memory and other things cannot be had now and then.
+#[test]
+fn cycles_that_fail_half_way_leave_nothing() {
+    let bench = software(Builder::new().devices(2));
+    let simulator = bench.simulator.unwrap();
+    let two = bench.context.driver().device(1).unwrap();
+    let rig = Rig::new(&bench.context, two.primary_context().unwrap(), true);
+    let making = [
+        "cuMemAllocAsync",
+        "cuMemHostAlloc",
+        "cuStreamCreateWithPriority",
+        "cuEventCreate",
+        "cuCtxCreate_v2",
+        "cuModuleLoadDataEx",
+        "cuModuleGetFunction",
+        "cuLaunchKernel",
+        "cuMemcpyPeerAsync",
+    ];
+    for (seed, call) in (1..).zip(making) {
+        let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call);
+        simulator.add_rule(fails.random(0.05, seed));
+    }
+    rig.run(cycles(200_000, 4_000), 200_000);
+    assert!(rig.failed.load(Ordering::Relaxed) > 100);
+    simulator.clear_rules();
+    drop((rig, bench.context, two));
+    let live = simulator.live();
+    assert!(live.is_empty(), "{live}");
+}
+
+/// `bundle/run.sh` runs tests of such names one by one: what other tests allocate would be taken for a leak.
+#[test]
+#[ignore = "needs the GPU to itself"]
+fn a_gpu_gets_all_memory_back_by_itself() {
+    let Some(bench) = gpu("a_gpu_gets_all_memory_back_by_itself") else {
+        return;
+    };
+    let two = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let rig = Rig::new(&bench.context, two, false);
+    let free = |rig: &Rig| {
+        rig.pool.trim_to(0);
+        for context in &rig.contexts {
+            context.synchronize().unwrap();
+        }
+        rig.contexts[0].memory_info().unwrap().0
+    };
+    // What the driver allocates once and keeps.
+    rig.run(20_000, 20_000);
+    let before = free(&rig);
+    rig.run(100_000, 100_000);
+    let after = free(&rig);
+    println!("free before: {before} bytes, after: {after} bytes");
+    // A page of the driver's more or less, of 2 MiB, is no leak: one in a hundred cycles would be 4 GiB.
+    assert!(
+        after + (8 << 20) >= before,
+        "{} bytes are gone",
+        before - after
+    );
+}

@@ -1,0 +1,224 @@
+//! Programs that other bindings accept and run wrongly: here each is right. `docs/unsound.md` lists them all.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::{Builder, Rule, Simulator};
+
+use crate::support::{Bench, COPY, gpu, late, software};
+
+const N: u32 = 1 << 14;
+
+/// One at a time: a process has room for so many software drivers.
+fn benches(test: &str) -> impl Iterator<Item = Bench> {
+    (0..16).map(|seed| software(late(seed))).chain(gpu(test))
+}
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::filled(stream, N as usize, value).unwrap()
+}
+
+fn copy(
+    kernel: &Function,
+    stream: &Stream,
+    input: &DeviceBuffer<u32>,
+    output: &mut DeviceBuffer<u32>,
+) -> Result<(), Error> {
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }
+}
+
+fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
+    let words = buffer.to_vec().unwrap();
+    let wrong = words.iter().find(|word| **word != value);
+    assert_eq!(wrong, None, "{name}: expected {value}");
+}
+
+fn calls(simulator: &Simulator, name: &str) -> u64 {
+    simulator.calls().get(name).copied().unwrap_or(0)
+}
+
+#[test]
+fn handles_of_one_context_that_were_come_by_apart_order_each_others_streams() {
+    let test = "handles_of_one_context_that_were_come_by_apart_order_each_others_streams";
+    for bench in benches(test) {
+        let kernel = bench.kernel(COPY, "copy");
+        let handle = || bench.context.device().primary_context().unwrap();
+        let one = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
+        let two = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (mut source, three) = (filled(&one, 1), filled(&one, 3));
+        copy(&kernel, &one, &three, &mut source).unwrap();
+        let mut target = filled(&two, 0);
+        copy(&kernel, &two, &source, &mut target).unwrap();
+        assert_all(&target, 3, &bench.name);
+    }
+}
+
+#[test]
+fn zeroes_are_there_before_another_stream_reads_them() {
+    for bench in benches("zeroes_are_there_before_another_stream_reads_them") {
+        let kernel = bench.kernel(COPY, "copy");
+        let (one, two) = (bench.stream(), bench.stream());
+        // The same memory likely, full of something else.
+        drop(filled(&one, 9));
+        let zeroes = DeviceBuffer::<u32>::zeroed(&one, N as usize).unwrap();
+        let mut target = filled(&two, 7);
+        copy(&kernel, &two, &zeroes, &mut target).unwrap();
+        assert_all(&target, 0, &bench.name);
+    }
+}
+
+#[test]
+fn a_stream_that_is_made_after_the_views_of_a_launch_is_ordered_too() {
+    for bench in benches("a_stream_that_is_made_after_the_views_of_a_launch_is_ordered_too") {
+        let kernel = bench.kernel(COPY, "copy");
+        let home = bench.stream();
+        let (mut source, four) = (filled(&home, 1), filled(&home, 4));
+        let mut target = filled(&home, 0);
+        copy(&kernel, &home, &four, &mut source).unwrap();
+        let (from, to) = (source.as_slice(), target.as_mut_slice());
+        let late = bench.stream();
+        // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+        unsafe { late.launch(&kernel, LaunchConfig::for_num_elems(N), (from, to, N)) }.unwrap();
+        copy(&kernel, &home, &target, &mut source).unwrap();
+        assert_all(&source, 4, &bench.name);
+    }
+}
+
+/// The event behind a launch cannot be recorded: its uses are known all the same.
+#[test]
+fn a_use_whose_event_cannot_be_recorded_is_not_lost() {
+    for seed in 0..16 {
+        for nth in 1..6 {
+            let bench = software(late(seed));
+            let simulator = bench.simulator.as_ref().unwrap();
+            let kernel = bench.kernel(COPY, "copy");
+            let streams: Vec<Stream> = (0..3).map(|_| bench.stream()).collect();
+            let (mut source, five) = (filled(&streams[0], 1), filled(&streams[2], 5));
+            let mut targets = [filled(&streams[1], 0), filled(&streams[2], 0)];
+            let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventRecord");
+            simulator.add_rule(rule.nth(nth));
+            let mut expected = [0, 0, 1];
+            for (i, target) in targets.iter_mut().enumerate() {
+                if copy(&kernel, &streams[i + 1], &source, target).is_ok() {
+                    expected[i] = 1;
+                }
+            }
+            if copy(&kernel, &streams[2], &five, &mut source).is_ok() {
+                expected[2] = 5;
+            }
+            simulator.clear_rules();
+            let name = format!("seed {seed}, event {nth}");
+            assert_all(&targets[0], expected[0], &name);
+            assert_all(&targets[1], expected[1], &name);
+            assert_all(&source, expected[2], &name);
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_fails_stops_the_call_that_needs_it() {
+    let bench = software(late(1));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let kernel = bench.kernel(COPY, "copy");
+    let (home, other) = (bench.stream(), bench.stream());
+    let source = filled(&home, 1);
+    let mut target = filled(&other, 0);
+    simulator.reset_calls();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamWaitEvent"));
+    let error = copy(&kernel, &other, &source, &mut target).unwrap_err();
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+    assert!(target.as_mut_slice().copy_from(&source.as_slice()).is_err());
+    assert_eq!(calls(simulator, "cuLaunchKernel"), 0);
+    assert_eq!(calls(simulator, "cuMemcpyDtoDAsync_v2"), 0);
+    simulator.clear_rules();
+    copy(&kernel, &other, &source, &mut target).unwrap();
+    assert_all(&target, 1, "after");
+}
+
+#[test]
+fn an_error_of_a_drop_is_told_to_no_later_call() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    for call in ["cuMemFreeAsync", "cuEventDestroy_v2", "cuStreamDestroy_v2"] {
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(call));
+    }
+    drop(filled(&stream, 1));
+    drop(Event::new(&bench.context, EventFlags::empty()).unwrap());
+    drop(bench.stream());
+    simulator.clear_rules();
+    bench.context.synchronize().unwrap();
+    stream.synchronize().unwrap();
+    assert_all(&filled(&stream, 6), 6, "after");
+    // Whoever wants to know closes.
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemFreeAsync"));
+    let error = filled(&stream, 1).close().unwrap_err();
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
+}
+
+#[test]
+fn a_stream_that_cannot_be_made_changes_nothing() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let (home, kernel) = (bench.stream(), bench.kernel(COPY, "copy"));
+    let (source, mut target) = (filled(&home, 1), filled(&home, 0));
+    let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamCreateWithPriority");
+    simulator.add_rule(fails);
+    Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap_err();
+    simulator.clear_rules();
+    simulator.reset_calls();
+    copy(&kernel, &home, &source, &mut target).unwrap();
+    assert_eq!(simulator.calls().values().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_buffer_lies_on_the_device_of_its_stream_whatever_is_current() {
+    let bench = software(Builder::new().devices(2));
+    let driver = bench.context.driver();
+    let other = driver.device(1).unwrap().primary_context().unwrap();
+    let ours = bench.stream();
+    let theirs = other.default_stream().unwrap();
+    for current in [&bench.context, &other] {
+        let _current = current.make_current().unwrap();
+        for (stream, ordinal) in [(&ours, 0), (&theirs, 1)] {
+            let buffer = filled(stream, 3);
+            let attributes = buffer.as_slice().pointer_attributes().unwrap();
+            assert_eq!(attributes.device_ordinal, Some(ordinal));
+            assert_all(&buffer, 3, "whatever is current");
+        }
+    }
+}
+
+#[test]
+fn memory_is_freed_where_it_was_allocated_on_a_thread_that_knows_of_no_context() {
+    let bench = software(Builder::new().devices(2));
+    let other = bench.context.driver().device(1).unwrap();
+    let other = other.primary_context().unwrap();
+    let simulator = bench.simulator.as_ref().unwrap();
+    let (ours, theirs) = (bench.stream(), other.default_stream().unwrap());
+    let buffers = [filled(&ours, 1), filled(&theirs, 2)];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only the other device's context is current here.
+            let _current = other.make_current().unwrap();
+            for buffer in buffers {
+                buffer.close().unwrap();
+            }
+        });
+    });
+    ours.synchronize().unwrap();
+    theirs.synchronize().unwrap();
+    assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
+}
+
+#[test]
+fn a_status_that_nobody_knows_is_carried_and_printed() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    simulator.add_rule(Rule::new(Status(4242)).function("cuCtxSynchronize"));
+    let error = bench.context.synchronize().unwrap_err();
+    assert_eq!(error.status(), Some(Status(4242)));
+    assert!(error.to_string().contains("4242"), "{error}");
+}

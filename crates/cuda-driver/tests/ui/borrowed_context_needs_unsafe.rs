@@ -1,0 +1,14 @@
+//! A number is no context, and only its owner knows how long it lives.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cuda_driver::prelude::*;
+
+fn borrow(driver: &Driver) {
+    let token = Arc::new(AtomicBool::new(true));
+    let _ = Context::borrow_raw(driver, ptr::without_provenance_mut(64), token);
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A cell may not be used by two threads, and page-locked memory may.
+
+use std::cell::Cell;
+
+use cuda_driver::prelude::*;
+
+fn pin(context: &Context) {
+    let _ = PinnedBuffer::<Cell<u32>>::zeroed(context, 1, PinnedFlags::empty());
+}
+
+fn main() {}

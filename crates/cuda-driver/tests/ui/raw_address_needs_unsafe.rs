@@ -1,0 +1,10 @@
+//! A number is no memory.
+
+use cuda_driver::prelude::*;
+
+fn anywhere(stream: &Stream) {
+    let mut buffer = DeviceBuffer::<u8>::from_raw(stream, 0xdead_beef, 100).unwrap();
+    buffer.set_zero().unwrap();
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! A reset takes the memory of buffers that are alive.
+
+use cuda_driver::prelude::*;
+
+fn under(buffer: &DeviceBuffer<u8>) {
+    buffer.stream().context().device().reset_primary_context().unwrap();
+}
+
+fn main() {}

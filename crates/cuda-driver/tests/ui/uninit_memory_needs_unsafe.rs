@@ -1,0 +1,9 @@
+//! What another program left in memory is not to be read.
+
+use cuda_driver::prelude::*;
+
+fn secrets(stream: &Stream) -> Vec<u8> {
+    DeviceBuffer::uninit(stream, 100).unwrap().to_vec().unwrap()
+}
+
+fn main() {}
