@@ -1,121 +1,21 @@
 //! What can go wrong, told by values that need no driver to be printed.
 
+mod call;
+mod image;
+mod launch;
+
+pub use call::DriverError;
+pub use image::JitError;
+pub use launch::{ArgumentError, LaunchConfigError};
+
 use std::fmt;
 
-use cuda_sys::image::newest_ptx;
-use cuda_sys::{CUresult, Function, LoadError, Version};
+use cuda_sys::{CUresult, Function, LoadError};
 
 use crate::memory::Extent;
 
 /// The result of most calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// A C call that answered something else than success.
-///
-/// Small and `Copy`: made without asking the driver anything.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct DriverError {
-    status: CUresult,
-    call: &'static Function,
-    driver: Version,
-    /// The call was not made: its context was borrowed, and its owner has it no more.
-    is_gone: bool,
-}
-
-impl DriverError {
-    pub(crate) fn new(status: CUresult, call: &'static Function, driver: Version) -> Self {
-        Self {
-            status,
-            call,
-            driver,
-            is_gone: false,
-        }
-    }
-
-    /// Of a call that was not made, as its context is gone.
-    pub(crate) fn gone(call: &'static Function, driver: Version) -> Self {
-        Self {
-            is_gone: true,
-            ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
-        }
-    }
-
-    /// The status code.
-    #[must_use]
-    pub fn status(&self) -> CUresult {
-        self.status
-    }
-
-    /// The C function that answered it.
-    #[must_use]
-    pub fn call(&self) -> &'static Function {
-        self.call
-    }
-
-    /// The version of the driver that was called.
-    #[must_use]
-    pub fn driver_version(&self) -> Version {
-        self.driver
-    }
-
-    /// Whether the device is lost to this process: every later call on it answers the same code, and only a
-    /// new process gets it back.
-    #[must_use]
-    pub fn is_sticky(&self) -> bool {
-        matches!(
-            self.status,
-            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-                | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-                | CUresult::CUDA_ERROR_ASSERT
-                | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-                | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-                | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-                | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-                | CUresult::CUDA_ERROR_INVALID_PC
-                | CUresult::CUDA_ERROR_LAUNCH_FAILED
-                | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-                | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-                | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
-        )
-    }
-}
-
-impl fmt::Display for DriverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            status,
-            call,
-            driver,
-            is_gone,
-        } = self;
-        if *is_gone {
-            return write!(
-                f,
-                "{call} was not called: the owner of its context has declared the context dead"
-            );
-        }
-        if *status == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER && call.since() > *driver {
-            return write!(
-                f,
-                "{call} needs a driver of CUDA {}, this one is of CUDA {driver}",
-                call.since()
-            );
-        }
-        write!(f, "{call}: {status}")?;
-        if self.is_sticky() {
-            f.write_str("; the device is lost to this process")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for DriverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for DriverError {}
 
 /// What can go wrong in this crate.
 ///
@@ -354,7 +254,7 @@ impl From<LoadError> for Error {
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         if error.is_gone {
-            Self::ContextGone { call: error.call }
+            Self::ContextGone { call: error.call() }
         } else {
             Self::Driver(error)
         }
@@ -373,7 +273,7 @@ impl Error {
     pub fn status(&self) -> Option<CUresult> {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(error.status()),
-            Self::Jit(error) => Some(error.source.status()),
+            Self::Jit(error) => Some(error.driver_error().status()),
             Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             _ => None,
         }
@@ -388,170 +288,6 @@ impl Error {
             },
             _ => error.into(),
         }
-    }
-}
-
-/// An image that the driver would not load, with what its compiler said.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JitError {
-    pub(crate) source: DriverError,
-    pub(crate) log: String,
-    pub(crate) ptx_version: Option<(u32, u32)>,
-}
-
-impl JitError {
-    /// The call that failed.
-    #[must_use]
-    pub fn driver_error(&self) -> DriverError {
-        self.source
-    }
-
-    /// What the driver's compiler wrote.
-    #[must_use]
-    pub fn log(&self) -> &str {
-        &self.log
-    }
-
-    /// The version that the PTX states.
-    #[must_use]
-    pub fn ptx_version(&self) -> Option<(u32, u32)> {
-        self.ptx_version
-    }
-}
-
-impl fmt::Display for JitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.source)?;
-        let driver = self.source.driver_version();
-        if self.source.status() == CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-            && let (Some((major, minor)), Some((top, sub))) = (self.ptx_version, newest_ptx(driver))
-        {
-            write!(
-                f,
-                ": it is of PTX {major}.{minor}, and this driver, of CUDA {driver}, reads up to PTX {top}.{sub}; \
-                 compile to a cubin for the device, or with an NVRTC no newer than the driver"
-            )?;
-        }
-        for line in self.log.lines() {
-            write!(f, "\n  {line}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for JitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for JitError {}
-
-/// The arguments of a launch against the kernel's parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ArgumentError {
-    /// Too many or too few.
-    Count {
-        /// The kernel.
-        kernel: String,
-        /// The number of its parameters.
-        expected: usize,
-        /// The number of arguments.
-        given: usize,
-    },
-    /// One of another size.
-    Size {
-        /// The kernel.
-        kernel: String,
-        /// Which argument, from 0.
-        index: usize,
-        /// The bytes of the parameter.
-        expected: usize,
-        /// The bytes of the argument.
-        given: usize,
-    },
-}
-
-impl fmt::Display for ArgumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count {
-                kernel,
-                expected,
-                given,
-            } => {
-                write!(
-                    f,
-                    "kernel {kernel} takes {expected} arguments, {given} were given"
-                )
-            }
-            Self::Size {
-                kernel,
-                index,
-                expected,
-                given,
-            } => write!(
-                f,
-                "argument {index} of kernel {kernel} is of {expected} bytes, {given} were given"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ArgumentError {}
-
-/// A launch configuration against the limits of device and kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LaunchConfigError {
-    /// The kernel.
-    pub kernel: String,
-    /// What is out of its range.
-    pub what: &'static str,
-    /// What it is.
-    pub given: u64,
-    /// The least that it may be.
-    pub least: u64,
-    /// The most that it may be.
-    pub most: u64,
-}
-
-impl fmt::Display for LaunchConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kernel,
-            what,
-            given,
-            least,
-            most,
-        } = self;
-        write!(
-            f,
-            "kernel {kernel}: {what} is {given}, allowed is {least} to {most}"
-        )
-    }
-}
-
-impl std::error::Error for LaunchConfigError {}
-
-impl LaunchConfigError {
-    /// Which quantity: `grid.x`, `threads per block`, …
-    #[must_use]
-    pub fn what(&self) -> &'static str {
-        self.what
-    }
-
-    /// What was asked for.
-    #[must_use]
-    pub fn given(&self) -> u64 {
-        self.given
-    }
-
-    /// The limit.
-    #[must_use]
-    pub fn most(&self) -> u64 {
-        self.most
     }
 }
 
