@@ -68,9 +68,10 @@ pub use launch::{
     Reads, SharedMemoryMode, Writes,
 };
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
-pub use memory::{CachingPool, CachingPoolStatistics};
+pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use memory::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};
+pub use memory::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use memory::{MemoryType, PointerAttributes};
 pub use memory::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,

@@ -12,18 +12,20 @@ mod peer;
 pub(crate) mod pinned;
 mod pitched;
 mod pointer;
+mod pool;
 mod repr;
 mod slice;
 pub(crate) mod staging;
 
 pub use buffer::DeviceBuffer;
-pub use caching::{CachingPool, CachingPoolStatistics};
+pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };
 pub use pitched::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
+pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 

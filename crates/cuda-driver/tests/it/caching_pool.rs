@@ -3,7 +3,7 @@
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Error, Status};
+use cuda_driver::{CachingPool, Error, PinnedCachingPool, PinnedFlags, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, COPY, everywhere, gpu, late, software};
@@ -273,4 +273,84 @@ fn threads_share_a_pool() {
             assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
         }
     }
+}
+
+#[test]
+fn page_locked_memory_is_handed_out_again() {
+    for bench in everywhere("page_locked_memory_is_handed_out_again") {
+        let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());
+        let mut first = pool.take::<u32>(1000).unwrap();
+        assert_eq!(*first, [0; 1000], "{}", bench.name);
+        first.fill(5);
+        let address = first.as_ptr().addr();
+        drop(first);
+        if let Some(simulator) = &bench.simulator {
+            simulator.reset_calls();
+        }
+        let again = pool.take::<u8>(4000).unwrap();
+        if let Some(simulator) = &bench.simulator {
+            assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
+        }
+        assert_eq!(again.as_ptr().addr(), address, "{}", bench.name);
+        assert_eq!(again[..8], [5, 0, 0, 0, 5, 0, 0, 0]);
+        let second = pool.zeroed::<u64>(3).unwrap();
+        assert_eq!(*second, [0; 3]);
+        let stream = bench.stream();
+        let third = pool.copy_of(&[1_u32, 2, 3]).unwrap();
+        let buffer = DeviceBuffer::from_host(&stream, &third).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3], "{}", bench.name);
+        let now = pool.statistics();
+        assert_eq!((now.hits, now.misses), (1, 3));
+        assert_eq!((now.bytes_in_use, now.bytes_cached), (4096 + 512, 0));
+        drop((second, third));
+        assert_eq!(pool.statistics().bytes_cached, 512);
+        pool.trim_to(0);
+        assert_eq!(pool.statistics().bytes_reserved(), 4096);
+        assert!(pool.take::<u32>(0).unwrap().is_empty());
+        // The buffer outlives the pool, and is freed.
+        drop(pool);
+        assert_eq!(again[4], 5);
+        drop((again, buffer, stream, bench.context));
+        if let Some(simulator) = &bench.simulator {
+            assert!(simulator.live().is_empty(), "{}", simulator.live());
+        }
+    }
+}
+
+#[test]
+fn page_locked_memory_keeps_to_the_limit() {
+    for bench in everywhere("page_locked_memory_keeps_to_the_limit") {
+        let pool = PinnedCachingPool::with_limit(&bench.context, PinnedFlags::PORTABLE, 1024);
+        drop(pool.take::<u8>(300).unwrap());
+        let whole = pool.take::<u8>(1024).unwrap();
+        assert!(whole.flags().unwrap().contains(PinnedFlags::PORTABLE));
+        assert_eq!(pool.statistics().bytes_reserved(), 1024);
+        let error = pool.take::<u8>(1).unwrap_err();
+        assert!(
+            matches!(error, Error::PoolLimit { reserved: 1024, .. }),
+            "{error}"
+        );
+        drop(whole);
+        assert_eq!(*pool.zeroed::<u8>(1).unwrap(), [0], "{}", bench.name);
+    }
+}
+
+#[test]
+fn page_locked_memory_of_a_transfer_that_failed_never_comes_back() {
+    let bench = software(late(1));
+    let (stream, simulator) = (bench.stream(), bench.simulator.as_ref().unwrap());
+    let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());
+    let mut target = pool.take::<u32>(64).unwrap();
+    let source = DeviceBuffer::from_host(&stream, &[3_u32; 64]).unwrap();
+    let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamSynchronize");
+    simulator.add_rule(rule.every(1));
+    source.as_slice().copy_to_pinned(&mut target).unwrap_err();
+    simulator.clear_rules();
+    let before = simulator.live().host_bytes;
+    drop(target);
+    // Not freed, nor handed out again; and no more the pool's.
+    assert_eq!(simulator.live().host_bytes, before);
+    assert_eq!(pool.statistics().bytes_reserved(), 0);
+    drop(pool.take::<u32>(64).unwrap());
+    assert_eq!((pool.statistics().hits, pool.statistics().misses), (0, 2));
 }

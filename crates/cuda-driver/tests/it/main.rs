@@ -24,6 +24,7 @@ mod peer;
 mod pinned;
 mod pitched;
 mod pointer;
+mod pool;
 mod random_programs;
 mod staging;
 mod support;

@@ -2,8 +2,8 @@
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
-    CachingPool, DriverError, Error, Global, Image, ManagedBuffer, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, RegisterError,
+    CachingPool, DriverError, Error, Global, Image, ManagedBuffer, MemoryPool, PinnedCachingPool,
+    PitchedBuffer, PitchedSlice, PitchedSliceMut, RegisterError,
 };
 
 const fn is_send_and_sync<T: Send + Sync>() {}
@@ -24,6 +24,8 @@ const _: () = {
     is_send_and_sync::<PitchedSliceMut<'static, f32>>();
     is_send_and_sync::<RegisteredBuffer<f32>>();
     is_send_and_sync::<CachingPool>();
+    is_send_and_sync::<MemoryPool>();
+    is_send_and_sync::<PinnedCachingPool>();
     is_send_and_sync::<Global<f32>>();
     is_send_and_sync::<ManagedBuffer<f32>>();
     is_send_and_sync::<Module>();

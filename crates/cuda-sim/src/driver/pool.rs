@@ -4,13 +4,15 @@
 //! are the same. The address of an allocation is fixed when it is asked for; its bytes are valid from its place in
 //! the stream on, where they are poisoned.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_sys::{
-    CUdevice, CUdeviceptr, CUmemAllocationType, CUmemLocation, CUmemLocationType,
-    CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_st,
+    CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType, CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool,
+    CUstream, CUstream_st,
 };
 
 use super::arg::{In, Out};
@@ -41,6 +43,10 @@ exports! {
         pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
     cuMemPoolSetAttribute => mem_pool_set_attribute(
         pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+    cuMemPoolSetAccess => mem_pool_set_access(
+        pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
+    cuMemPoolGetAccess => mem_pool_get_access(
+        flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
 }
 
 /// A pool.
@@ -56,6 +62,8 @@ pub(super) struct Pool {
     /// The three reuse attributes, which are on from the start.
     reuse: [AtomicU64; 3],
     max_size: u64,
+    /// What other devices may do with its memory.
+    access: Mutex<BTreeMap<usize, CUmemAccess_flags>>,
 }
 
 impl Pool {
@@ -70,6 +78,7 @@ impl Pool {
             threshold: AtomicU64::new(0),
             reuse: [const { AtomicU64::new(1) }; 3],
             max_size: 0,
+            access: Mutex::default(),
         }
     }
 
@@ -246,6 +255,57 @@ impl Call {
 
     fn mem_pool_trim_to(&self, pool: Out<CUmemPoolHandle_st>, _keep: usize) -> Status {
         self.pool(pool.handle()).map(drop)
+    }
+
+    /// Kept to be asked for: any device can use all memory here.
+    fn mem_pool_set_access(
+        &self,
+        pool: Out<CUmemPoolHandle_st>,
+        map: In<CUmemAccessDesc>,
+        count: usize,
+    ) -> Status {
+        let pool = self.pool(pool.handle())?;
+        for index in 0..count {
+            let wanted = map.get_at(index)?;
+            let device = self.pool_location(&wanted.location)?;
+            if !matches!(wanted.flags.0, 0 | 1 | 3) {
+                return Err(INVALID_VALUE);
+            }
+            // Its own device always may.
+            if device == pool.device {
+                if wanted.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
+                    return Err(INVALID_VALUE);
+                }
+                continue;
+            }
+            let mut access = pool.access.lock().unwrap_or_else(PoisonError::into_inner);
+            access.insert(device, wanted.flags);
+        }
+        Ok(())
+    }
+
+    fn mem_pool_get_access(
+        &self,
+        flags: Out<CUmemAccess_flags>,
+        pool: Out<CUmemPoolHandle_st>,
+        location: Out<CUmemLocation>,
+    ) -> Status {
+        type F = CUmemAccess_flags;
+        let pool = self.pool(pool.handle())?;
+        let device = self.pool_location(&location.get()?)?;
+        if device == pool.device {
+            return flags.set(F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        }
+        let access = pool.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = access.get(&device).copied();
+        flags.set(kept.unwrap_or(F::CU_MEM_ACCESS_FLAGS_PROT_NONE))
+    }
+
+    fn pool_location(&self, location: &CUmemLocation) -> Status<usize> {
+        if location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(INVALID_VALUE);
+        }
+        Ok(self.device(location_id(location))?.ordinal)
     }
 
     fn mem_pool_get_attribute(

@@ -3,8 +3,10 @@
 mod cache;
 mod classes;
 mod device;
+mod pinned;
 mod statistics;
 
 pub(crate) use device::Blocks;
 pub use device::CachingPool;
+pub use pinned::PinnedCachingPool;
 pub use statistics::Statistics as CachingPoolStatistics;

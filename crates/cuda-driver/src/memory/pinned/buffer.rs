@@ -131,6 +131,29 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         })
     }
 
+    /// Memory that a pool has kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misaligned`] if no `T` may start where it does.
+    ///
+    /// # Safety
+    ///
+    /// It has room for `len` elements, all initialised; none if there are no bytes in them.
+    pub(crate) unsafe fn of_locked(locked: Locked<PinnedBlock>, len: usize) -> Result<Self> {
+        match locked.start() {
+            Some(start) if !start.cast::<T>().is_aligned() => Err(Error::Misaligned {
+                address: start.addr() as u64,
+                align: align_of::<T>(),
+            }),
+            _ => Ok(Self {
+                locked,
+                len,
+                elements: PhantomData,
+            }),
+        }
+    }
+
     /// The context in which the memory was allocated.
     #[must_use]
     pub fn context(&self) -> &Context {

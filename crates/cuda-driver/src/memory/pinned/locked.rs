@@ -1,7 +1,7 @@
 //! What owners of page-locked memory have in common: the lock, and what becomes of it after a transfer that failed.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cuda_sys::CUdeviceptr;
 
@@ -29,10 +29,21 @@ pub(crate) mod sealed {
     }
 }
 
+/// A pool that locked memory goes back to.
+pub(crate) trait Keep<K: Destroy>: Send + Sync {
+    /// Takes back memory that nothing uses any more.
+    fn take_back(&self, class: usize, handle: Handle<K>) -> Result<(), DriverError>;
+
+    /// Notes that memory of this class never comes back.
+    fn lose(&self, class: usize);
+}
+
 /// Locked memory, unlocked when it goes; nothing if there are no bytes.
 pub(crate) struct Locked<K: Destroy<Raw = SendPtr<c_void>>> {
     /// Before `context`: it goes first.
     handle: Option<Handle<K>>,
+    /// What it is given back to, and the class there; nothing if that is the driver.
+    kept_by: Option<(Arc<dyn Keep<K>>, usize)>,
     /// Why the memory must not be given back, if so.
     suspect: OnceLock<DriverError>,
     context: Context,
@@ -42,9 +53,22 @@ impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
     pub(crate) fn new(context: &Context, handle: Option<Handle<K>>) -> Self {
         Self {
             handle,
+            kept_by: None,
             suspect: OnceLock::new(),
             context: context.clone(),
         }
+    }
+
+    /// Memory of a pool, to which it goes back.
+    pub(crate) fn kept(
+        context: &Context,
+        handle: Handle<K>,
+        pool: Arc<dyn Keep<K>>,
+        class: usize,
+    ) -> Self {
+        let mut this = Self::new(context, Some(handle));
+        this.kept_by = Some((pool, class));
+        this
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -83,10 +107,17 @@ impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
+        let kept_by = self.kept_by.take();
         match self.suspect.get() {
-            None => handle.close(),
+            None => match kept_by {
+                Some((pool, class)) => pool.take_back(class, handle),
+                None => handle.close(),
+            },
             Some(error) => {
                 handle.abandon();
+                if let Some((pool, class)) = kept_by {
+                    pool.lose(class);
+                }
                 Err(*error)
             }
         }

@@ -9,7 +9,7 @@ mod registered;
 
 pub(crate) use buffer::PinnedBlock;
 pub use buffer::{PinnedBuffer, PinnedFlags};
-pub(crate) use locked::sealed;
+pub(crate) use locked::{Keep, Locked, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
 
 use std::ops::DerefMut;

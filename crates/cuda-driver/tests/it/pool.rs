@@ -1,0 +1,163 @@
+//! Memory pools of the driver.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{DeviceAttribute, Error, MemoryPool, PoolAccess, PoolReuse};
+use cuda_sim::Builder;
+
+use crate::support::{Bench, COPY, everywhere, skipped, software};
+
+/// The benches whose device has memory pools.
+fn benches(test: &'static str) -> impl Iterator<Item = Bench> {
+    everywhere(test).filter(move |bench| {
+        let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
+        let has = bench.context.device().attribute(pools).unwrap() != 0;
+        if !has {
+            skipped(&format!("{test}: no memory pools"));
+        }
+        has
+    })
+}
+
+#[test]
+fn buffers_come_from_the_pool_that_is_named() {
+    for bench in benches("buffers_come_from_the_pool_that_is_named") {
+        let (home, other) = (bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        let source = pool.copy_of(&home, &[6_u32; 1000]).unwrap();
+        let mut target = pool.zeroed::<u32>(&home, 1000).unwrap();
+        assert_eq!(target.to_vec().unwrap(), [0; 1000], "{}", bench.name);
+        // SAFETY: the kernel reads 1000 words of the one and writes 1000 of the other; each has 1000.
+        unsafe {
+            other.launch(
+                &copy,
+                LaunchConfig::for_num_elems(1000),
+                (&source, &mut target, 1000_u32),
+            )
+        }
+        .unwrap();
+        assert!(pool.statistics().unwrap().used >= 8000, "{}", bench.name);
+        // What was allocated outlives the pool, and its reader it.
+        drop(source);
+        drop(pool);
+        assert_eq!(target.to_vec().unwrap(), [6; 1000], "{}", bench.name);
+        drop((target, copy, home, other, bench.context));
+        if let Some(simulator) = &bench.simulator {
+            assert!(simulator.live().is_empty(), "{}", simulator.live());
+        }
+    }
+}
+
+#[test]
+fn statistics_follow_what_is_allocated() {
+    for bench in benches("statistics_follow_what_is_allocated") {
+        let stream = bench.stream();
+        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        assert_eq!(pool.statistics().unwrap().used, 0);
+        let buffer = pool.zeroed::<u8>(&stream, 1 << 20).unwrap();
+        let now = pool.statistics().unwrap();
+        assert_eq!(
+            (now.used, now.most_used),
+            (1 << 20, 1 << 20),
+            "{}",
+            bench.name
+        );
+        assert!(now.reserved >= now.used && now.most_reserved >= now.reserved);
+        drop(buffer);
+        stream.synchronize().unwrap();
+        let now = pool.statistics().unwrap();
+        assert_eq!((now.used, now.most_used), (0, 1 << 20), "{}", bench.name);
+        pool.reset_statistics().unwrap();
+        assert_eq!(pool.statistics().unwrap().most_used, 0);
+        pool.trim_to(0).unwrap();
+        assert_eq!(pool.statistics().unwrap().reserved, 0, "{}", bench.name);
+        assert!(pool.zeroed::<u8>(&stream, 0).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_threshold_keeps_memory_over_a_wait() {
+    for bench in benches("a_threshold_keeps_memory_over_a_wait") {
+        let stream = bench.stream();
+        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        assert_eq!(pool.release_threshold().unwrap(), 0);
+        pool.set_release_threshold(u64::MAX).unwrap();
+        assert_eq!(pool.release_threshold().unwrap(), u64::MAX);
+        assert_eq!(pool.reuse().unwrap(), PoolReuse::all(), "{}", bench.name);
+        pool.set_reuse(PoolReuse::ALLOW_OPPORTUNISTIC).unwrap();
+        assert_eq!(pool.reuse().unwrap(), PoolReuse::ALLOW_OPPORTUNISTIC);
+        drop(pool.zeroed::<u8>(&stream, 1 << 20).unwrap());
+        stream.synchronize().unwrap();
+        // The software device keeps nothing.
+        if bench.simulator.is_none() {
+            assert!(pool.statistics().unwrap().reserved >= 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn the_current_pool_is_where_buffers_come_from() {
+    for bench in [Builder::new().devices(2)].map(software) {
+        let stream = bench.stream();
+        let device = bench.context.device();
+        let default = device.default_memory_pool().unwrap();
+        assert!(default.is_current().unwrap());
+        assert_eq!(default, device.default_memory_pool().unwrap());
+        let pool = MemoryPool::new(device).unwrap();
+        assert!(!pool.is_current().unwrap());
+        pool.make_current().unwrap();
+        assert!(pool.is_current().unwrap() && !default.is_current().unwrap());
+        let buffer = DeviceBuffer::<u8>::zeroed(&stream, 4096).unwrap();
+        assert_eq!(pool.statistics().unwrap().used, 4096);
+        assert_eq!(default.statistics().unwrap().used, 0);
+        drop(pool);
+        assert!(default.is_current().unwrap());
+        assert_eq!(buffer.to_vec().unwrap(), [0; 4096]);
+    }
+}
+
+#[test]
+fn a_limit_is_an_error_with_the_bytes() {
+    for bench in benches("a_limit_is_an_error_with_the_bytes") {
+        let stream = bench.stream();
+        let device = bench.context.device();
+        if bench.context.driver().version().number() >= 12_020 {
+            let pool = MemoryPool::with_limit(device, 64 << 20).unwrap();
+            let kept = pool.zeroed::<u8>(&stream, 32 << 20).unwrap();
+            let error = pool.zeroed::<u8>(&stream, 256 << 20).unwrap_err();
+            assert!(
+                matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 256 << 20),
+                "{}: {error}",
+                bench.name
+            );
+            drop(kept);
+        }
+        let error = MemoryPool::with_limit(device, 0).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    }
+    let bench = software(Builder::new().version(12_010));
+    let error = MemoryPool::with_limit(bench.context.device(), 4096).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn access_is_given_to_peers_and_taken_away() {
+    let bench = software(Builder::new().devices(2));
+    let devices = bench.context.driver().devices().unwrap();
+    let pool = MemoryPool::new(&devices[0]).unwrap();
+    assert_eq!(pool.access(&devices[0]).unwrap(), PoolAccess::ReadWrite);
+    assert_eq!(pool.access(&devices[1]).unwrap(), PoolAccess::None);
+    for access in [PoolAccess::ReadWrite, PoolAccess::Read, PoolAccess::None] {
+        pool.set_access(&devices[1], access).unwrap();
+        assert_eq!(pool.access(&devices[1]).unwrap(), access);
+    }
+    assert!(pool.set_access(&devices[0], PoolAccess::None).is_err());
+    // A stream of the other device takes nothing from it.
+    let context = devices[1].primary_context().unwrap();
+    let stream = context.default_stream().unwrap();
+    let error = pool.zeroed::<u8>(&stream, 10).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    let elsewhere = software(Builder::new());
+    let error = pool.access(elsewhere.context.device()).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}
