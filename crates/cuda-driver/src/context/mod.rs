@@ -242,7 +242,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A fault of any kernel that was still running: see [`DriverError::is_sticky`].
+    /// A fault of any kernel that was still running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _current = self.enter()?;

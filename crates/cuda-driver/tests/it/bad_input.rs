@@ -1,10 +1,16 @@
 //! What a program can get wrong, each told by an error of its own kind before the driver could do harm.
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, DeviceRepr, Error, Status};
+use cuda_driver::{
+    CachingPool, ContextFlags, DeviceRepr, Error, LaunchAttributes, ManagedBuffer, MemoryLocation,
+    PitchedBuffer, Status,
+};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, MIX, everywhere, software};
+
+/// A module with variables.
+const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
 fn is_overflow(result: Result<(), Error>, what: &str) {
     let error = result.unwrap_err();
@@ -30,6 +36,10 @@ fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
                 &what,
             );
             is_overflow(pool.zeroed::<T>(&stream, len).map(drop), &what);
+            is_overflow(ManagedBuffer::<T>::zeroed(&stream, len).map(drop), &what);
+            for extent in [(len, 1, 1), (1, len, 1), (1, 1, len), (len, len, len)] {
+                is_overflow(PitchedBuffer::<T>::zeroed(&stream, extent).map(drop), &what);
+            }
             let flags = PinnedFlags::empty();
             is_overflow(
                 PinnedBuffer::<T>::zeroed(&bench.context, len, flags).map(drop),
@@ -153,10 +163,25 @@ fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Resu
         ("record", two.event.record(&one.stream)),
         ("pool", pool.zeroed::<u8>(&one.stream, 4).map(drop)),
     ];
+    let module = Module::load(&one.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+    let variable = module.global::<u32>("counter", &two.stream);
+    results.push(("a variable", variable.map(drop)));
+    let mut rows = PitchedBuffer::<u32>::zeroed(&one.stream, (4, 2)).unwrap();
+    let others = PitchedBuffer::<u32>::zeroed(&two.stream, (4, 2)).unwrap();
+    let copied = rows.as_mut_slice().copy_from(&others.as_slice());
+    results.push(("rows", copied));
+    let moved = (one.buffer.as_slice()).prefetch(&MemoryLocation::Host, &two.stream);
+    results.push(("a prefetch", moved));
     results.push(("a buffer", one.launch(&one.stream.clone(), &two.buffer)));
     results.push(("a stream", one.launch(&two.stream, &two.buffer)));
     let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
     results.push(("a stream alone", one.launch(&two.stream, &y)));
+    let attributes = LaunchAttributes::new().completion_event(&two.event);
+    let (config, x) = (LaunchConfig::for_num_elems(4), &mut one.buffer);
+    // SAFETY: the kernel reads 4 words of each and writes 4 of `x`; each has 4.
+    let launched =
+        unsafe { (one.stream).launch_with(&one.kernel, config, &attributes, (x, &y, 4_u32)) };
+    results.push(("an attribute's event", launched));
     results.push(("the kernel", two.launch(&one.stream, &y)));
     results
 }
