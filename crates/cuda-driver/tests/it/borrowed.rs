@@ -372,3 +372,37 @@ fn the_current_context_is_told_if_it_is_known() {
         });
     }
 }
+
+#[test]
+fn page_locked_memory_outlives_a_context_that_others_destroy() {
+    for bench in everywhere("page_locked_memory_outlives_a_context_that_others_destroy") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let words: Vec<u32> = (0..100_000).map(|i| i * 7 + 1).collect();
+        let mut pinned =
+            PinnedBuffer::<u32>::zeroed(&context, 100_000, PinnedFlags::DEVICE_MAP).unwrap();
+        let mut buffer = DeviceBuffer::from_host(&stream, &words).unwrap();
+        buffer.copy_to_pinned(&mut pinned).unwrap();
+        buffer.copy_from_pinned(&pinned).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), words);
+        let flags = PinnedFlags::WRITE_COMBINED;
+        let error = PinnedBuffer::<u32>::zeroed(&context, 1, flags).unwrap_err();
+        assert!(
+            matches!(error, Error::UnsafeFlags { bits: 4, .. }),
+            "{error}"
+        );
+        context.synchronize().unwrap();
+        token.store(false, Ordering::SeqCst);
+        drop(foreign);
+        assert_eq!(*pinned, *words);
+        pinned[0] = 5;
+        assert_eq!(pinned.iter().copied().max(), words.last().copied());
+        assert!(matches!(
+            buffer.copy_from_pinned(&pinned),
+            Err(Error::ContextGone { .. })
+        ));
+        assert!(pinned.close().is_err());
+    }
+}

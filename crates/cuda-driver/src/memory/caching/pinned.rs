@@ -169,7 +169,7 @@ impl Blocks {
         let made = PinnedBlock::allocate(&self.context, bytes, self.flags);
         match made {
             Ok(handle) => {
-                let start = handle.raw().0.cast::<u8>();
+                let start = handle.raw().start().cast::<u8>();
                 // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and nobody else has them.
                 unsafe { start.write_bytes(0, bytes) };
                 Ok(handle)

@@ -9,14 +9,12 @@ use std::slice;
 
 use cuda_sys::CUdeviceptr;
 
-use super::PageLocked;
 use super::locked::{Locked, sealed};
+use super::{PageLocked, PinnedBlock};
 use crate::context::Context;
-use crate::driver::{Driver, call};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
 use crate::memory::{DeviceRepr, bytes_of};
-use crate::stream::SendPtr;
 
 bitflags::bitflags! {
     /// How page-locked memory is allocated. Bits that are not named here are kept.
@@ -36,41 +34,14 @@ bitflags::bitflags! {
 ///
 /// Locking memory is slow (half a millisecond for a MiB on an H200 machine), so a buffer is made once and used often.
 ///
+/// In a context that is [borrowed](Context::borrow_raw) the memory is the program's own, and registered: it must outlive a
+/// context that others end. [`PinnedFlags::WRITE_COMBINED`] is an error there.
+///
 /// A length of 0 is fine, and calls nothing.
 pub struct PinnedBuffer<T: DeviceRepr> {
     locked: Locked<PinnedBlock>,
     len: usize,
     elements: PhantomData<T>,
-}
-
-/// Page-locked bytes of the driver's. Freed without a current context, on any thread.
-pub(crate) struct PinnedBlock;
-
-impl Destroy for PinnedBlock {
-    type Raw = SendPtr<c_void>;
-
-    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the memory must be allocated and no longer used ← the handle owns it, and this is its end.
-        unsafe { call!(driver, cuMemFreeHost(raw.0)) }
-    }
-}
-
-impl PinnedBlock {
-    /// `cuMemHostAlloc(bytes, flags)`—Bytes with whatever was in that memory. There must be some.
-    pub(crate) fn allocate(
-        context: &Context,
-        bytes: usize,
-        flags: PinnedFlags,
-    ) -> Result<Handle<Self>> {
-        let driver = context.driver();
-        let mut start = ptr::null_mut();
-        let _current = context.enter()?;
-        // SAFETY: the pointer must be writable ← it is to a local.
-        unsafe { call!(driver, cuMemHostAlloc(&raw mut start, bytes, flags.bits())) }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
-        // SAFETY: nobody else must free it ← it was made just now.
-        Ok(unsafe { Handle::new(driver, SendPtr(start)) })
-    }
 }
 
 impl<T: DeviceRepr> PinnedBuffer<T> {
@@ -79,7 +50,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit in an address,
-    /// [`Error::Misaligned`] if the driver's memory does not start where a `T` may (it starts at a page).
+    /// [`Error::Misaligned`] if the driver's memory does not start where a `T` may (it starts at a page),
+    /// [`Error::UnsafeFlags`] for flags that memory in a borrowed context cannot have.
     #[doc(alias = "cuMemHostAlloc")]
     #[doc(alias = "cuMemAllocHost")]
     pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
@@ -114,7 +86,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
             None
         } else {
             let handle = PinnedBlock::allocate(context, bytes, flags)?;
-            let start = handle.raw().0.cast::<T>();
+            let start = handle.raw().start().cast::<T>();
             if !start.is_aligned() {
                 return Err(Error::Misaligned {
                     address: start.addr() as u64,

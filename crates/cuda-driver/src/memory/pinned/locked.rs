@@ -9,7 +9,6 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
-use crate::stream::SendPtr;
 
 /// What copies need of page-locked memory, and nobody else.
 pub(crate) mod sealed {
@@ -38,8 +37,14 @@ pub(crate) trait Keep<K: Destroy>: Send + Sync {
     fn lose(&self, class: usize);
 }
 
+/// A kind of lock.
+pub(crate) trait Lockable: Destroy {
+    /// The first byte that is locked.
+    fn start(raw: Self::Raw) -> *mut c_void;
+}
+
 /// Locked memory, unlocked when it goes; nothing if there are no bytes.
-pub(crate) struct Locked<K: Destroy<Raw = SendPtr<c_void>>> {
+pub(crate) struct Locked<K: Lockable> {
     /// Before `context`: it goes first.
     handle: Option<Handle<K>>,
     /// What it is given back to, and the class there; nothing if that is the driver.
@@ -49,7 +54,7 @@ pub(crate) struct Locked<K: Destroy<Raw = SendPtr<c_void>>> {
     context: Context,
 }
 
-impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
+impl<K: Lockable> Locked<K> {
     pub(crate) fn new(context: &Context, handle: Option<Handle<K>>) -> Self {
         Self {
             handle,
@@ -77,7 +82,7 @@ impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
 
     /// The first byte, if there is one.
     pub(crate) fn start(&self) -> Option<*mut c_void> {
-        self.handle.as_ref().map(|handle| handle.raw().0)
+        self.handle.as_ref().map(|handle| K::start(handle.raw()))
     }
 
     /// `cuMemHostGetDevicePointer_v2()`; 0 where there are no bytes.
@@ -124,7 +129,7 @@ impl<K: Destroy<Raw = SendPtr<c_void>>> Locked<K> {
     }
 }
 
-impl<K: Destroy<Raw = SendPtr<c_void>>> Drop for Locked<K> {
+impl<K: Lockable> Drop for Locked<K> {
     fn drop(&mut self) {
         // A drop has nobody to tell; `close` does.
         let _ = self.unlock();

@@ -3,11 +3,12 @@
 //! Where C hands out a bare pointer, these are owners: memory of the driver ([`PinnedBuffer`]), or a `Vec` that is
 //! registered with it ([`RegisteredBuffer`]). Both are slices, and both count as [`PageLocked`].
 
+mod block;
 mod buffer;
 mod locked;
 mod registered;
 
-pub(crate) use buffer::PinnedBlock;
+pub(crate) use block::PinnedBlock;
 pub use buffer::{PinnedBuffer, PinnedFlags};
 pub(crate) use locked::{Keep, Locked, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};

@@ -12,7 +12,7 @@ use std::slice;
 use cuda_sys::CUdeviceptr;
 
 use super::PageLocked;
-use super::locked::{Locked, sealed};
+use super::locked::{Lockable, Locked, sealed};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
@@ -58,6 +58,12 @@ impl Destroy for Registration {
         // SAFETY: the memory must be registered and no longer used by the device ← the handle owns the registration,
         // and this is its end.
         unsafe { call!(driver, cuMemHostUnregister(raw.0)) }
+    }
+}
+
+impl Lockable for Registration {
+    fn start(raw: Self::Raw) -> *mut c_void {
+        raw.0
     }
 }
 

@@ -214,7 +214,7 @@ impl Slot {
 
     /// The first byte.
     fn start(&self) -> *mut u8 {
-        self.block.raw().0.cast()
+        self.block.raw().start().cast()
     }
 
     fn event(&self) -> CUevent {
