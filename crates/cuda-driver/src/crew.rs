@@ -130,6 +130,7 @@ impl Posted {
         let started = (helpers - woken).min(most_helpers().saturating_sub(state.threads));
         state.threads += started;
         drop(state);
+        let posted = Self { id };
         for _ in 0..woken {
             CREW.wake.notify_one();
         }
@@ -141,7 +142,7 @@ impl Posted {
                 CREW.lock().threads -= 1;
             }
         }
-        Self { id }
+        posted
     }
 
     /// Takes the job back; the panic of a helper, if one did.

@@ -16,7 +16,7 @@ pub(super) struct Chunks {
     failed: Mutex<Option<Error>>,
 }
 
-/// From here on more threads than one pay.
+/// A further thread for each so many bytes: waking it costs what copying some of them does.
 const HELPED: usize = 512 << 10;
 /// So many pieces at least, if they do not get too small: for what is done at the same time.
 const PIECES: usize = 8;
@@ -39,11 +39,7 @@ impl Chunks {
 
     /// How many threads more than one this is worth.
     pub(super) fn helpers(&self) -> usize {
-        if self.bytes < HELPED {
-            0
-        } else {
-            self.bytes.div_ceil(self.chunk) - 1
-        }
+        (self.bytes / HELPED).min(self.bytes.div_ceil(self.chunk) - 1)
     }
 
     /// The next piece.

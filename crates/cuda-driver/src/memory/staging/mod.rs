@@ -36,6 +36,8 @@ pub(crate) struct Shelf {
     block_bytes: usize,
     /// Up to so many, blocks are made rather than waited for.
     plenty: usize,
+    /// A stream that has so many busy waits for one of them, whatever there is.
+    share: usize,
     blocks: Mutex<Blocks>,
 }
 
@@ -69,17 +71,19 @@ const LARGE: usize = 512 << 10;
 impl Default for Staging {
     fn default() -> Self {
         Self {
-            small: Shelf::new(SMALL, 32),
-            large: Shelf::new(LARGE, 24),
+            small: Shelf::new(SMALL, 32, 32),
+            // Locking a block takes as long as copying a dozen, and a few are enough to keep the device busy.
+            large: Shelf::new(LARGE, 16, 8),
         }
     }
 }
 
 impl Shelf {
-    fn new(block_bytes: usize, plenty: usize) -> Self {
+    fn new(block_bytes: usize, plenty: usize, share: usize) -> Self {
         Self {
             block_bytes,
             plenty,
+            share,
             blocks: Mutex::default(),
         }
     }
@@ -102,9 +106,10 @@ impl Shelf {
             if let Some(slot) = blocks.free.pop() {
                 return Ok(slot);
             }
-            let of_stream = blocks.oldest_of(stream.id());
+            let (of_stream, busy) = blocks.of_stream(stream.id());
+            let must_wait = blocks.count >= self.plenty || busy >= self.share || refused.is_some();
             if let Some(at) = of_stream
-                && (blocks.count >= self.plenty || refused.is_some())
+                && must_wait
             {
                 let busy = blocks.busy.remove(at);
                 drop(blocks);
@@ -200,8 +205,12 @@ impl Blocks {
         }
     }
 
-    fn oldest_of(&self, stream: u64) -> Option<usize> {
-        self.busy.iter().position(|busy| busy.stream == stream)
+    /// Where the block is that `stream` was given first, and how many it has.
+    fn of_stream(&self, stream: u64) -> (Option<usize>, usize) {
+        let mut own = self.busy.iter().map(|busy| busy.stream == stream);
+        let oldest = own.position(|is_own| is_own);
+        let more = own.filter(|is_own| *is_own).count();
+        (oldest, oldest.map_or(0, |_| more + 1))
     }
 }
 
