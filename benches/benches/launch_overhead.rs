@@ -8,22 +8,11 @@ use std::hint::black_box;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use benches::null_driver;
+use benches::{empty_kernels, null_driver};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };
 use cuda_driver::prelude::*;
-
-/// Kernels of 0, 4 and 12 parameters of 8 bytes that do nothing.
-const PTX: &str = "
-.version 7.0
-.target sm_52
-.address_size 64
-.visible .entry k0() { ret; }
-.visible .entry k4(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) { ret; }
-.visible .entry k12(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u64 f,
-    .param .u64 g, .param .u64 h, .param .u64 i, .param .u64 j, .param .u64 k, .param .u64 l) { ret; }
-";
 
 /// So many launches fit in a stream's queue without making one wait.
 const BATCH: u64 = 512;
@@ -48,10 +37,7 @@ fn drained(stream: &Stream, iterations: u64, mut launch: impl FnMut()) -> Durati
 fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
-    let ptx = Ptx::new(PTX).expect("no NUL in it");
-    let module = Module::load(&context, &ptx)?;
-    let [k0, k4, k12] =
-        ["k0", "k4", "k12"].map(|name| module.function(name).expect("it is in the PTX"));
+    let [k0, k4, k12, _] = empty_kernels(&context)?;
     let mut buffers = Vec::new();
     for _ in 0..8 {
         buffers.push(DeviceBuffer::<u64>::zeroed(&stream, 1)?);

@@ -1,0 +1,286 @@
+//! What each form of launch costs more than the raw function pointer, in pairs of runs that take turns.
+//!
+//! On the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of each row (default: a
+//! million).
+
+use std::env;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+use std::thread;
+
+use benches::{COUNTS, Pairs, empty_kernels, null_driver};
+use cuda_driver::prelude::*;
+use cuda_driver::{ArgList, Kernel, Reads, Writes};
+
+/// A stream with what is launched on it.
+struct Setup {
+    stream: Stream,
+    functions: [Function; 4],
+    buffers: Vec<DeviceBuffer<u64>>,
+}
+
+/// A row of the table.
+struct Row {
+    form: &'static str,
+    count: usize,
+    situation: &'static str,
+    pairs: Pairs,
+    /// The most nanoseconds that it may cost.
+    bar: Option<f64>,
+}
+
+const LAUNCHED: &str = "the arguments are right";
+
+impl Setup {
+    fn new(context: &Context) -> cuda_driver::Result<Self> {
+        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
+        let buffers = (0..8).map(|_| DeviceBuffer::zeroed(&stream, 1));
+        Ok(Self {
+            functions: empty_kernels(context)?,
+            buffers: buffers.collect::<cuda_driver::Result<_>>()?,
+            stream,
+        })
+    }
+
+    /// Pairs of the raw function pointer and `launch`, which gets the stream, the kernel and the buffers.
+    fn pairs(
+        &mut self,
+        number: u32,
+        count: usize,
+        mut launch: impl FnMut(&Stream, &Function, &mut [DeviceBuffer<u64>; 8]),
+    ) -> Pairs {
+        let Self {
+            stream,
+            functions,
+            buffers,
+        } = self;
+        let driver = stream.context().driver();
+        let entry_point = driver
+            .library()
+            .cuLaunchKernel
+            .expect("every driver has it");
+        let index = COUNTS.iter().position(|known| *known == count);
+        let function = &functions[index.expect("there is a kernel of it")];
+        let mut values: Vec<u64> = (0..count)
+            .map(|i| buffers.get(i).map_or(7, DeviceBuffer::as_raw))
+            .collect();
+        let mut pointers: Vec<*mut c_void> = values
+            .iter_mut()
+            .map(|value| ptr::from_mut(value).cast())
+            .collect();
+        let (raw, on) = (function.as_raw(), stream.as_raw());
+        let buffers: &mut [DeviceBuffer<u64>; 8] =
+            buffers.as_mut_slice().try_into().expect("there are 8");
+        Pairs::measure(
+            number,
+            || {
+                let arguments = black_box(pointers.as_mut_ptr());
+                // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look at.
+                let status = unsafe {
+                    entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
+                };
+                assert!(status.is_success());
+            },
+            || launch(stream, function, buffers),
+            || stream.synchronize().expect("the kernels do nothing"),
+        )
+    }
+
+    fn table(&mut self, number: u32) -> Pairs {
+        let mut values = [7_u64; 12];
+        let mut pointers: [*mut c_void; 12] =
+            values.each_mut().map(|value| ptr::from_mut(value).cast());
+        self.pairs(number, 12, |stream, function, _| {
+            let (raw, on, table) = (
+                function.as_raw(),
+                stream.as_raw(),
+                stream.context().driver().library(),
+            );
+            let arguments = black_box(pointers.as_mut_ptr());
+            // SAFETY: 12 pointers to values of 8 bytes.
+            let status = unsafe {
+                table.cuLaunchKernel(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
+            };
+            assert!(status.is_success());
+        })
+    }
+
+    fn tuple(&mut self, number: u32) -> Pairs {
+        let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
+        self.pairs(number, 12, |stream, function, [a, b, c, d, e, f, g, h]| {
+            let arguments = (&*a, &*b, &*c, &*d, &*e, &*f, g, h, s, t, u, v);
+            // SAFETY: the kernel does nothing.
+            unsafe { stream.launch(function, LaunchConfig::new(1, 32), arguments) }
+                .expect(LAUNCHED);
+        })
+    }
+
+    fn tuple_of_4(&mut self, number: u32) -> Pairs {
+        let [s, t] = [1_u64, 2].map(black_box);
+        self.pairs(number, 4, |stream, function, [a, b, ..]| {
+            // SAFETY: the kernel does nothing.
+            unsafe { stream.launch(function, LaunchConfig::new(1, 32), (&*a, b, s, t)) }
+                .expect(LAUNCHED);
+        })
+    }
+
+    fn tuple_of_none(&mut self, number: u32) -> Pairs {
+        self.pairs(number, 0, |stream, function, _| {
+            // SAFETY: the kernel does nothing.
+            unsafe { stream.launch(function, LaunchConfig::new(1, 32), ()) }.expect(LAUNCHED);
+        })
+    }
+
+    fn typed(&mut self, number: u32) -> Pairs {
+        type R = Reads<u64>;
+        type W = Writes<u64>;
+        type Parameters = (R, R, R, R, R, R, W, W, u64, u64, u64, u64);
+        let kernel: Kernel<Parameters> = self.functions[2].typed().expect("it has 12 parameters");
+        let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
+        self.pairs(number, 12, |stream, _, [a, b, c, d, e, f, g, h]| {
+            let arguments = (&*a, &*b, &*c, &*d, &*e, &*f, g, h, s, t, u, v);
+            // SAFETY: the kernel does nothing.
+            unsafe { kernel.launch(stream, LaunchConfig::new(1, 32), arguments) }.expect(LAUNCHED);
+        })
+    }
+
+    fn typed_scalars(&mut self, number: u32) -> Pairs {
+        let kernel: Kernel<(u64, u64, u64, u64)> =
+            self.functions[1].typed().expect("it has 4 parameters");
+        let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
+        self.pairs(number, 4, |stream, _, _| {
+            // SAFETY: the kernel does nothing.
+            unsafe { kernel.launch(stream, LaunchConfig::new(1, 32), (s, t, u, v)) }
+                .expect(LAUNCHED);
+        })
+    }
+
+    fn list(&mut self, number: u32, count: usize) -> Pairs {
+        self.pairs(number, count, |stream, function, buffers| {
+            let mut list = ArgList::new();
+            for buffer in buffers {
+                list.push(buffer);
+            }
+            while list.len() < count {
+                list.push(7_u64);
+            }
+            // SAFETY: the kernel does nothing.
+            unsafe { stream.launch(function, LaunchConfig::new(1, 32), &list) }.expect(LAUNCHED);
+        })
+    }
+}
+
+/// Every form on one stream, then tuple and typed kernel where more is alive.
+fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<Row>> {
+    let bar = |null: f64, gpu: f64| Some(if is_null { null } else { gpu });
+    let context = driver.device(0)?.primary_context()?;
+    let mut setup = Setup::new(&context)?;
+    let mut rows = Vec::new();
+    let mut add = |form, count, situation, pairs, bar| {
+        rows.push(Row {
+            form,
+            count,
+            situation,
+            pairs,
+            bar,
+        });
+    };
+    let one = "one stream";
+    add("table", 12, one, setup.table(number), None);
+    add(
+        "tuple",
+        0,
+        one,
+        setup.tuple_of_none(number),
+        bar(25.0, 30.0),
+    );
+    add("tuple", 4, one, setup.tuple_of_4(number), bar(25.0, 30.0));
+    add("tuple", 12, one, setup.tuple(number), bar(25.0, 30.0));
+    add(
+        "typed, scalars",
+        4,
+        one,
+        setup.typed_scalars(number),
+        bar(5.0, 15.0),
+    );
+    add("typed", 12, one, setup.typed(number), bar(15.0, 15.0));
+    add("list", 12, one, setup.list(number, 12), None);
+    add("list", 64, one, setup.list(number, 64), None);
+
+    let others: cuda_driver::Result<Vec<Setup>> = (1..8).map(|_| Setup::new(&context)).collect();
+    let mut others = others?;
+    let eight = "8 streams alive";
+    add("tuple", 12, eight, setup.tuple(number), bar(25.0, 30.0));
+    add("typed", 12, eight, setup.typed(number), bar(15.0, 15.0));
+
+    let mut together = Pairs::default();
+    thread::scope(|scope| {
+        let threads: Vec<_> = others
+            .iter_mut()
+            .chain([&mut setup])
+            .map(|setup| scope.spawn(move || setup.typed(number / 8)))
+            .collect();
+        for thread in threads {
+            together.extend(&thread.join().expect("it measures"));
+        }
+    });
+    add("typed", 12, "8 threads", together, None);
+
+    let mut live = Vec::new();
+    for _ in 0..100_000 {
+        live.push(DeviceBuffer::<u64>::zeroed(&setup.stream, 1)?);
+    }
+    let many = "100,000 live buffers";
+    add("tuple", 12, many, setup.tuple(number), bar(25.0, 30.0));
+    add("typed", 12, many, setup.typed(number), bar(15.0, 15.0));
+    Ok(rows)
+}
+
+fn main() {
+    // `cargo test --benches` asks only whether it runs.
+    let is_test = env::args().any(|argument| argument == "--test");
+    let asked = env::var("LAUNCH_PAIRS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let number = asked.unwrap_or(if is_test { 1000 } else { 1_000_000 });
+    let null = null_driver().expect("the null driver has what a driver must have");
+    for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
+        let driver = match driver {
+            Ok(driver) => driver,
+            Err(error) => {
+                println!("skipped: {name}: {error}");
+                continue;
+            }
+        };
+        println!("\n{name}: {}, CUDA {}", driver.origin(), driver.version());
+        println!(
+            "form             args  situation               raw ns     more ns  (95 % of it)        ratio  bar, pairs"
+        );
+        let rows = rows(&driver, number, name == "null driver").expect("the calls are right");
+        for Row {
+            form,
+            count,
+            situation,
+            pairs,
+            bar,
+        } in rows
+        {
+            let (first, more) = (pairs.first(), pairs.difference());
+            let verdict = match bar {
+                Some(bar) if more.median <= bar => format!("{bar} ns kept"),
+                Some(bar) => format!("{bar} ns MISSED"),
+                None => "-".to_owned(),
+            };
+            println!(
+                "{form:<16} {count:>4}  {situation:<20} {:>9.1}  {:>9.1}  ({:>7.1} to {:>7.1})  {:>7.4}  {verdict}, {}",
+                first.median,
+                more.median,
+                more.low,
+                more.high,
+                1.0 + more.median / first.median,
+                pairs.count(),
+            );
+        }
+    }
+}
