@@ -52,6 +52,12 @@ pub struct Live {
     pub modules: usize,
     /// Libraries.
     pub libraries: usize,
+    /// Graphs that the program owns: made, cloned or captured.
+    pub graphs: usize,
+    /// Executable graphs.
+    pub graph_execs: usize,
+    /// User objects whose destructor has not run.
+    pub user_objects: usize,
     /// Memory pools that were created.
     pub pools: usize,
     /// Device and managed allocations.
@@ -83,6 +89,9 @@ impl fmt::Display for Live {
             (self.events, "events"),
             (self.modules, "modules"),
             (self.libraries, "libraries"),
+            (self.graphs, "graphs"),
+            (self.graph_execs, "executable graphs"),
+            (self.user_objects, "user objects"),
             (self.pools, "pools"),
         ];
         f.write_str("live:")?;

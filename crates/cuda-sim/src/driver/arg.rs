@@ -101,6 +101,7 @@ plain!(
     cuda_sys::CUhostFn,
     cuda_sys::CUstreamCallback,
     cuda_sys::CUoccupancyB2DSize,
+    cuda_sys::CUgraphMem_attribute,
 );
 
 impl<T> Out<T> {

@@ -161,6 +161,7 @@ impl Instance {
             .streams
             .drain(|stream| stream.context.handle == context.handle)
         {
+            self.abandon_capture(&stream);
             self.engine.close_queue(stream.queue);
         }
         self.events.drain(|event| event.context == context.handle);
@@ -363,6 +364,7 @@ impl Call {
     }
 
     fn synchronize_context(&self, context: &Context) -> Status {
+        self.no_capture_in(context)?;
         self.engine.wait(&self.engine.group_tail(context.group));
         context.device.alive()
     }

@@ -9,16 +9,18 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUctx_st, CUdeviceptr,
-    CUmemorytype, CUresult, CUstream, CUstream_st,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUctx_st, CUdeviceptr, CUresult,
+    CUstream, CUstream_st,
 };
 
 use super::arg::{In, Out};
 use super::export::{Call, exports};
+use super::graph::Payload;
 use super::instance::Instance;
 use super::space::Spaces;
-use super::status::{ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, Status};
-use super::stream::{Lost, Stream};
+use super::status::{INVALID_CONTEXT, INVALID_VALUE, Status};
+use super::stream::Stream;
+use super::transfer::{Extent, Side, Transfer, offset, place, transfer};
 
 exports! {
     cuMemcpy | cuMemcpy_ptds => memcpy(dst: CUdeviceptr, src: CUdeviceptr, size: usize);
@@ -53,57 +55,6 @@ exports! {
         copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
 }
 
-/// One side of a copy.
-#[derive(Clone, Copy, Debug)]
-struct Side {
-    addr: u64,
-    /// Bytes from row to row, and from slice to slice.
-    pitch: u64,
-    slice: u64,
-}
-
-/// How much is copied: bytes, rows, slices.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    width: u64,
-    height: u64,
-    depth: u64,
-}
-
-impl Extent {
-    fn rows(self) -> impl Iterator<Item = (u64, u64)> {
-        (0..self.depth).flat_map(move |z| (0..self.height).map(move |y| (y, z)))
-    }
-
-    fn is_empty(self) -> bool {
-        self.width == 0 || self.height == 0 || self.depth == 0
-    }
-}
-
-impl Side {
-    fn linear(addr: u64) -> Self {
-        Self {
-            addr,
-            pitch: 0,
-            slice: 0,
-        }
-    }
-
-    fn row(self, y: u64, z: u64) -> u64 {
-        self.addr + y * self.pitch + z * self.slice
-    }
-
-    /// The bytes from the first to the last that is touched; `INVALID_VALUE` on overflow.
-    fn span(self, extent: Extent) -> Status<u64> {
-        let rows = self.pitch.checked_mul(extent.height - 1);
-        let slices = self.slice.checked_mul(extent.depth - 1);
-        rows.zip(slices)
-            .and_then(|(rows, slices)| rows.checked_add(slices)?.checked_add(extent.width))
-            .filter(|&span| self.addr.checked_add(span).is_some())
-            .ok_or(INVALID_VALUE)
-    }
-}
-
 /// Whether the host waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -111,36 +62,32 @@ enum Mode {
     Queued,
 }
 
-/// Copies row by row; an address that is gone by now stops the device.
-fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) -> Result<(), Lost> {
-    let gone = |error: String| (ILLEGAL_ADDRESS, format!("copy: {error}"));
-    for (y, z) in extent.rows() {
-        spaces
-            .copy(dst.row(y, z), src.row(y, z), extent.width)
-            .map_err(gone)?;
-    }
-    Ok(())
-}
-
 impl Instance {
     fn copy(&self, stream: &Stream, dst: Side, src: Side, extent: Extent, mode: Mode) -> Status {
-        if extent.is_empty() {
+        let all = Transfer { dst, src, extent };
+        if all.is_empty() {
             return Ok(());
         }
-        let (dst_span, src_span) = (dst.span(extent)?, src.span(extent)?);
         let spaces = self.spaces();
-        let dst_known = spaces.check(dst.addr, dst_span)?;
-        let src_known = spaces.check(src.addr, src_span)?;
+        let (dst_known, src_known) = all.check(&spaces)?;
+        if mode == Mode::Blocking {
+            self.uncapturable(stream)?;
+        } else if self.captured(stream, || {
+            let params = all.params(&spaces);
+            Ok(Payload::copy(params, all, &stream.context))
+        })? {
+            return Ok(());
+        }
         let late = self.config.late_pageable;
         let wait = match mode {
             Mode::Blocking => !(spaces.is_device(dst.addr) && spaces.is_device(src.addr)),
             Mode::Queued => !dst_known && !late,
         };
         if wait {
-            return self.run(stream, move || transfer(&spaces, dst, src, extent));
+            return self.run(stream, move || all.run(&spaces));
         }
         if src_known || late {
-            self.enqueue(stream, &[], move || transfer(&spaces, dst, src, extent));
+            self.enqueue(stream, &[], move || all.run(&spaces));
             return Ok(());
         }
         // Pageable source: read now, written in its turn.
@@ -162,39 +109,6 @@ impl Instance {
     pub(super) fn spaces(&self) -> Spaces {
         Spaces::new(Arc::clone(&self.devices))
     }
-}
-
-/// Where a side of a 2D or 3D copy is.
-fn place(
-    sort: CUmemorytype,
-    host: *const c_void,
-    device: CUdeviceptr,
-    spaces: &Spaces,
-) -> Status<u64> {
-    match sort {
-        CUmemorytype::CU_MEMORYTYPE_HOST => Ok(host.expose_provenance() as u64),
-        CUmemorytype::CU_MEMORYTYPE_UNIFIED => Ok(device),
-        CUmemorytype::CU_MEMORYTYPE_DEVICE if spaces.is_known(device) => Ok(device),
-        CUmemorytype::CU_MEMORYTYPE_ARRAY => Err(NOT_SUPPORTED),
-        _ => Err(INVALID_VALUE),
-    }
-}
-
-/// The offset of the first byte, and the steps, of a side.
-fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Status<Side> {
-    let pitch = pitch as u64;
-    let slice = pitch.checked_mul(height as u64).ok_or(INVALID_VALUE)?;
-    let row = (y as u64).checked_mul(pitch);
-    let plane = (z as u64).checked_mul(slice);
-    let addr = row
-        .zip(plane)
-        .and_then(|(row, plane)| {
-            base.checked_add(row)?
-                .checked_add(plane)?
-                .checked_add(x as u64)
-        })
-        .ok_or(INVALID_VALUE)?;
-    Ok(Side { addr, pitch, slice })
 }
 
 impl Call {
@@ -368,31 +282,7 @@ impl Call {
 
     fn copy_3d(&self, stream: u64, copy: &CUDA_MEMCPY3D, mode: Mode) -> Status {
         let stream = self.stream(stream)?;
-        if copy.srcLOD != 0 || copy.dstLOD != 0 {
-            return Err(INVALID_VALUE);
-        }
-        let spaces = self.spaces();
-        let src = place(copy.srcMemoryType, copy.srcHost, copy.srcDevice, &spaces)?;
-        let dst = place(copy.dstMemoryType, copy.dstHost, copy.dstDevice, &spaces)?;
-        let or = |value: usize, default: usize| if value == 0 { default } else { value };
-        let src_pitch = or(copy.srcPitch, copy.WidthInBytes);
-        let dst_pitch = or(copy.dstPitch, copy.WidthInBytes);
-        let src_height = or(copy.srcHeight, copy.Height);
-        let dst_height = or(copy.dstHeight, copy.Height);
-        let rows_fit = src_pitch.min(dst_pitch) >= copy.WidthInBytes || copy.Height <= 1;
-        let planes_fit = src_height.min(dst_height) >= copy.Height || copy.Depth <= 1;
-        if !rows_fit || !planes_fit {
-            return Err(INVALID_VALUE);
-        }
-        let at = [copy.srcXInBytes, copy.srcY, copy.srcZ];
-        let src = offset(src, at, src_pitch, src_height)?;
-        let at = [copy.dstXInBytes, copy.dstY, copy.dstZ];
-        let dst = offset(dst, at, dst_pitch, dst_height)?;
-        let extent = Extent {
-            width: copy.WidthInBytes as u64,
-            height: copy.Height as u64,
-            depth: copy.Depth as u64,
-        };
+        let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), copy)?;
         self.copy(&stream, dst, src, extent, mode)
     }
 

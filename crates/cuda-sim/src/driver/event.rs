@@ -9,8 +9,9 @@ use cuda_sys::{CUevent, CUevent_st, CUstream, CUstream_st};
 use super::arg::Out;
 use super::device::Device;
 use super::export::{Call, exports};
+use super::graph::Edge;
 use super::handle::{fresh, pointer};
-use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
+use super::status::{CAPTURED_EVENT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
 use crate::engine::{OpId, Work};
 
 exports! {
@@ -30,11 +31,14 @@ exports! {
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`
 const KNOWN_FLAGS: u32 = 7;
 const DISABLE_TIMING: u32 = 2;
+/// `CU_EVENT_RECORD_EXTERNAL` and `CU_EVENT_WAIT_EXTERNAL`
+const EXTERNAL: u32 = 1;
 const INTERPROCESS: u32 = 4;
 
 /// An event.
 #[derive(Debug)]
 pub(super) struct Event {
+    pub(super) handle: u64,
     pub(super) context: u64,
     device: Arc<Device>,
     flags: u32,
@@ -43,20 +47,48 @@ pub(super) struct Event {
 
 /// The latest recording.
 #[derive(Clone, Debug)]
-struct Record {
-    op: OpId,
-    /// Set when it was reached.
-    at: Arc<Mutex<Option<Instant>>>,
+pub(super) enum Record {
+    /// An operation.
+    Queued(Recording),
+    /// Some nodes of a graph that is being captured: the capture, and what the event stands for in it.
+    Captured(u64, Vec<(u64, Edge)>),
+}
+
+/// A recording that was queued.
+#[derive(Clone, Debug)]
+pub(super) struct Recording {
+    pub(super) op: OpId,
+    pub(super) at: Mark,
+}
+
+/// When a recording was reached.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mark(Arc<Mutex<Option<Instant>>>);
+
+impl Mark {
+    /// What a recording does in its turn.
+    pub(super) fn reach(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 impl Event {
-    fn record(&self) -> MutexGuard<'_, Option<Record>> {
+    pub(super) fn record(&self) -> MutexGuard<'_, Option<Record>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The operation of the latest recording, unless a capture has it.
+    fn recording(&self) -> Status<Option<Recording>> {
+        match &*self.record() {
+            None => Ok(None),
+            Some(Record::Queued(recording)) => Ok(Some(recording.clone())),
+            Some(Record::Captured(..)) => Err(CAPTURED_EVENT),
+        }
     }
 }
 
 impl Call {
-    fn event(&self, handle: u64) -> Status<Arc<Event>> {
+    pub(super) fn event(&self, handle: u64) -> Status<Arc<Event>> {
         let event = self.events.get(handle).ok_or(INVALID_HANDLE)?;
         event.device.alive()?;
         Ok(event)
@@ -71,6 +103,7 @@ impl Call {
         }
         let handle = fresh();
         let created = Event {
+            handle,
             context: context.handle,
             device: Arc::clone(&context.device),
             flags,
@@ -103,23 +136,36 @@ impl Call {
         if event.context != stream.context.handle {
             return Err(INVALID_HANDLE);
         }
-        let at = Arc::new(Mutex::new(None));
-        let reached = Arc::clone(&at);
+        if self.capture_record(&stream, &event, flags == EXTERNAL)? {
+            return Ok(());
+        }
+        let at = Mark::default();
+        let reached = at.clone();
         // Held meanwhile: what is recorded last is what is kept.
         let mut record = event.record();
-        let mark = move || {
-            *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        };
-        let op = self
-            .engine
-            .submit(stream.queue, &[], Work::Device(Box::new(mark)));
-        *record = Some(Record { op, at });
+        let mark = Work::Device(Box::new(move || reached.reach()));
+        let op = self.engine.submit(stream.queue, &[], mark);
+        *record = Some(Record::Queued(Recording { op, at }));
         Ok(())
+    }
+
+    /// The recording that a query or wait of the host is about; illegal if a capture has it.
+    fn observed(&self, event: &Event) -> Status<Option<Recording>> {
+        let captured = match &*event.record() {
+            Some(Record::Captured(capture, _)) => Some(*capture),
+            _ => None,
+        };
+        if let Some(capture) = captured {
+            self.invalidate(capture);
+        }
+        let recording = event.recording()?;
+        self.potentially_unsafe()?;
+        Ok(recording)
     }
 
     fn event_query(&self, event: Out<CUevent_st>) -> Status {
         let event = self.event(event.handle())?;
-        let record = event.record().clone();
+        let record = self.observed(&event)?;
         let done = record.is_none_or(|record| self.engine.query(&[record.op]));
         event.device.alive()?;
         if done { Ok(()) } else { Err(NOT_READY) }
@@ -127,8 +173,7 @@ impl Call {
 
     fn event_synchronize(&self, event: Out<CUevent_st>) -> Status {
         let event = self.event(event.handle())?;
-        let record = event.record().clone();
-        if let Some(record) = record {
+        if let Some(record) = self.observed(&event)? {
             self.engine.wait(&[record.op]);
         }
         event.device.alive()
@@ -146,11 +191,11 @@ impl Call {
             if event.flags & DISABLE_TIMING != 0 {
                 return Err(INVALID_HANDLE);
             }
-            let record = event.record().clone().ok_or(INVALID_HANDLE)?;
+            let record = event.recording()?.ok_or(INVALID_HANDLE)?;
             if !self.engine.query(&[record.op]) {
                 return Ok(None);
             }
-            let at = *record.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = *record.at.0.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(at)
         };
         let (Some(start), Some(end)) = (time(start.handle())?, time(end.handle())?) else {
@@ -173,8 +218,10 @@ impl Call {
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
-        let record = event.record().clone();
-        if let Some(record) = record {
+        if self.capture_wait(&stream, &event, flags == EXTERNAL)? {
+            return Ok(());
+        }
+        if let Some(record) = event.recording()? {
             self.engine
                 .submit(stream.queue, &[record.op], Work::Device(Box::new(|| {})));
         }

@@ -165,6 +165,7 @@ fn begin(call: &Call) -> Status {
     if IN_CALLBACK.get() && !works_uninitialized(call.function) {
         return Err(NOT_PERMITTED);
     }
+    call.check_capture()?;
     if !call.is_initialized() && !works_uninitialized(call.function) {
         return Err(NOT_INITIALIZED);
     }

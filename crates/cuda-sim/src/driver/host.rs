@@ -247,6 +247,7 @@ impl Call {
         if device != CPU {
             self.location_device(device).map_err(|_| INVALID_DEVICE)?;
         }
+        self.uncapturable(&stream)?;
         self.with_pages(dptr, count, |pages, offset| {
             pages.prefetch(offset, count as u64, device);
         })?;
@@ -281,6 +282,7 @@ impl Call {
         if !matches!(flags, 1 | 2 | 4) {
             return Err(INVALID_VALUE);
         }
+        self.uncapturable(&stream)?;
         self.with_pages(dptr, length.max(1), |_, _| ())?;
         self.enqueue(&stream, &[], || Ok(()));
         Ok(())

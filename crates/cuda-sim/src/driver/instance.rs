@@ -8,6 +8,7 @@ use super::context::Context;
 use super::device::Device;
 use super::event::Event;
 use super::function::Function;
+use super::graph;
 use super::handle::Table;
 use super::library::Library;
 use super::memory::Allocation;
@@ -36,6 +37,7 @@ pub(crate) struct Instance {
     pub(super) functions: Table<Function>,
     pub(super) libraries: Table<Library>,
     pub(super) pools: Table<Pool>,
+    pub(super) graphs: graph::Store,
     pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
     output: Arc<Mutex<Vec<u8>>>,
 }
@@ -67,6 +69,7 @@ impl Instance {
             functions: Table::default(),
             libraries: Table::default(),
             pools,
+            graphs: graph::Store::default(),
             allocations: Mutex::default(),
             output: Arc::default(),
         })
@@ -150,6 +153,7 @@ impl Instance {
                 .count(),
             ..crate::Live::default()
         };
+        self.graphs.count(&mut live);
         for allocation in self.allocations().values() {
             let (count, bytes) = if allocation.kind.is_host() {
                 (&mut live.host_allocations, &mut live.host_bytes)

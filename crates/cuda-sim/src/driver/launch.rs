@@ -4,19 +4,21 @@ use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use cuda_sys::{
-    CUfunc_st, CUfunction, CUlaunchAttributeID, CUlaunchConfig, CUresult, CUstream, CUstream_st,
-};
+use cuda_sys::{CUfunc_st, CUfunction, CUlaunchConfig, CUresult, CUstream, CUstream_st};
 
 use super::arg::{Arg, In, Out};
+use super::context::Context;
+use super::device::Device;
 use super::export::{Call, exports};
 use super::function::Function;
+use super::graph::{Attributes, Conditionals, Kernel, Payload};
+use super::instance::Instance;
 use super::occupancy;
 use super::status::{
     COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_RESOURCES,
     Status,
 };
-use super::stream::{Lost, Stream};
+use super::stream::Lost;
 use crate::memory::MemoryMap;
 use crate::vm::{self, LaunchParams};
 
@@ -36,11 +38,11 @@ exports! {
 
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    cooperative: bool,
+pub(super) struct Shape {
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared: u32,
+    pub(super) cooperative: bool,
 }
 
 /// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which `extra` lists with values.
@@ -48,7 +50,11 @@ const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
 
 /// The parameters, where the kernel expects them.
-fn pack(function: &Function, params: Out<*mut c_void>, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
+pub(super) fn pack(
+    function: &Function,
+    params: Out<*mut c_void>,
+    extra: Out<*mut c_void>,
+) -> Status<Vec<u8>> {
     let kernel = function.kernel()?;
     let size = kernel.param_bytes as usize;
     if !extra.is_null() {
@@ -99,7 +105,7 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 
 impl Shape {
     /// What the driver refuses when a launch is asked for.
-    fn check(self, function: &Function) -> Status {
+    pub(super) fn check(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
         let [grid_x, grid_y, grid_z] = self.grid;
         let [block_x, block_y, block_z] = self.block;
@@ -148,11 +154,42 @@ impl Shape {
     }
 }
 
+impl Instance {
+    /// A launch, ready to run.
+    pub(super) fn job(&self, function: &Function, shape: Shape, params: Vec<u8>) -> Job {
+        let context = &function.module.context;
+        Job {
+            image: Arc::clone(&function.module.image),
+            kernel: function.index,
+            shape,
+            params,
+            stack: context.stack_bytes(),
+            reachable: self.reachable(context),
+            print: Box::new(self.printer()),
+            limit: self.config.instruction_limit,
+            device: Arc::clone(&context.device),
+            conditionals: self.graphs.conditionals(),
+        }
+    }
+
+    /// The devices whose memory kernels in this context may use, its own first.
+    fn reachable(&self, context: &Context) -> Vec<Arc<Device>> {
+        let peers = context.peers();
+        let others = peers
+            .iter()
+            .filter_map(|&ordinal| self.devices.get(ordinal))
+            .cloned();
+        std::iter::once(Arc::clone(&context.device))
+            .chain(others)
+            .collect()
+    }
+}
+
 impl Call {
     fn launch(
         &self,
         function: u64,
-        shape: Shape,
+        (shape, attributes): (Shape, Attributes),
         stream: u64,
         params: Out<*mut c_void>,
         extra: Out<*mut c_void>,
@@ -164,30 +201,14 @@ impl Call {
         }
         shape.check(&function)?;
         let params = pack(&function, params, extra)?;
-        let job = Job {
-            image: Arc::clone(&function.module.image),
-            kernel: function.index,
-            shape,
-            params,
-            stack: stream.context.stack_bytes(),
-            reachable: self.reachable(&stream),
-            print: Box::new(self.printer()),
-            limit: self.config.instruction_limit,
-            device: Arc::clone(&stream.context.device),
-        };
+        if self.captured(&stream, || {
+            Kernel::new(&function, shape, &params, attributes).map(Payload::Kernel)
+        })? {
+            return Ok(());
+        }
+        let job = self.job(&function, shape, params);
         self.enqueue(&stream, &[], move || job.run());
         Ok(())
-    }
-
-    /// The devices whose memory kernels in this stream may use, this one first.
-    fn reachable(&self, stream: &Stream) -> Vec<Arc<super::device::Device>> {
-        let own = &stream.context.device;
-        let peers = stream.context.peers();
-        let others = peers
-            .iter()
-            .filter_map(|&ordinal| self.devices.get(ordinal))
-            .cloned();
-        std::iter::once(Arc::clone(own)).chain(others).collect()
     }
 
     #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
@@ -213,7 +234,13 @@ impl Call {
             shared,
             cooperative: false,
         };
-        self.launch(f.handle(), shape, stream.handle(), params, extra)
+        self.launch(
+            f.handle(),
+            (shape, Attributes::default()),
+            stream.handle(),
+            params,
+            extra,
+        )
     }
 
     #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
@@ -238,7 +265,13 @@ impl Call {
             shared,
             cooperative: true,
         };
-        self.launch(f.handle(), shape, stream.handle(), params, Out::null())
+        self.launch(
+            f.handle(),
+            (shape, Attributes::default()),
+            stream.handle(),
+            params,
+            Out::null(),
+        )
     }
 
     fn launch_kernel_ex(
@@ -249,15 +282,16 @@ impl Call {
         extra: Out<*mut c_void>,
     ) -> Status {
         let config = config.get()?;
+        let attributes = attributes_of(&config)?;
         let shape = Shape {
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
             block: [config.blockDimX, config.blockDimY, config.blockDimZ],
             shared: config.sharedMemBytes,
-            cooperative: is_cooperative(&config)?,
+            cooperative: attributes.cooperative,
         };
         self.launch(
             f.handle(),
-            shape,
+            (shape, attributes),
             config.hStream.addr() as u64,
             params,
             extra,
@@ -265,69 +299,44 @@ impl Call {
     }
 }
 
-/// Whether the attributes ask for a cooperative launch; `NOT_SUPPORTED` for those that would change what it does and
-/// are not implemented.
-fn is_cooperative(config: &CUlaunchConfig) -> Status<bool> {
-    type A = CUlaunchAttributeID;
-    let mut cooperative = false;
+/// The attributes of a launch; `NOT_SUPPORTED` for those that would change what it does and are not implemented.
+fn attributes_of(config: &CUlaunchConfig) -> Status<Attributes> {
+    let mut all = Attributes::default();
     // SAFETY: there must be `numAttrs` attributes ← the contract of cuLaunchKernelEx.
     let attributes = unsafe { config.attrs.wrap() };
     for index in 0..config.numAttrs as usize {
         let attribute = attributes.get_at(index)?;
-        match attribute.id {
-            A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
-                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
-                cooperative = unsafe { attribute.value.cooperative } != 0;
-            }
-            A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
-                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
-                let cluster = unsafe { attribute.value.clusterDim };
-                if cluster.x == 0 || cluster.y == 0 || cluster.z == 0 {
-                    return Err(INVALID_VALUE);
-                }
-                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
-                    return Err(NOT_SUPPORTED);
-                }
-            }
-            // How fast it is, is all that these change.
-            A::CU_LAUNCH_ATTRIBUTE_IGNORE
-            | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-            | A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
-            | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
-            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
-            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {}
-            _ => return Err(NOT_SUPPORTED),
-        }
+        all.set(attribute.id, &attribute.value)?;
     }
-    Ok(cooperative)
+    Ok(all)
 }
 
 /// Takes what a kernel prints.
 type Print = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// A launch in its queue.
-struct Job {
+pub(super) struct Job {
     image: Arc<std::sync::RwLock<vm::Image>>,
     kernel: usize,
     shape: Shape,
     params: Vec<u8>,
     stack: u32,
-    reachable: Vec<Arc<super::device::Device>>,
+    reachable: Vec<Arc<Device>>,
     print: Print,
     limit: Option<u64>,
-    device: Arc<super::device::Device>,
+    device: Arc<Device>,
+    conditionals: Arc<Conditionals>,
 }
 
 impl Job {
-    fn run(&self) -> Result<(), Lost> {
+    pub(super) fn run(&self) -> Result<(), Lost> {
         let maps: Vec<Arc<MemoryMap>> = self.reachable.iter().map(|device| device.map()).collect();
         let map = match &maps[..] {
             [own] => Arc::clone(own),
             all => Arc::new(MemoryMap::union(all)),
         };
         let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
+        let set = |handle, value| self.conditionals.set(handle, value);
         let mut params = LaunchParams::new(self.shape.grid, self.shape.block, &self.params, &map);
         params.dynamic_shared = self.shape.shared;
         params.cooperative = self.shape.cooperative;
@@ -336,6 +345,7 @@ impl Job {
         params.instruction_limit = self.limit;
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
+        params.set_conditional = &set;
         match vm::launch(&image, self.kernel, &params) {
             Ok(_) => Ok(()),
             // The instance is going away, and nobody is there to be told.

@@ -12,6 +12,7 @@ use super::arg::Out;
 use super::context::Context;
 use super::device::Device;
 use super::export::{Call, exports};
+use super::graph::GraphMemory;
 use super::instance::Instance;
 use super::pool::Pool;
 use super::status::{INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, Status};
@@ -52,6 +53,8 @@ pub(super) enum Kind {
     Registered(u32),
     /// `cuMemAllocManaged`
     Managed(#[expect(dead_code, reason = "owns the bytes")] Block, Pages),
+    /// An allocation node of a graph.
+    Graph(Arc<GraphMemory>),
 }
 
 impl Kind {
@@ -128,6 +131,10 @@ impl Instance {
             Kind::Pool(pool) => {
                 pool.give(allocation.size);
                 allocation.device.arena.free(addr).is_ok()
+            }
+            Kind::Graph(memory) => {
+                memory.deactivate();
+                true
             }
             Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(..) => {
                 let host = std::ptr::without_provenance(addr as usize);

@@ -6,7 +6,10 @@ use cuda_sys::{CUdeviceptr, CUstream, CUstream_st};
 
 use super::arg::Out;
 use super::export::{Call, exports};
+use super::graph::Payload;
+use super::space::Spaces;
 use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
+use super::stream::Lost;
 
 exports! {
     cuMemsetD8_v2 | cuMemsetD8_v2_ptds => memset_d8(dst: CUdeviceptr, value: c_uchar, n: usize);
@@ -36,35 +39,34 @@ exports! {
         stream: CUstream);
 }
 
-/// What is filled: rows of elements.
-struct Area {
-    dst: u64,
-    pitch: usize,
-    width: usize,
-    height: usize,
+/// What is filled, and with what: rows of elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) dst: u64,
+    /// Bytes from row to row.
+    pub(super) pitch: usize,
+    pub(super) value: u32,
+    /// Bytes of an element: 1, 2 or 4.
+    pub(super) element: usize,
+    /// Elements in a row.
+    pub(super) width: usize,
+    pub(super) height: usize,
 }
 
-impl Call {
-    /// Queues the filling. `blocking` ones return at once too, unless the memory is the host's.
-    fn fill<const N: usize>(
-        &self,
-        area: Area,
-        pattern: [u8; N],
-        stream: u64,
-        blocking: bool,
-    ) -> Status {
-        let stream = self.stream(stream)?;
-        let Area {
-            dst,
-            pitch,
-            width,
-            height,
-        } = area;
-        if width == 0 || height == 0 {
-            return Ok(());
-        }
-        let row = width.checked_mul(N).ok_or(INVALID_VALUE)?;
-        let aligned = dst.is_multiple_of(N as u64) && (height == 1 || pitch.is_multiple_of(N));
+impl Fill {
+    pub(super) fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0
+    }
+
+    /// `INVALID_VALUE` for what the driver refuses. It is not empty.
+    pub(super) fn check(&self, spaces: &Spaces) -> Status {
+        let Self {
+            dst, pitch, height, ..
+        } = *self;
+        let element = self.element;
+        let row = self.width.checked_mul(element).ok_or(INVALID_VALUE)?;
+        let aligned =
+            dst.is_multiple_of(element as u64) && (height == 1 || pitch.is_multiple_of(element));
         if !aligned || (height > 1 && pitch < row) {
             return Err(INVALID_VALUE);
         }
@@ -72,16 +74,44 @@ impl Call {
             .checked_mul(height - 1)
             .and_then(|before| before.checked_add(row))
             .ok_or(INVALID_VALUE)?;
-        let spaces = self.spaces();
-        if !spaces.check(dst, span as u64)? {
-            return Err(INVALID_VALUE);
+        if spaces.check(dst, span as u64)? {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
         }
-        let wait = blocking && !spaces.is_device(dst);
-        let work = move || {
-            spaces
-                .fill(dst, &pattern, width as u64, height as u64, pitch as u64)
-                .map_err(|error| (ILLEGAL_ADDRESS, format!("memset: {error}")))
-        };
+    }
+
+    pub(super) fn run(&self, spaces: &Spaces) -> Result<(), Lost> {
+        let pattern = self.value.to_le_bytes();
+        let (width, height) = (self.width as u64, self.height as u64);
+        spaces
+            .fill(
+                self.dst,
+                &pattern[..self.element],
+                width,
+                height,
+                self.pitch as u64,
+            )
+            .map_err(|error| (ILLEGAL_ADDRESS, format!("memset: {error}")))
+    }
+}
+
+impl Call {
+    /// Queues the filling. `blocking` ones return at once too, unless the memory is the host's.
+    fn fill(&self, fill: Fill, stream: u64, blocking: bool) -> Status {
+        let stream = self.stream(stream)?;
+        if fill.is_empty() {
+            return Ok(());
+        }
+        let spaces = self.spaces();
+        fill.check(&spaces)?;
+        if blocking {
+            self.uncapturable(&stream)?;
+        } else if self.captured(&stream, || Ok(Payload::fill(fill, &stream.context)))? {
+            return Ok(());
+        }
+        let wait = blocking && !spaces.is_device(fill.dst);
+        let work = move || fill.run(&spaces);
         if wait {
             return self.run(&stream, work);
         }
@@ -95,13 +125,15 @@ macro_rules! memset {
     ($ty:ty, $one:ident, $one_async:ident, $two:ident, $two_async:ident) => {
         impl Call {
             fn $one(&self, dst: CUdeviceptr, value: $ty, n: usize) -> Status {
-                let area = Area {
+                let fill = Fill {
+                    value: u32::from(value),
+                    element: size_of::<$ty>(),
                     dst,
                     pitch: 0,
                     width: n,
                     height: 1,
                 };
-                self.fill(area, value.to_le_bytes(), 0, true)
+                self.fill(fill, 0, true)
             }
 
             fn $one_async(
@@ -111,13 +143,15 @@ macro_rules! memset {
                 n: usize,
                 stream: Out<CUstream_st>,
             ) -> Status {
-                let area = Area {
+                let fill = Fill {
+                    value: u32::from(value),
+                    element: size_of::<$ty>(),
                     dst,
                     pitch: 0,
                     width: n,
                     height: 1,
                 };
-                self.fill(area, value.to_le_bytes(), stream.handle(), false)
+                self.fill(fill, stream.handle(), false)
             }
 
             fn $two(
@@ -128,13 +162,15 @@ macro_rules! memset {
                 width: usize,
                 height: usize,
             ) -> Status {
-                let area = Area {
+                let fill = Fill {
+                    value: u32::from(value),
+                    element: size_of::<$ty>(),
                     dst,
                     pitch,
                     width,
                     height,
                 };
-                self.fill(area, value.to_le_bytes(), 0, true)
+                self.fill(fill, 0, true)
             }
 
             fn $two_async(
@@ -146,13 +182,15 @@ macro_rules! memset {
                 height: usize,
                 stream: Out<CUstream_st>,
             ) -> Status {
-                let area = Area {
+                let fill = Fill {
+                    value: u32::from(value),
+                    element: size_of::<$ty>(),
                     dst,
                     pitch,
                     width,
                     height,
                 };
-                self.fill(area, value.to_le_bytes(), stream.handle(), false)
+                self.fill(fill, stream.handle(), false)
             }
         }
     };

@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod export;
 mod function;
+mod graph;
 mod handle;
 mod host;
 pub(crate) mod instance;
@@ -37,13 +38,14 @@ mod space;
 mod status;
 mod stream;
 mod stub;
+mod transfer;
 mod wait_value;
 
 use export::Entry;
 
 /// All that is implemented, for the slot `SLOT`.
-fn entries<const SLOT: usize>() -> [&'static [Entry]; 20] {
-    [
+fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
+    let own = [
         advice::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
@@ -64,5 +66,6 @@ fn entries<const SLOT: usize>() -> [&'static [Entry]; 20] {
         proc_address::Exports::<SLOT>::ENTRIES,
         stream::Exports::<SLOT>::ENTRIES,
         wait_value::Exports::<SLOT>::ENTRIES,
-    ]
+    ];
+    own.into_iter().chain(graph::entries::<SLOT>()).collect()
 }

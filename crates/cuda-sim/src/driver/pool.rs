@@ -154,6 +154,9 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let size = size as u64;
+        if let Some(addr) = self.capture_alloc(stream, pool.device, size)? {
+            return dptr.set(addr);
+        }
         let device = Arc::clone(self.devices.get(pool.device).ok_or(INVALID_DEVICE)?);
         if !pool.take(size) {
             return Err(OUT_OF_MEMORY);
@@ -178,10 +181,19 @@ impl Call {
         if dptr == 0 {
             return Ok(());
         }
+        if self.capture_free(&stream, dptr)? {
+            return Ok(());
+        }
         let allocation = self
-            .forget(dptr, |kind| matches!(kind, Kind::Pool(_) | Kind::Device))
+            .forget(dptr, |kind| {
+                matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Graph(_))
+            })
             .ok_or(INVALID_VALUE)?;
         let free = move || {
+            if let Kind::Graph(memory) = &allocation.kind {
+                memory.deactivate();
+                return;
+            }
             if let Kind::Pool(pool) = &allocation.kind {
                 pool.give(allocation.size);
             }

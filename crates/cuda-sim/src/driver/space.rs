@@ -41,9 +41,14 @@ impl Spaces {
         if addr == 0 {
             return Err(INVALID_VALUE);
         }
+        // What a graph allocates is live once that has run.
         let live = self
             .map(addr)
-            .is_some_and(|map| map.find(addr, len).is_some());
+            .is_some_and(|map| map.find(addr, len).is_some())
+            || self
+                .0
+                .iter()
+                .any(|device| device.arena.is_reserved(addr, len));
         if live || !self.is_known(addr) {
             Ok(live)
         } else {

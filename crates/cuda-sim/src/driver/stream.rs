@@ -3,14 +3,13 @@
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
 
-use cuda_sys::{
-    CUcontext, CUdevice, CUhostFn, CUresult, CUstream, CUstream_st, CUstreamCallback,
-    CUstreamCaptureMode, CUstreamCaptureStatus,
-};
+use cuda_sys::{CUcontext, CUdevice, CUhostFn, CUresult, CUstream, CUstream_st, CUstreamCallback};
 
 use super::arg::Out;
 use super::context::Context;
+use super::device::Device;
 use super::export::{Call, callback, exports};
+use super::graph::Payload;
 use super::handle::{fresh, pointer};
 use super::instance::Instance;
 use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
@@ -31,10 +30,6 @@ exports! {
     cuStreamGetCtx | cuStreamGetCtx_ptsz => stream_get_ctx(stream: CUstream, ctx: *mut CUcontext);
     cuStreamGetDevice | cuStreamGetDevice_ptsz => stream_get_device(
         stream: CUstream, device: *mut CUdevice);
-    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => stream_is_capturing(
-        stream: CUstream, status: *mut CUstreamCaptureStatus);
-    cuThreadExchangeStreamCaptureMode => thread_exchange_capture_mode(
-        mode: *mut CUstreamCaptureMode);
     cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host_func(
         stream: CUstream, function: CUhostFn, data: *mut c_void);
     cuStreamAddCallback | cuStreamAddCallback_ptsz => stream_add_callback(
@@ -57,17 +52,62 @@ pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     pub(super) queue: QueueId,
     flags: u32,
-    priority: c_int,
+    pub(super) priority: c_int,
+}
+
+impl Stream {
+    /// Whether it is the legacy default stream.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.queue == self.context.legacy
+    }
+
+    /// Whether the legacy default stream waits for it.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.flags & NON_BLOCKING == 0
+    }
 }
 
 /// What stops a device: the code, and the words.
 pub(super) type Lost = (CUresult, String);
 
 /// A pointer of the program's that goes to a callback.
+#[derive(Clone, Copy, Debug)]
 struct UserData(*mut c_void);
 
 // SAFETY: the pointer is only handed on; the program that gave it with the callback answers for its use there.
 unsafe impl Send for UserData {}
+// SAFETY: as for `Send`; shared access only copies the pointer.
+unsafe impl Sync for UserData {}
+
+/// A host function with its argument.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostCall {
+    function: unsafe extern "C" fn(*mut c_void),
+    data: UserData,
+}
+
+impl HostCall {
+    pub(super) fn new(function: unsafe extern "C" fn(*mut c_void), data: Out<c_void>) -> Self {
+        let data = UserData(data.raw());
+        Self { function, data }
+    }
+
+    pub(super) fn raw(&self) -> (CUhostFn, *mut c_void) {
+        (Some(self.function), self.data.0)
+    }
+
+    /// The call as queued work; it is not made once the device is lost.
+    pub(super) fn work(self, device: &Arc<Device>) -> Work {
+        let work = unless_lost(device, move || {
+            let Self { function, data } = { self };
+            // SAFETY: the function must be callable with `data` until it has run ← the contract of cuLaunchHostFunc
+            // and of host nodes, which the program entered into.
+            unsafe { function(data.0) };
+            Ok(())
+        });
+        Work::Host(Box::new(callback(work)))
+    }
+}
 
 impl Instance {
     /// Queues `work`; nothing happens in its turn if the device is lost by then.
@@ -77,7 +117,7 @@ impl Instance {
         after: &[OpId],
         work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
     ) -> OpId {
-        let work = unless_lost(stream, work);
+        let work = unless_lost(&stream.context.device, work);
         self.engine
             .submit(stream.queue, after, Work::Device(Box::new(work)))
     }
@@ -88,17 +128,20 @@ impl Instance {
         stream: &Stream,
         work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
     ) -> Status {
-        self.engine
-            .run(stream.queue, Box::new(unless_lost(stream, work)));
+        self.engine.run(
+            stream.queue,
+            Box::new(unless_lost(&stream.context.device, work)),
+        );
         stream.context.device.alive()
     }
 }
 
-fn unless_lost(
-    stream: &Stream,
+/// `work` on a device: nothing if it is lost by then.
+pub(super) fn unless_lost(
+    device: &Arc<Device>,
     work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
 ) -> impl FnOnce() + Send + 'static {
-    let device = Arc::clone(&stream.context.device);
+    let device = Arc::clone(device);
     move || {
         if device.alive().is_ok()
             && let Err((code, message)) = work()
@@ -171,18 +214,21 @@ impl Call {
     /// What is queued still runs.
     fn stream_destroy(&self, stream: Out<CUstream_st>) -> Status {
         let stream = self.streams.remove(stream.handle()).ok_or(INVALID_HANDLE)?;
+        self.abandon_capture(&stream);
         self.engine.close_queue(stream.queue);
         stream.context.device.alive()
     }
 
     fn stream_synchronize(&self, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
+        self.uncapturable(&stream)?;
         self.engine.wait(&self.engine.tail(stream.queue));
         stream.context.device.alive()
     }
 
     fn stream_query(&self, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
+        self.uncapturable(&stream)?;
         let done = self.engine.query(&self.engine.tail(stream.queue));
         stream.context.device.alive()?;
         if done { Ok(()) } else { Err(NOT_READY) }
@@ -208,27 +254,6 @@ impl Call {
         device.set(self.stream(stream.handle())?.context.device.ordinal as CUdevice)
     }
 
-    /// Capture is not implemented, so no stream is in one.
-    fn stream_is_capturing(
-        &self,
-        stream: Out<CUstream_st>,
-        status: Out<CUstreamCaptureStatus>,
-    ) -> Status {
-        self.stream(stream.handle())?;
-        status.set(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
-
-    fn thread_exchange_capture_mode(&self, mode: Out<CUstreamCaptureMode>) -> Status {
-        thread_local! {
-            static MODE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-        }
-        let new = mode.get()?.0;
-        if new > 2 {
-            return Err(INVALID_VALUE);
-        }
-        mode.set(CUstreamCaptureMode(MODE.replace(new)))
-    }
-
     /// Host functions are not called once the device is lost.
     fn launch_host_func(
         &self,
@@ -238,16 +263,12 @@ impl Call {
     ) -> Status {
         let stream = self.stream(stream.handle())?;
         let function = function.ok_or(INVALID_VALUE)?;
-        let data = UserData(data.raw());
-        let work = unless_lost(&stream, move || {
-            let UserData(data) = { data };
-            // SAFETY: the function must be callable with `data` until it has run ← the contract of
-            // cuLaunchHostFunc, which the program entered into.
-            unsafe { function(data) };
-            Ok(())
-        });
-        self.engine
-            .submit(stream.queue, &[], Work::Host(Box::new(callback(work))));
+        let host = HostCall::new(function, data);
+        if self.captured(&stream, || Ok(Payload::Host(host)))? {
+            return Ok(());
+        }
+        let work = host.work(&stream.context.device);
+        self.engine.submit(stream.queue, &[], work);
         Ok(())
     }
 
@@ -264,6 +285,7 @@ impl Call {
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
+        self.uncapturable(&stream)?;
         let data = UserData(data.raw());
         let device = Arc::clone(&stream.context.device);
         let handle = stream.handle;

@@ -1,12 +1,24 @@
 //! Streams that wait for a value in memory, or write one.
 
 use std::ffi::c_uint;
+use std::sync::Arc;
 
-use cuda_sys::{CUdeviceptr, CUstream, CUstream_st, cuuint32_t, cuuint64_t};
+use cuda_sys::{
+    CUdeviceptr, CUstream, CUstream_st, CUstreamBatchMemOpParams,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st as CUstreamMemOpWaitValueParams,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 as WaitValue,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st as CUstreamMemOpWriteValueParams,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 as WriteValue,
+    CUstreamBatchMemOpType, cuuint32_t, cuuint64_t,
+};
 
 use super::arg::Out;
+use super::device::Device;
 use super::export::{Call, exports};
+use super::graph::Payload;
+use super::space::Spaces;
 use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, NOT_SUPPORTED, Status};
+use super::stream::{Stream, unless_lost};
 use crate::engine::Work;
 
 exports! {
@@ -18,14 +30,34 @@ exports! {
         stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);
     cuStreamWriteValue64_v2 | cuStreamWriteValue64_v2_ptsz => stream_write_value_64(
         stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
+    cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => stream_batch_mem_op(
+        stream: CUstream, count: c_uint, params: *mut CUstreamBatchMemOpParams, flags: c_uint);
 }
 
+/// So many operations fit into a batch.
+const MOST_OPERATIONS: u32 = 256;
 /// `CU_STREAM_WAIT_VALUE_FLUSH`
 const FLUSH: u32 = 1 << 30;
 
+/// What a stream does with a word in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MemOp {
+    Wait {
+        word: Word,
+        value: u64,
+        condition: u32,
+    },
+    Write {
+        word: Word,
+        value: u64,
+    },
+    /// Orders memory accesses, all of which are in order here.
+    Barrier,
+}
+
 /// A word in memory.
-#[derive(Clone, Copy)]
-struct Word {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word {
     addr: u64,
     wide: bool,
 }
@@ -43,57 +75,178 @@ fn holds(found: u64, wanted: u64, condition: u32, wide: bool) -> bool {
     }
 }
 
-impl Call {
-    fn check_word(&self, word: Word) -> Status {
-        let size = if word.wide { 8 } else { 4 };
-        let known = self.spaces().check(word.addr, size)?;
-        if known && word.addr.is_multiple_of(size) {
+impl Word {
+    fn check(self, spaces: &Spaces) -> Status {
+        let size = if self.wide { 8 } else { 4 };
+        let known = spaces.check(self.addr, size)?;
+        if known && self.addr.is_multiple_of(size) {
             Ok(())
         } else {
             Err(INVALID_VALUE)
         }
     }
+}
 
-    fn wait_value(&self, stream: u64, word: Word, value: u64, flags: u32) -> Status {
-        let stream = self.stream(stream)?;
+impl MemOp {
+    pub(super) fn wait(spaces: &Spaces, word: (u64, bool), value: u64, flags: u32) -> Status<Self> {
         if flags & FLUSH != 0 {
             return Err(NOT_SUPPORTED);
         }
         if flags > 3 {
             return Err(INVALID_VALUE);
         }
-        self.check_word(word)?;
-        let spaces = self.spaces();
-        let device = std::sync::Arc::clone(&stream.context.device);
-        let condition = move || {
-            // A lost device waits for nothing; memory that is gone will not change.
-            device.alive().is_err()
-                || spaces
-                    .load(word.addr, word.wide)
-                    .is_none_or(|found| holds(found, value, flags, word.wide))
-        };
-        self.engine
-            .submit(stream.queue, &[], Work::Poll(Box::new(condition)));
-        Ok(())
+        let (addr, wide) = word;
+        let word = Word { addr, wide };
+        word.check(spaces)?;
+        Ok(Self::Wait {
+            word,
+            value,
+            condition: flags,
+        })
     }
 
-    fn write_value(&self, stream: u64, word: Word, value: u64, flags: u32) -> Status {
-        let stream = self.stream(stream)?;
+    pub(super) fn write(
+        spaces: &Spaces,
+        word: (u64, bool),
+        value: u64,
+        flags: u32,
+    ) -> Status<Self> {
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
-        self.check_word(word)?;
-        let spaces = self.spaces();
-        self.enqueue(&stream, &[], move || {
-            if spaces.store(word.addr, value, word.wide) {
-                return Ok(());
+        let (addr, wide) = word;
+        let word = Word { addr, wide };
+        word.check(spaces)?;
+        Ok(Self::Write { word, value })
+    }
+
+    /// One of a batch.
+    pub(super) fn of_params(spaces: &Spaces, params: &CUstreamBatchMemOpParams) -> Status<Self> {
+        type T = CUstreamBatchMemOpType;
+        // SAFETY: the field of the union must be set ← every variant begins with it.
+        let sort = unsafe { params.operation };
+        let wide =
+            sort == T::CU_STREAM_MEM_OP_WAIT_VALUE_64 || sort == T::CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        match sort {
+            T::CU_STREAM_MEM_OP_WAIT_VALUE_32 | T::CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
+                // SAFETY: the field of the union must be set ← the operation says that it is.
+                let wait = unsafe { params.waitValue };
+                let value = if wide {
+                    // SAFETY: as above, for the value within.
+                    unsafe { wait.__bindgen_anon_1.value64 }
+                } else {
+                    // SAFETY: as above.
+                    u64::from(unsafe { wait.__bindgen_anon_1.value })
+                };
+                Self::wait(spaces, (wait.address, wide), value, wait.flags)
             }
-            Err((
-                ILLEGAL_ADDRESS,
-                format!("write value: {:#x} is not allocated", word.addr),
-            ))
-        });
+            T::CU_STREAM_MEM_OP_WRITE_VALUE_32 | T::CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
+                // SAFETY: the field of the union must be set ← the operation says that it is.
+                let write = unsafe { params.writeValue };
+                let value = if wide {
+                    // SAFETY: as above, for the value within.
+                    unsafe { write.__bindgen_anon_1.value64 }
+                } else {
+                    // SAFETY: as above.
+                    u64::from(unsafe { write.__bindgen_anon_1.value })
+                };
+                Self::write(spaces, (write.address, wide), value, write.flags)
+            }
+            T::CU_STREAM_MEM_OP_BARRIER => Ok(Self::Barrier),
+            T::CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES | T::CU_STREAM_MEM_OP_ATOMIC_REDUCTION => {
+                Err(NOT_SUPPORTED)
+            }
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    /// The operation as queued work.
+    pub(super) fn work(self, spaces: &Spaces, device: &Arc<Device>) -> Work {
+        let spaces = spaces.clone();
+        match self {
+            Self::Wait {
+                word,
+                value,
+                condition,
+            } => {
+                let device = Arc::clone(device);
+                Work::Poll(Box::new(move || {
+                    // A lost device waits for nothing; memory that is gone will not change.
+                    device.alive().is_err()
+                        || spaces
+                            .load(word.addr, word.wide)
+                            .is_none_or(|found| holds(found, value, condition, word.wide))
+                }))
+            }
+            Self::Write { word, value } => Work::Device(Box::new(unless_lost(device, move || {
+                if spaces.store(word.addr, value, word.wide) {
+                    return Ok(());
+                }
+                Err((
+                    ILLEGAL_ADDRESS,
+                    format!("write value: {:#x} is not allocated", word.addr),
+                ))
+            }))),
+            Self::Barrier => Work::Device(Box::new(|| {})),
+        }
+    }
+}
+
+/// The operations of a batch, and what was said of them.
+pub(super) fn batch(
+    spaces: &Spaces,
+    count: c_uint,
+    params: Out<CUstreamBatchMemOpParams>,
+    flags: c_uint,
+) -> Status<Vec<(MemOp, CUstreamBatchMemOpParams)>> {
+    if count == 0 || count > MOST_OPERATIONS || flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let read = |index| {
+        let params = params.get_at(index)?;
+        Ok((MemOp::of_params(spaces, &params)?, params))
+    };
+    (0..count as usize).map(read).collect()
+}
+
+impl Call {
+    fn stream_batch_mem_op(
+        &self,
+        stream: Out<CUstream_st>,
+        count: c_uint,
+        params: Out<CUstreamBatchMemOpParams>,
+        flags: c_uint,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        self.queue_mem_ops(&stream, batch(&self.spaces(), count, params, flags)?)
+    }
+
+    fn queue_mem_ops(
+        &self,
+        stream: &Stream,
+        ops: Vec<(MemOp, CUstreamBatchMemOpParams)>,
+    ) -> Status {
+        let spaces = self.spaces();
+        if self.captured(stream, || Ok(Payload::operations(&ops, 0, &stream.context)))? {
+            return Ok(());
+        }
+        for (op, _) in ops {
+            let work = op.work(&spaces, &stream.context.device);
+            self.engine.submit(stream.queue, &[], work);
+        }
         Ok(())
+    }
+
+    fn wait_value(&self, stream: u64, word: (u64, bool), value: u64, flags: u32) -> Status {
+        let stream = self.stream(stream)?;
+        let op = MemOp::wait(&self.spaces(), word, value, flags)?;
+        self.queue_mem_ops(&stream, vec![(op, wait_params(word, value, flags))])
+    }
+
+    fn write_value(&self, stream: u64, word: (u64, bool), value: u64, flags: u32) -> Status {
+        let stream = self.stream(stream)?;
+        let op = MemOp::write(&self.spaces(), word, value, flags)?;
+        self.queue_mem_ops(&stream, vec![(op, write_params(word, value, flags))])
     }
 
     fn stream_wait_value_32(
@@ -103,12 +256,7 @@ impl Call {
         value: cuuint32_t,
         flags: c_uint,
     ) -> Status {
-        self.wait_value(
-            stream.handle(),
-            Word { addr, wide: false },
-            u64::from(value),
-            flags,
-        )
+        self.wait_value(stream.handle(), (addr, false), u64::from(value), flags)
     }
 
     fn stream_wait_value_64(
@@ -118,7 +266,7 @@ impl Call {
         value: cuuint64_t,
         flags: c_uint,
     ) -> Status {
-        self.wait_value(stream.handle(), Word { addr, wide: true }, value, flags)
+        self.wait_value(stream.handle(), (addr, true), value, flags)
     }
 
     fn stream_write_value_32(
@@ -128,12 +276,7 @@ impl Call {
         value: cuuint32_t,
         flags: c_uint,
     ) -> Status {
-        self.write_value(
-            stream.handle(),
-            Word { addr, wide: false },
-            u64::from(value),
-            flags,
-        )
+        self.write_value(stream.handle(), (addr, false), u64::from(value), flags)
     }
 
     fn stream_write_value_64(
@@ -143,6 +286,44 @@ impl Call {
         value: cuuint64_t,
         flags: c_uint,
     ) -> Status {
-        self.write_value(stream.handle(), Word { addr, wide: true }, value, flags)
+        self.write_value(stream.handle(), (addr, true), value, flags)
     }
+}
+
+/// What a wait looks like in a batch.
+fn wait_params((addr, wide): (u64, bool), value: u64, flags: u32) -> CUstreamBatchMemOpParams {
+    type T = CUstreamBatchMemOpType;
+    let operation = if wide {
+        T::CU_STREAM_MEM_OP_WAIT_VALUE_64
+    } else {
+        T::CU_STREAM_MEM_OP_WAIT_VALUE_32
+    };
+    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
+    params.waitValue = CUstreamMemOpWaitValueParams {
+        operation,
+        address: addr,
+        __bindgen_anon_1: WaitValue { value64: value },
+        flags,
+        alias: 0,
+    };
+    params
+}
+
+/// What a write looks like in a batch.
+fn write_params((addr, wide): (u64, bool), value: u64, flags: u32) -> CUstreamBatchMemOpParams {
+    type T = CUstreamBatchMemOpType;
+    let operation = if wide {
+        T::CU_STREAM_MEM_OP_WRITE_VALUE_64
+    } else {
+        T::CU_STREAM_MEM_OP_WRITE_VALUE_32
+    };
+    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
+    params.writeValue = CUstreamMemOpWriteValueParams {
+        operation,
+        address: addr,
+        __bindgen_anon_1: WriteValue { value64: value },
+        flags,
+        alias: 0,
+    };
+    params
 }

@@ -1,11 +1,12 @@
 //! The graph of operations, and the choice of what runs next. All of it happens under one lock.
 
 mod late;
+mod steps;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::{Schedule, Work};
+use super::{Plan, Schedule, Work};
 use crate::random::Random;
 
 pub(crate) type OpId = u64;
@@ -68,6 +69,7 @@ struct Wanted {
 /// An operation to run on this thread.
 pub(super) enum Task {
     Run(OpId, Box<dyn FnOnce() + Send>),
+    Expand(OpId, Box<dyn FnOnce() -> Plan + Send>),
     /// Nothing now; look again after this time, or when told.
     Sleep(Option<Duration>),
     Stop,
@@ -252,16 +254,27 @@ impl State {
         follows.extend(after.iter().copied().filter(|&op| self.is_pending(op)));
         follows.sort_unstable();
         follows.dedup();
-        for before in &follows {
-            if let Some(node) = self.nodes.get_mut(before) {
-                node.before.push(op);
-            }
-        }
+        self.insert(op, follows, work);
+        self.set_last(queue, op);
+        op
+    }
+
+    /// What is put into `queue` next follows `op`.
+    fn set_last(&mut self, queue: QueueId, op: OpId) {
         if let Some(queue) = self.queues.get_mut(&queue) {
             queue.last = Some(op);
             if queue.kind == Kind::Legacy {
                 let group = queue.group;
                 self.forget_closed(group);
+            }
+        }
+    }
+
+    /// A new node that follows `follows`, all of which are pending.
+    fn insert(&mut self, op: OpId, follows: Vec<OpId>, work: Work) {
+        for before in &follows {
+            if let Some(node) = self.nodes.get_mut(before) {
+                node.before.push(op);
             }
         }
         let free = follows.is_empty();
@@ -275,7 +288,6 @@ impl State {
         if free {
             self.make_ready(op);
         }
-        op
     }
 
     /// An operation that the caller runs itself, now, if nothing comes before it in `queue`.
@@ -298,7 +310,7 @@ impl State {
 
     fn make_ready(&mut self, op: OpId) {
         let sort = match self.nodes.get(&op).and_then(|node| node.work.as_ref()) {
-            Some(Work::Device(_)) => Ready::Device,
+            Some(Work::Device(_) | Work::Expand(_)) => Ready::Device,
             Some(Work::Host(_)) => Ready::Host,
             Some(Work::Poll(_)) => Ready::Poll,
             None => return,
@@ -360,6 +372,10 @@ impl State {
                 self.running
                     .insert(op, (Instant::now(), sort == Some(Ready::Host)));
                 Task::Run(op, work)
+            }
+            Some(Work::Expand(work)) => {
+                self.running.insert(op, (Instant::now(), false));
+                Task::Expand(op, work)
             }
             Some(Work::Poll(_)) | None => Task::Sleep(Some(super::POLL)),
         }

@@ -57,6 +57,26 @@ pub(crate) enum Work {
     Host(Box<dyn FnOnce() + Send>),
     /// Is complete once this answers true; tried again and again. Must be quick and must not use the engine.
     Poll(Box<dyn FnMut() -> bool + Send>),
+    /// Runs once, on a thread of the device, and is complete when the steps that it answers are.
+    Expand(Box<dyn FnOnce() -> Plan + Send>),
+}
+
+/// One of several operations that go into the engine together.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) work: Work,
+    /// Which steps before this one it follows.
+    pub(crate) after: Vec<usize>,
+    /// What it follows besides.
+    pub(crate) outside: Vec<OpId>,
+}
+
+/// What an operation turns into.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    /// Follows all of them.
+    pub(crate) then: Option<Work>,
 }
 
 impl fmt::Debug for Work {
@@ -65,6 +85,7 @@ impl fmt::Debug for Work {
             Self::Device(_) => "Device",
             Self::Host(_) => "Host",
             Self::Poll(_) => "Poll",
+            Self::Expand(_) => "Expand",
         })
     }
 }
@@ -134,6 +155,24 @@ impl Engine {
         drop(state);
         self.shared.work.notify_all();
         op
+    }
+
+    /// Puts `steps` at the end of `queue` as one: the first of them start after `after` too, and what comes next in
+    /// the queue follows `last`, which follows all of them. Returns the steps, with `last` as the last.
+    pub(crate) fn submit_steps(
+        &self,
+        queue: QueueId,
+        after: &[OpId],
+        steps: Vec<Step>,
+        last: Work,
+    ) -> Vec<OpId> {
+        let host = steps.iter().any(|step| matches!(step.work, Work::Host(_)));
+        let mut state = self.shared.lock();
+        let ops = state.submit_steps(queue, after, steps, last);
+        threads::ensure(&self.shared, &state, host);
+        drop(state);
+        self.shared.work.notify_all();
+        ops
     }
 
     /// Runs `work` in its turn in `queue`, and returns when it is done.

@@ -112,23 +112,39 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
                 };
             }
             Task::Run(op, work) => {
-                if let Some(idle) = idle {
-                    idle.fetch_sub(1, Ordering::AcqRel);
-                }
+                set_busy(idle, true);
                 drop(state);
                 guarded(work);
                 state = shared.lock();
                 state.complete(op);
-                if let Some(idle) = idle {
-                    idle.fetch_add(1, Ordering::AcqRel);
-                }
+                set_busy(idle, false);
                 // What this operation held back may be more than one.
+                ensure(shared, &state, false);
+                shared.done.notify_all();
+                shared.work.notify_all();
+            }
+            Task::Expand(op, work) => {
+                set_busy(idle, true);
+                drop(state);
+                let plan = catch_unwind(AssertUnwindSafe(work));
+                state = shared.lock();
+                state.expand(op, plan.unwrap_or_default());
+                set_busy(idle, false);
                 ensure(shared, &state, false);
                 shared.done.notify_all();
                 shared.work.notify_all();
             }
         }
     }
+}
+
+/// Counts a device thread out of those without work, or in.
+fn set_busy(idle: Option<&AtomicUsize>, busy: bool) {
+    match idle {
+        Some(idle) if busy => idle.fetch_sub(1, Ordering::AcqRel),
+        Some(idle) => idle.fetch_add(1, Ordering::AcqRel),
+        None => 0,
+    };
 }
 
 /// Runs `work`; a panic ends it and is told on stderr by the panic hook.

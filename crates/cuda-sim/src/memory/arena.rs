@@ -1,5 +1,7 @@
 //! The address space of one software device.
 
+mod reserved;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -82,10 +84,23 @@ struct State {
     free: FreeList,
     /// Offset of each allocation to (length asked for, length taken).
     live: BTreeMap<u64, (u64, u64)>,
+    /// Ranges that are taken for good and are live at times, likewise.
+    reserved: BTreeMap<u64, (u64, u64)>,
     host: BTreeMap<u64, Range>,
     freed: VecDeque<(u64, u64)>,
     used: u64,
     map: Option<Arc<MemoryMap>>,
+}
+
+impl State {
+    /// Remembers what was freed, for messages.
+    fn note_freed(&mut self, addr: u64, size: u64) {
+        if self.freed.len() == FREED_KEPT {
+            self.freed.pop_front();
+        }
+        self.freed.push_back((addr, size));
+        self.map = None;
+    }
 }
 
 impl Arena {
@@ -112,6 +127,7 @@ impl Arena {
             state: Mutex::new(State {
                 free: FreeList::new(capacity),
                 live: BTreeMap::new(),
+                reserved: BTreeMap::new(),
                 host: BTreeMap::new(),
                 freed: VecDeque::new(),
                 used: 0,
@@ -143,31 +159,34 @@ impl Arena {
     ///
     /// The bytes hold [`POISON`].
     pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
-        let align = align.max(ALIGN).checked_next_power_of_two()?;
-        let taken = size
-            .max(1)
-            .checked_next_multiple_of(ALIGN)?
-            .checked_add(RED_ZONE)?;
-        let offset = {
-            let mut state = self.state();
-            let offset = state.free.take(taken, align.min(BASE_ALIGN))?;
-            if self
-                .storage
-                .commit(offset as usize, taken as usize)
-                .is_err()
-            {
-                state.free.give(offset, taken);
-                return None;
-            }
-            state.used += taken;
-            offset
-        };
+        let (offset, taken) = self.take(size, align)?;
         // The range is no longer free and not yet live: nobody else touches it.
         self.poison(offset, size);
         let mut state = self.state();
         state.live.insert(offset, (size, taken));
         state.map = None;
         Some(self.base + offset)
+    }
+
+    /// Takes a range off the free list; returns its offset and length.
+    fn take(&self, size: u64, align: u64) -> Option<(u64, u64)> {
+        let align = align.max(ALIGN).checked_next_power_of_two()?;
+        let taken = size
+            .max(1)
+            .checked_next_multiple_of(ALIGN)?
+            .checked_add(RED_ZONE)?;
+        let mut state = self.state();
+        let offset = state.free.take(taken, align.min(BASE_ALIGN))?;
+        if self
+            .storage
+            .commit(offset as usize, taken as usize)
+            .is_err()
+        {
+            state.free.give(offset, taken);
+            return None;
+        }
+        state.used += taken;
+        Some((offset, taken))
     }
 
     fn poison(&self, offset: u64, size: u64) {
@@ -198,17 +217,18 @@ impl Arena {
             let freed_before = state.freed.iter().any(|&(start, _)| start == addr);
             return Err(FreeError { addr, freed_before });
         };
+        self.give(&mut state, offset, taken);
+        state.note_freed(addr, size);
+        Ok(size)
+    }
+
+    /// Puts a range back onto the free list.
+    fn give(&self, state: &mut State, offset: u64, taken: u64) {
         if taken > DISCARD_ABOVE {
             self.storage.discard(offset as usize, taken as usize);
         }
         state.free.give(offset, taken);
         state.used -= taken;
-        if state.freed.len() == FREED_KEPT {
-            state.freed.pop_front();
-        }
-        state.freed.push_back((addr, size));
-        state.map = None;
-        Ok(size)
     }
 
     /// The allocation that holds `addr`, as start and size.

@@ -1,4 +1,4 @@
-//! Functions that the device provides: `vprintf`, `__assertfail`.
+//! Functions that the device provides: `vprintf`, `__assertfail`, `cudaGraphSetConditional`.
 
 use super::code::{Builtin, CallSite, Place, Trouble};
 use super::fault::FaultKind;
@@ -15,6 +15,7 @@ pub(super) fn by_name(name: &str) -> Option<Builtin> {
     match name {
         "vprintf" => Some(Builtin::Printf),
         "__assertfail" => Some(Builtin::Assert),
+        "cudaGraphSetConditional" => Some(Builtin::SetConditional),
         _ => None,
     }
 }
@@ -65,6 +66,16 @@ pub(super) fn call(
                 text(0)
             );
             Err(Trouble::new(FaultKind::Assert, m, message))
+        }
+        Builtin::SetConditional => {
+            let (handles, values) = (argument(w, 0), argument(w, 1));
+            for lane in bits(m) {
+                if !(env.launch.set_conditional)(handles[lane], values[lane] as u32) {
+                    let message = format!("{:#x} is no conditional handle", handles[lane]);
+                    return Err(Trouble::new(FaultKind::LaunchFailed, 1 << lane, message));
+                }
+            }
+            Ok(())
         }
     }
 }

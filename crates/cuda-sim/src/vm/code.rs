@@ -99,6 +99,7 @@ pub(super) enum Place {
 pub(super) enum Builtin {
     Printf,
     Assert,
+    SetConditional,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -40,6 +40,8 @@ pub struct LaunchParams<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// What `%nsmid` says.
     pub multiprocessors: u32,
+    /// Sets the value of the conditional node with this handle; whether there is one.
+    pub set_conditional: &'a (dyn Fn(u64, u32) -> bool + Sync),
 }
 
 impl<'a> LaunchParams<'a> {
@@ -58,6 +60,7 @@ impl<'a> LaunchParams<'a> {
             instruction_limit: None,
             cancel: None,
             multiprocessors: 16,
+            set_conditional: &|_, _| false,
         }
     }
 }

@@ -8,12 +8,19 @@
 )]
 
 mod adversity;
+mod capture;
 mod choice;
 mod context;
 mod copy;
 mod device;
 mod event;
 mod fault;
+mod graph;
+mod graph_conditional;
+mod graph_exec;
+mod graph_memory;
+mod graph_random;
+mod graph_support;
 mod launch;
 mod memory;
 mod module;

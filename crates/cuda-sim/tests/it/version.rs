@@ -178,10 +178,10 @@ fn drivers_do_not_know_each_other() {
 fn what_is_not_implemented_says_its_name() {
     let (simulator, driver) = bare(Builder::new());
     unsafe { assert_eq!(driver.cuInit(0), OK) };
-    assert!(!Simulator::implemented().contains(&"cuGraphCreate"));
-    let mut graph = ptr::null_mut();
-    let status = unsafe { driver.cuGraphCreate(&raw mut graph, 0) };
+    let name = "cuGraphicsUnregisterResource";
+    assert!(!Simulator::implemented().contains(&name));
+    let status = unsafe { driver.cuGraphicsUnregisterResource(ptr::null_mut()) };
     assert_eq!(status, CUresult::CUDA_ERROR_NOT_SUPPORTED);
-    assert_eq!(simulator.unimplemented_calls(), ["cuGraphCreate"]);
-    assert_eq!(simulator.calls()["cuGraphCreate"], 1);
+    assert_eq!(simulator.unimplemented_calls(), [name]);
+    assert_eq!(simulator.calls()[name], 1);
 }

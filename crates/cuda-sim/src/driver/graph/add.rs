@@ -1,0 +1,392 @@
+//! Adding nodes.
+
+use cuda_sys::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
+    CUcontext, CUctx_st, CUdeviceptr, CUevent, CUevent_st, CUgraph, CUgraph_st,
+    CUgraphChildGraphNodeOwnership, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams,
+    CUgraphNodeType,
+};
+
+use super::World;
+use super::convert::{self, v2_of};
+use super::edges::no_data;
+use super::model::{Edge, Link, Owner};
+use super::payload::Payload;
+use crate::driver::arg::{In, Out};
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::pointer;
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+
+exports! {
+    cuGraphAddEmptyNode => graph_add_empty_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize);
+    cuGraphAddKernelNode => graph_add_kernel_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS_v1);
+    cuGraphAddKernelNode_v2 => graph_add_kernel_node_v2(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS);
+    cuGraphAddMemcpyNode => graph_add_memcpy_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_MEMCPY3D, ctx: CUcontext);
+    cuGraphAddMemsetNode => graph_add_memset_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext);
+    cuGraphAddHostNode => graph_add_host_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_HOST_NODE_PARAMS);
+    cuGraphAddChildGraphNode => graph_add_child_graph_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        child: CUgraph);
+    cuGraphAddEventRecordNode => graph_add_event_record_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        event: CUevent);
+    cuGraphAddEventWaitNode => graph_add_event_wait_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        event: CUevent);
+    cuGraphAddMemAllocNode => graph_add_mem_alloc_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    cuGraphAddMemFreeNode => graph_add_mem_free_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        dptr: CUdeviceptr);
+    cuGraphAddBatchMemOpNode => graph_add_batch_mem_op_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
+    cuGraphAddNode => graph_add_node(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        params: *mut CUgraphNodeParams);
+    cuGraphAddNode_v2 | cuGraphAddNode_v3 => graph_add_node_v2(
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode,
+        data: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams);
+}
+
+/// The nodes that a new one follows.
+pub(super) fn links(
+    after: In<CUgraphNode>,
+    data: In<CUgraphEdgeData>,
+    count: usize,
+) -> Status<Vec<Link>> {
+    let link = |index| {
+        let node = after.get_at(index)?.addr() as u64;
+        Ok((node, Edge::read(data, index)?))
+    };
+    (0..count).map(link).collect()
+}
+
+impl World {
+    /// A new node, if it may be in the graph and follow these.
+    pub(super) fn add_checked(
+        &mut self,
+        graph: u64,
+        links: Vec<Link>,
+        payload: Payload,
+    ) -> Status<u64> {
+        self.check_links(graph, &links)?;
+        let is_kernel = matches!(payload, Payload::Kernel(_));
+        let has_data = links.iter().any(|(_, edge)| !edge.is_default());
+        if has_data && !is_kernel || self.graph(graph)?.is_body && !payload.may_be_in_body() {
+            return Err(INVALID_VALUE);
+        }
+        self.add_node(graph, links, payload)
+    }
+
+    /// The payload of a child graph node of `graph`.
+    fn child(&mut self, graph: u64, child: u64, moves: bool) -> Status<Payload> {
+        self.graph(child)?;
+        let holds_parent = |payload: &Payload| payload.inner().contains(&graph);
+        if child == graph || self.any_node(child, &holds_parent) {
+            return Err(INVALID_VALUE);
+        }
+        if moves {
+            if !self.graph(child)?.is_users() {
+                return Err(INVALID_VALUE);
+            }
+            return Ok(Payload::Child(child));
+        }
+        if self.any_node(child, &Payload::is_unique) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Payload::Child(self.clone_graph(child, Owner::User)?))
+    }
+}
+
+/// Where a new node goes.
+type Place = (Out<CUgraphNode>, u64, In<CUgraphNode>, usize);
+
+impl Call {
+    fn add(
+        &self,
+        (node, graph, after, count): Place,
+        data: In<CUgraphEdgeData>,
+        payload: impl FnOnce(&mut World) -> Status<Payload>,
+    ) -> Status<u64> {
+        node.required()?;
+        let links = links(after, data, count)?;
+        let mut world = self.graphs.lock();
+        world.check_links(graph, &links)?;
+        let payload = payload(&mut world)?;
+        let inner = payload.inner();
+        let added = world.add_checked(graph, links, payload);
+        if added.is_err() {
+            // What was made for it goes with it, unless it was there before.
+            for graph in inner {
+                world.remove_graph(graph);
+            }
+        }
+        node.set(pointer(added?))?;
+        added
+    }
+
+    fn graph_add_empty_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+    ) -> Status {
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(Payload::Empty)).map(drop)
+    }
+
+    fn graph_add_kernel_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_KERNEL_NODE_PARAMS_v1>,
+    ) -> Status {
+        let payload = self.kernel_payload(&v2_of(&params.get()?))?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_kernel_node_v2(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_KERNEL_NODE_PARAMS>,
+    ) -> Status {
+        let payload = self.kernel_payload(&params.get()?)?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_memcpy_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_MEMCPY3D>,
+        ctx: Out<CUctx_st>,
+    ) -> Status {
+        let payload = self.memcpy_payload(&params.get()?, ctx.handle())?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_memset_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_MEMSET_NODE_PARAMS>,
+        ctx: Out<CUctx_st>,
+    ) -> Status {
+        let payload = self.memset_payload(&convert::fill_of(&params.get()?), ctx.handle())?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_host_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_HOST_NODE_PARAMS>,
+    ) -> Status {
+        let params = params.get()?;
+        let payload = convert::host(params.fn_, params.userData)?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_child_graph_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        child: Out<CUgraph_st>,
+    ) -> Status {
+        let place = (node, graph.handle(), after, count);
+        let payload = |world: &mut World| world.child(graph.handle(), child.handle(), false);
+        self.add(place, no_data(), payload).map(drop)
+    }
+
+    fn graph_add_event_record_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        event: Out<CUevent_st>,
+    ) -> Status {
+        let event = self.event(event.handle())?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(Payload::Record(event)))
+            .map(drop)
+    }
+
+    fn graph_add_event_wait_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        event: Out<CUevent_st>,
+    ) -> Status {
+        let event = self.event(event.handle())?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(Payload::Wait(event)))
+            .map(drop)
+    }
+
+    fn graph_add_mem_alloc_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
+    ) -> Status {
+        let mut answer = params.get()?;
+        let device = self.pool_device(&answer.poolProps)?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |world| {
+            let memory = self
+                .graphs
+                .reserve(&device, answer.bytesize as u64, graph.handle())?;
+            world.note_memory(&memory);
+            answer.dptr = memory.addr;
+            Ok(Payload::Alloc(memory))
+        })?;
+        params.set(answer)
+    }
+
+    fn graph_add_mem_free_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        dptr: CUdeviceptr,
+    ) -> Status {
+        let place = (node, graph.handle(), after, count);
+        let payload =
+            |world: &mut World| Ok(Payload::Free(world.memory_to_free(graph.handle(), dptr)?));
+        self.add(place, no_data(), payload).map(drop)
+    }
+
+    fn graph_add_batch_mem_op_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: In<CUDA_BATCH_MEM_OP_NODE_PARAMS>,
+    ) -> Status {
+        let payload = self.operations_payload(&params.get()?)?;
+        let place = (node, graph.handle(), after, count);
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
+    fn graph_add_node(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        count: usize,
+        params: Out<CUgraphNodeParams>,
+    ) -> Status {
+        self.graph_add_node_v2(node, graph, after, no_data(), count, params)
+    }
+
+    /// An allocation's address and the bodies of a conditional are written back.
+    fn graph_add_node_v2(
+        &self,
+        node: Out<CUgraphNode>,
+        graph: Out<CUgraph_st>,
+        after: In<CUgraphNode>,
+        data: In<CUgraphEdgeData>,
+        count: usize,
+        params: Out<CUgraphNodeParams>,
+    ) -> Status {
+        type T = CUgraphNodeType;
+        let mut answer = params.get()?;
+        let place = (node, graph.handle(), after, count);
+        let graph = graph.handle();
+        match answer.type_ {
+            T::CU_GRAPH_NODE_TYPE_GRAPH => {
+                // SAFETY: the field of the union must be set ← the type says that it is.
+                let child = unsafe { answer.__bindgen_anon_1.graph };
+                let moves = match child.ownership {
+                    CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE => false,
+                    CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE => true,
+                    _ => return Err(INVALID_VALUE),
+                };
+                let child = child.graph.addr() as u64;
+                self.add(place, data, |world| world.child(graph, child, moves))
+                    .map(drop)
+            }
+            T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
+                // SAFETY: as above.
+                let mut alloc = unsafe { answer.__bindgen_anon_1.alloc };
+                let device = self.pool_device(&alloc.poolProps)?;
+                self.add(place, data, |world| {
+                    let memory = self.graphs.reserve(&device, alloc.bytesize as u64, graph)?;
+                    world.note_memory(&memory);
+                    alloc.dptr = memory.addr;
+                    Ok(Payload::Alloc(memory))
+                })?;
+                answer.__bindgen_anon_1.alloc = alloc;
+                params.set(answer)
+            }
+            T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
+                // SAFETY: as above.
+                let free = unsafe { answer.__bindgen_anon_1.free };
+                let payload =
+                    |world: &mut World| Ok(Payload::Free(world.memory_to_free(graph, free.dptr)?));
+                self.add(place, data, payload).map(drop)
+            }
+            T::CU_GRAPH_NODE_TYPE_CONDITIONAL => {
+                // SAFETY: as above.
+                let mut conditional = unsafe { answer.__bindgen_anon_1.conditional };
+                let context = self.context(conditional.ctx.addr() as u64)?;
+                self.add(place, data, |world| {
+                    let payload = world.conditional(graph, &conditional, &context)?;
+                    if let Payload::Conditional(made) = &payload {
+                        conditional.phGraph_out = made.bodies.as_ptr().cast_mut().cast();
+                    }
+                    Ok(payload)
+                })?;
+                answer.__bindgen_anon_1.conditional = conditional;
+                params.set(answer)
+            }
+            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
+                Err(NOT_SUPPORTED)
+            }
+            _ => {
+                let payload = self.plain_payload(&answer)?;
+                self.add(place, data, |_| Ok(payload)).map(drop)
+            }
+        }
+    }
+}

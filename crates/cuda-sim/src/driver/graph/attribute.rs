@@ -1,0 +1,145 @@
+//! Attributes of launches and of kernel nodes.
+
+use std::collections::BTreeMap;
+
+use cuda_sys::{CUgraphNode, CUgraphNode_st, CUlaunchAttributeID, CUlaunchAttributeValue};
+
+use super::payload::{Kernel, Payload};
+use crate::driver::arg::{In, Out};
+use crate::driver::export::{Call, exports};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+
+exports! {
+    cuGraphKernelNodeSetAttribute => graph_kernel_node_set_attribute(
+        node: CUgraphNode, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+    cuGraphKernelNodeGetAttribute => graph_kernel_node_get_attribute(
+        node: CUgraphNode, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+    cuGraphKernelNodeCopyAttributes => graph_kernel_node_copy_attributes(
+        dst: CUgraphNode, src: CUgraphNode);
+}
+
+/// What is set for a launch. Of all but the first, how fast it is, is all that they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::driver) struct Attributes {
+    pub(in crate::driver) cooperative: bool,
+    /// Numbers by attribute.
+    numbers: BTreeMap<u32, u32>,
+}
+
+impl Attributes {
+    /// `NOT_SUPPORTED` for what would change what a launch does and is not implemented.
+    pub(in crate::driver) fn set(
+        &mut self,
+        id: CUlaunchAttributeID,
+        value: &CUlaunchAttributeValue,
+    ) -> Status {
+        type A = CUlaunchAttributeID;
+        match id {
+            A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
+                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
+                self.cooperative = unsafe { value.cooperative } != 0;
+            }
+            A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                // SAFETY: the field of the union must be set ← the attribute's id says that it is.
+                let cluster = unsafe { value.clusterDim };
+                if cluster.x == 0 || cluster.y == 0 || cluster.z == 0 {
+                    return Err(INVALID_VALUE);
+                }
+                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
+                    return Err(NOT_SUPPORTED);
+                }
+            }
+            A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+            | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
+                // SAFETY: the first 4 bytes of the union must be set ← the attribute's id says that a field of that
+                // size is.
+                let number = unsafe { std::ptr::from_ref(value).cast::<u32>().read() };
+                self.numbers.insert(id.0, number);
+            }
+            A::CU_LAUNCH_ATTRIBUTE_IGNORE
+            | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
+            _ => return Err(NOT_SUPPORTED),
+        }
+        Ok(())
+    }
+
+    /// `NOT_SUPPORTED` for what is not kept.
+    fn get(&self, id: CUlaunchAttributeID) -> Status<CUlaunchAttributeValue> {
+        type A = CUlaunchAttributeID;
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        match id {
+            A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => value.cooperative = i32::from(self.cooperative),
+            A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+            | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
+                value.sharedMemCarveout = self.numbers.get(&id.0).copied().unwrap_or(0);
+            }
+            _ => return Err(NOT_SUPPORTED),
+        }
+        Ok(value)
+    }
+}
+
+fn kernel(payload: &Payload) -> Status<&Kernel> {
+    match payload {
+        Payload::Kernel(kernel) => Ok(kernel),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+impl Call {
+    fn set_attributes(&self, node: u64, set: impl FnOnce(&mut Attributes) -> Status) -> Status {
+        let mut world = self.graphs.lock();
+        let node = world.node_mut(node)?;
+        let mut changed = kernel(&node.payload)?.clone();
+        set(&mut changed.attributes)?;
+        changed.shape.cooperative = changed.attributes.cooperative;
+        changed.shape.check(&changed.function)?;
+        node.payload = Payload::Kernel(changed);
+        Ok(())
+    }
+
+    fn graph_kernel_node_set_attribute(
+        &self,
+        node: Out<CUgraphNode_st>,
+        attribute: CUlaunchAttributeID,
+        value: In<CUlaunchAttributeValue>,
+    ) -> Status {
+        let value = value.get()?;
+        self.set_attributes(node.handle(), |all| all.set(attribute, &value))
+    }
+
+    fn graph_kernel_node_get_attribute(
+        &self,
+        node: Out<CUgraphNode_st>,
+        attribute: CUlaunchAttributeID,
+        value: Out<CUlaunchAttributeValue>,
+    ) -> Status {
+        let world = self.graphs.lock();
+        let kernel = kernel(&world.node(node.handle())?.payload)?;
+        value.set(kernel.attributes.get(attribute)?)
+    }
+
+    fn graph_kernel_node_copy_attributes(
+        &self,
+        dst: Out<CUgraphNode_st>,
+        src: Out<CUgraphNode_st>,
+    ) -> Status {
+        let from = {
+            let world = self.graphs.lock();
+            kernel(&world.node(src.handle())?.payload)?
+                .attributes
+                .clone()
+        };
+        self.set_attributes(dst.handle(), |all| {
+            *all = from;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,466 @@
+//! Capture: what is queued in a stream becomes nodes.
+//!
+//! A capture begins in one stream, its origin, and spreads to others that wait for its events. Each stream of it is a
+//! [`Branch`], which knows what its next node follows. What is illegal meanwhile invalidates the captures that it
+//! concerns, as the documentation says.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use cuda_sys::CUgraphEdgeData;
+
+use super::World;
+use super::model::{Link, Owner};
+use super::payload::Payload;
+use crate::driver::context::Context;
+use crate::driver::event::{Event, Record};
+use crate::driver::export::Call;
+use crate::driver::instance::Instance;
+use crate::driver::status::{
+    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED,
+    CAPTURED_EVENT, INVALID_DEVICE, INVALID_VALUE, Status,
+};
+use crate::driver::stream::Stream;
+use crate::engine::QueueId;
+
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL` and `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub(super) const GLOBAL: u32 = 0;
+pub(super) const RELAXED: u32 = 2;
+
+thread_local! {
+    /// How calls of this thread interact with captures.
+    pub(super) static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// A capture under way.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) graph: u64,
+    pub(super) mode: u32,
+    pub(super) thread: ThreadId,
+    pub(super) origin: QueueId,
+    pub(super) is_valid: bool,
+}
+
+/// A stream of a capture.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) capture: u64,
+    /// What the next node follows.
+    pub(super) after: Vec<Link>,
+    pub(super) context: u64,
+    pub(super) is_blocking: bool,
+    /// What the program was last shown of `after`: it holds pointers to these.
+    pub(super) shown: (Vec<usize>, Vec<CUgraphEdgeData>),
+}
+
+impl Branch {
+    pub(super) fn new(capture: u64, after: Vec<Link>, stream: &Stream) -> Self {
+        Self {
+            capture,
+            after,
+            context: stream.context.handle,
+            is_blocking: stream.is_blocking(),
+            shown: Default::default(),
+        }
+    }
+
+    /// Adds to what the next node follows.
+    pub(super) fn follow(&mut self, links: &[Link]) {
+        for link in links {
+            if !self.after.iter().any(|(node, _)| *node == link.0) {
+                self.after.push(*link);
+            }
+        }
+    }
+}
+
+impl World {
+    pub(super) fn invalidate(&mut self, capture: u64) {
+        if let Some(capture) = self.captures.get_mut(&capture) {
+            capture.is_valid = false;
+        }
+    }
+
+    /// The capture that `stream` is in, if it is; `INVALIDATED` if that has failed.
+    fn capture_of(&self, stream: &Stream) -> Status<Option<u64>> {
+        let Some(branch) = self.branches.get(&stream.queue) else {
+            return Ok(None);
+        };
+        match self.captures.get(&branch.capture) {
+            Some(capture) if capture.is_valid => Ok(Some(branch.capture)),
+            _ => Err(CAPTURE_INVALIDATED),
+        }
+    }
+
+    /// The captures that work in the legacy stream of a context would have to wait for.
+    pub(super) fn implied(&self, stream: &Stream) -> Vec<u64> {
+        if !stream.is_legacy() {
+            return Vec::new();
+        }
+        let branches = self.branches.values();
+        branches
+            .filter(|branch| branch.is_blocking && branch.context == stream.context.handle)
+            .map(|branch| branch.capture)
+            .collect()
+    }
+
+    /// Refuses what the legacy stream cannot do while a stream that it waits for captures.
+    fn check_implied(&mut self, stream: &Stream) -> Status {
+        let implied = self.implied(stream);
+        if implied.is_empty() {
+            return Ok(());
+        }
+        for capture in implied {
+            self.invalidate(capture);
+        }
+        Err(CAPTURE_IMPLICIT)
+    }
+
+    /// Puts a node at the end of a capturing stream.
+    fn append(&mut self, stream: &Stream, payload: Payload) -> Status {
+        let Some(branch) = self.branches.get(&stream.queue) else {
+            return Err(INVALID_VALUE);
+        };
+        let graph = self
+            .captures
+            .get(&branch.capture)
+            .ok_or(INVALID_VALUE)?
+            .graph;
+        let mut after = branch.after.clone();
+        // The program may have taken nodes out of the graph.
+        let nodes = &self.graph(graph)?.nodes;
+        after.retain(|(node, _)| nodes.contains_key(node));
+        let node = self.add_checked(graph, after, payload)?;
+        if let Some(branch) = self.branches.get_mut(&stream.queue) {
+            branch.after = vec![(node, Default::default())];
+        }
+        Ok(())
+    }
+
+    /// Whether every node of `links` is one of `ends` or comes before one.
+    pub(super) fn all_reach(&self, links: &[Link], ends: &[Link]) -> bool {
+        let mut seen = HashSet::new();
+        let mut open: Vec<u64> = ends.iter().map(|&(node, _)| node).collect();
+        while let Some(node) = open.pop() {
+            if seen.insert(node)
+                && let Ok(node) = self.node(node)
+            {
+                open.extend(node.after.iter().map(|&(from, _)| from));
+            }
+        }
+        // What the program removed need not be reached.
+        links
+            .iter()
+            .all(|(node, _)| seen.contains(node) || self.node(*node).is_err())
+    }
+
+    /// Ends a capture, whose graph goes with it if it was made for it.
+    pub(super) fn discard_capture(&mut self, id: u64) {
+        if let Some(capture) = self.captures.remove(&id) {
+            self.branches.retain(|_, branch| branch.capture != id);
+            let is_own = |graph: &super::Graph| graph.owner == Owner::Capture(id);
+            if self.graphs.get(&capture.graph).is_some_and(is_own) {
+                self.remove_graph(capture.graph);
+            }
+        }
+    }
+}
+
+impl Instance {
+    /// Makes a node of what `payload` says if `stream` captures; whether it did.
+    pub(in crate::driver) fn captured(
+        &self,
+        stream: &Stream,
+        payload: impl FnOnce() -> Status<Payload>,
+    ) -> Status<bool> {
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        if world.capture_of(stream)?.is_none() {
+            world.check_implied(stream)?;
+            return Ok(false);
+        }
+        let payload = payload()?;
+        world.append(stream, payload)?;
+        Ok(true)
+    }
+
+    /// Refuses what cannot be done with a stream that captures, and what is unsafe during captures.
+    pub(in crate::driver) fn uncapturable(&self, stream: &Stream) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let mut world = self.graphs.lock();
+        if let Some(capture) = world.capture_of(stream)? {
+            world.invalidate(capture);
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        world.check_implied(stream)?;
+        drop(world);
+        self.potentially_unsafe()
+    }
+
+    /// What a synchronisation of a whole context is not allowed while a stream of it captures.
+    pub(in crate::driver) fn no_capture_in(&self, context: &Context) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let mut world = self.graphs.lock();
+        let branches = world.branches.values();
+        let captures: Vec<u64> = branches
+            .filter(|branch| branch.context == context.handle)
+            .map(|branch| branch.capture)
+            .collect();
+        for &capture in &captures {
+            world.invalidate(capture);
+        }
+        if captures.is_empty() {
+            Ok(())
+        } else {
+            Err(CAPTURE_UNSUPPORTED)
+        }
+    }
+
+    /// Refuses a call that `cuThreadExchangeStreamCaptureMode` calls potentially unsafe, if it is prohibited now.
+    pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
+        let mode = MODE.get();
+        if !self.graphs.is_capturing() || mode == RELAXED {
+            return Ok(());
+        }
+        let here = thread::current().id();
+        let mut world = self.graphs.lock();
+        let mut conflicts = false;
+        for capture in world.captures.values_mut() {
+            let is_conflict = if capture.thread == here {
+                capture.mode != RELAXED
+            } else {
+                mode == GLOBAL && capture.mode == GLOBAL
+            };
+            if is_conflict {
+                capture.is_valid = false;
+                conflicts = true;
+            }
+        }
+        if conflicts {
+            Err(CAPTURE_UNSUPPORTED)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(in crate::driver) fn invalidate(&self, capture: u64) {
+        self.graphs.lock().invalidate(capture);
+    }
+
+    /// A stream that is destroyed takes its capture with it.
+    pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
+        if !self.graphs.is_capturing() {
+            return;
+        }
+        let mut world = self.graphs.lock();
+        if let Some(branch) = world.branches.remove(&stream.queue) {
+            let origin = world
+                .captures
+                .get(&branch.capture)
+                .map(|capture| capture.origin);
+            world.invalidate(branch.capture);
+            if origin == Some(stream.queue) {
+                world.discard_capture(branch.capture);
+            }
+        }
+    }
+
+    /// Records an event in a capture: a node if it is for the outside, else a mark for other streams of the capture.
+    pub(in crate::driver) fn capture_record(
+        &self,
+        stream: &Stream,
+        event: &Arc<Event>,
+        is_external: bool,
+    ) -> Status<bool> {
+        if is_external {
+            return self.captured(stream, || Ok(Payload::Record(Arc::clone(event))));
+        }
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(false);
+        };
+        let after = world
+            .branches
+            .get(&stream.queue)
+            .map(|branch| branch.after.clone());
+        *event.record() = Some(Record::Captured(capture, after.unwrap_or_default()));
+        Ok(true)
+    }
+
+    /// Waits for an event in a capture, which may bring the stream into one.
+    pub(in crate::driver) fn capture_wait(
+        &self,
+        stream: &Stream,
+        event: &Arc<Event>,
+        is_external: bool,
+    ) -> Status<bool> {
+        let record = event.record().clone();
+        let is_captured = matches!(record, Some(Record::Captured(..)));
+        if !self.graphs.is_capturing() {
+            // It was recorded in a capture that has ended.
+            return if is_captured {
+                Err(CAPTURED_EVENT)
+            } else {
+                Ok(false)
+            };
+        }
+        if is_external {
+            return self.captured(stream, || Ok(Payload::Wait(Arc::clone(event))));
+        }
+        let mut world = self.graphs.lock();
+        let own = world.capture_of(stream)?;
+        match (own, record) {
+            (None, Some(Record::Captured(capture, after))) => {
+                let Some(found) = world.captures.get(&capture) else {
+                    return Err(CAPTURED_EVENT);
+                };
+                if !found.is_valid {
+                    return Err(CAPTURE_INVALIDATED);
+                }
+                if stream.is_legacy() {
+                    world.invalidate(capture);
+                    return Err(CAPTURE_IMPLICIT);
+                }
+                let branch = Branch::new(capture, after, stream);
+                world.branches.insert(stream.queue, branch);
+                Ok(true)
+            }
+            (None, _) => {
+                world.check_implied(stream)?;
+                Ok(false)
+            }
+            (Some(own), Some(Record::Captured(capture, after))) if own == capture => {
+                if let Some(branch) = world.branches.get_mut(&stream.queue) {
+                    branch.follow(&after);
+                }
+                Ok(true)
+            }
+            (Some(own), Some(Record::Captured(capture, _))) => {
+                world.invalidate(own);
+                if world.captures.contains_key(&capture) {
+                    world.invalidate(capture);
+                    return Err(CAPTURE_MERGE);
+                }
+                Err(CAPTURE_ISOLATION)
+            }
+            (Some(own), Some(Record::Queued(_))) => {
+                world.invalidate(own);
+                Err(CAPTURE_ISOLATION)
+            }
+            // It stands for nothing yet.
+            (Some(_), None) => Ok(true),
+        }
+    }
+
+    /// An allocation in a capturing stream: its address, or `None` if the stream does not capture.
+    pub(in crate::driver) fn capture_alloc(
+        &self,
+        stream: &Stream,
+        device: usize,
+        size: u64,
+    ) -> Status<Option<u64>> {
+        if !self.graphs.is_capturing() {
+            return Ok(None);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(None);
+        };
+        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let device = self.devices.get(device).ok_or(INVALID_DEVICE)?;
+        let memory = self.graphs.reserve(device, size, graph)?;
+        let addr = memory.addr;
+        world.note_memory(&memory);
+        world.append(stream, Payload::Alloc(memory))?;
+        Ok(Some(addr))
+    }
+
+    /// A free in a capturing stream, which must be of what a graph allocated.
+    pub(in crate::driver) fn capture_free(&self, stream: &Stream, addr: u64) -> Status<bool> {
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(false);
+        };
+        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let memory = world.memory_to_free(graph, addr)?;
+        world.append(stream, Payload::Free(memory))?;
+        Ok(true)
+    }
+
+    /// A graph launched in a capturing stream becomes a child graph.
+    pub(super) fn capture_graph(&self, stream: &Stream, exec: u64) -> Status<bool> {
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        if world.capture_of(stream)?.is_none() {
+            world.check_implied(stream)?;
+            return Ok(false);
+        }
+        let template = world
+            .execs
+            .get(&exec)
+            .ok_or(INVALID_VALUE)?
+            .template
+            .clone();
+        let mut is_unique = false;
+        template.visit(&mut |node| is_unique |= node.payload.is_unique());
+        if is_unique {
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        let graph = world.graph_of(&template)?;
+        world.append(stream, Payload::Child(graph))?;
+        Ok(true)
+    }
+}
+
+/// What may not be called during a capture that prohibits potentially unsafe calls, by base name, besides what checks
+/// that itself.
+const UNSAFE: [&str; 18] = [
+    "cuMemAlloc",
+    "cuMemAllocPitch",
+    "cuMemAllocManaged",
+    "cuMemAllocHost",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    "cuMemFree",
+    "cuMemFreeHost",
+    "cuMemPoolTrimTo",
+    "cuDeviceGraphMemTrim",
+    "cuModuleUnload",
+    "cuLibraryUnload",
+    "cuCtxDestroy",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxReset",
+    "cuCtxEnablePeerAccess",
+    "cuCtxDisablePeerAccess",
+];
+
+impl Call {
+    /// Refuses the calls that are prohibited as such while something captures.
+    pub(in crate::driver) fn check_capture(&self) -> Status {
+        if self.graphs.is_capturing() && UNSAFE.contains(&self.function.base) {
+            self.potentially_unsafe()?;
+        }
+        Ok(())
+    }
+}

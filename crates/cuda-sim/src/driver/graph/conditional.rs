@@ -1,0 +1,135 @@
+//! Conditional nodes: their values, which kernels set, and what they do.
+
+use std::collections::HashMap;
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use cuda_sys::{
+    CUcontext, CUctx_st, CUgraph, CUgraph_st, CUgraphConditionalHandle, CUgraphConditionalNodeType,
+};
+
+use super::launch::{Proto, steps};
+use crate::driver::arg::Out;
+use crate::driver::device::Device;
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::fresh;
+use crate::driver::status::{INVALID_VALUE, Status};
+use crate::engine::{Plan, Work};
+
+exports! {
+    cuGraphConditionalHandleCreate => graph_conditional_handle_create(
+        handle: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext, default: c_uint,
+        flags: c_uint);
+}
+
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`
+const ASSIGN_DEFAULT: u32 = 1;
+
+/// The value of a conditional handle.
+#[derive(Debug)]
+pub(super) struct Cell {
+    value: AtomicU32,
+    /// What it is at the beginning of each launch, if that is asked for.
+    default: Option<u32>,
+}
+
+impl Cell {
+    pub(super) fn reset(&self) {
+        if let Some(value) = self.default {
+            self.value.store(value, Ordering::Release);
+        }
+    }
+}
+
+/// The values of all conditional handles.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct Conditionals(RwLock<HashMap<u64, Weak<Cell>>>);
+
+impl Conditionals {
+    pub(super) fn get(&self, handle: u64) -> Option<Arc<Cell>> {
+        let cells = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        cells.get(&handle)?.upgrade()
+    }
+
+    /// Sets a value; whether there is such a handle.
+    pub(in crate::driver) fn set(&self, handle: u64, value: u32) -> bool {
+        let cell = self.get(handle);
+        if let Some(cell) = &cell {
+            cell.value.store(value, Ordering::Release);
+        }
+        cell.is_some()
+    }
+
+    fn add(&self, handle: u64, cell: &Arc<Cell>) {
+        let mut cells = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        cells.retain(|_, cell| cell.strong_count() > 0);
+        cells.insert(handle, Arc::downgrade(cell));
+    }
+}
+
+impl Call {
+    fn graph_conditional_handle_create(
+        &self,
+        handle: Out<CUgraphConditionalHandle>,
+        graph: Out<CUgraph_st>,
+        ctx: Out<CUctx_st>,
+        default: c_uint,
+        flags: c_uint,
+    ) -> Status {
+        handle.required()?;
+        self.context(ctx.handle())?;
+        if flags & !ASSIGN_DEFAULT != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let created = fresh();
+        let cell = Arc::new(Cell {
+            value: AtomicU32::new(default),
+            default: (flags & ASSIGN_DEFAULT != 0).then_some(default),
+        });
+        let mut world = self.graphs.lock();
+        let graph = world.graph_mut(graph.handle())?;
+        self.graphs.conditionals.add(created, &cell);
+        graph.conditionals.push((created, cell));
+        handle.set(created)
+    }
+}
+
+/// A conditional node, ready to run.
+#[derive(Clone)]
+pub(super) struct Choice {
+    pub(super) cell: Arc<Cell>,
+    pub(super) sort: CUgraphConditionalNodeType,
+    pub(super) bodies: Arc<[Vec<Proto>]>,
+    pub(super) device: Arc<Device>,
+}
+
+impl Choice {
+    /// Chooses when its turn comes, each time anew.
+    pub(super) fn work(self) -> Work {
+        Work::Expand(Box::new(move || self.choose()))
+    }
+
+    fn choose(self) -> Plan {
+        type T = CUgraphConditionalNodeType;
+        if self.device.alive().is_err() || self.device.cancel.load(Ordering::Relaxed) {
+            return Plan::default();
+        }
+        let value = self.cell.value.load(Ordering::Acquire);
+        let repeats = self.sort == T::CU_GRAPH_COND_TYPE_WHILE;
+        let index = match self.sort {
+            T::CU_GRAPH_COND_TYPE_SWITCH => value as usize,
+            // An `if` may have an `else`; a `while` ends.
+            _ if value == 0 => 1,
+            _ => 0,
+        };
+        let Some(body) = self.bodies.get(index) else {
+            return Plan::default();
+        };
+        let steps = steps(body);
+        Plan {
+            steps,
+            then: repeats.then(|| self.work()),
+        }
+    }
+}

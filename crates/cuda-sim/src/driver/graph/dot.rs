@@ -1,0 +1,105 @@
+//! A graph as text for Graphviz.
+
+use std::ffi::{c_char, c_uint};
+use std::fmt::Write as _;
+
+use cuda_sys::{CUgraph, CUgraph_st};
+
+use super::World;
+use super::payload::Payload;
+use crate::driver::arg::{In, Out};
+use crate::driver::export::{Call, exports};
+use crate::driver::status::{INVALID_VALUE, Status, UNKNOWN};
+
+exports! {
+    cuGraphDebugDotPrint => graph_debug_dot_print(
+        graph: CUgraph, path: *const c_char, flags: c_uint);
+}
+
+/// `CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE`, and the flag that prints handles.
+const VERBOSE: u32 = 1;
+const HANDLES: u32 = 1 << 10;
+/// All that are known.
+const FLAGS: u32 = (1 << 18) - 1;
+
+impl World {
+    fn dot(&self, graph: u64, verbose: bool, text: &mut String) -> Status {
+        let graph = self.graph(graph)?;
+        let name = |node: u64| -> Status<String> {
+            Ok(format!(
+                "graph_{}_node_{}",
+                graph.id,
+                self.node(node)?.local_id
+            ))
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "subgraph cluster_{} {{\nlabel=\"graph_{}\"",
+            graph.id, graph.id
+        );
+        for (&handle, node) in &graph.nodes {
+            let mut label = words(&node.payload);
+            if verbose {
+                let _ = write!(label, "\\n{handle:#x}");
+            }
+            let _ = writeln!(text, "\"{}\" [shape=box label=\"{label}\"]", name(handle)?);
+            for inner in node.payload.inner() {
+                self.dot(inner, verbose, text)?;
+            }
+        }
+        for (&to, node) in &graph.nodes {
+            for &(from, _) in &node.after {
+                let _ = writeln!(text, "\"{}\" -> \"{}\"", name(from)?, name(to)?);
+            }
+        }
+        text.push_str("}\n");
+        Ok(())
+    }
+}
+
+/// What a node is, in words that need no escaping.
+fn words(payload: &Payload) -> String {
+    match payload {
+        Payload::Kernel(kernel) => {
+            let name = kernel.function.name().to_string_lossy();
+            let [x, y, z] = kernel.shape.grid;
+            let [bx, by, bz] = kernel.shape.block;
+            format!(
+                "KERNEL\\n{name}\\n<<<({x},{y},{z}), ({bx},{by},{bz}), {}>>>",
+                kernel.shape.shared
+            )
+        }
+        Payload::Copy(_) => String::from("MEMCPY"),
+        Payload::Fill(memset) => format!("MEMSET\\nvalue {:#x}", memset.fill.value),
+        Payload::Host(_) => String::from("HOST"),
+        Payload::Child(_) => String::from("GRAPH"),
+        Payload::Empty => String::from("EMPTY"),
+        Payload::Record(_) => String::from("EVENT_RECORD"),
+        Payload::Wait(_) => String::from("EVENT_WAIT"),
+        Payload::Alloc(memory) => format!("MEM_ALLOC\\n{} bytes", memory.size),
+        Payload::Free(_) => String::from("MEM_FREE"),
+        Payload::Operations(_) => String::from("BATCH_MEM_OP"),
+        Payload::Conditional(_) => String::from("CONDITIONAL"),
+    }
+}
+
+impl Call {
+    fn graph_debug_dot_print(
+        &self,
+        graph: Out<CUgraph_st>,
+        path: In<c_char>,
+        flags: c_uint,
+    ) -> Status {
+        let path = path.text()?;
+        if flags & !FLAGS != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let mut text = String::from("digraph dot {\n");
+        let verbose = flags & (VERBOSE | HANDLES) != 0;
+        self.graphs.lock().dot(graph.handle(), verbose, &mut text)?;
+        text.push_str("}\n");
+        // What the driver answers for a file that it cannot write.
+        std::fs::write(path, text).map_err(|_| UNKNOWN)
+    }
+}

@@ -1,0 +1,323 @@
+//! Edges, and what there is in a graph.
+
+use cuda_sys::{
+    CUgraph, CUgraph_st, CUgraphEdgeData, CUgraphNode, CUgraphNode_st, CUgraphNodeType,
+};
+
+use super::model::{Edge, Link};
+use super::payload::Payload;
+use crate::driver::arg::{Arg, In, Out};
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::pointer;
+use crate::driver::status::{INVALID_VALUE, LOSSY_QUERY, Status};
+
+exports! {
+    cuGraphGetNodes => graph_get_nodes(
+        graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphGetRootNodes => graph_get_root_nodes(
+        graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphGetEdges => graph_get_edges(
+        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
+    cuGraphGetEdges_v2 => graph_get_edges_v2(
+        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut CUgraphEdgeData,
+        count: *mut usize);
+    cuGraphNodeGetType => graph_node_get_type(node: CUgraphNode, sort: *mut CUgraphNodeType);
+    cuGraphNodeGetDependencies => graph_node_get_dependencies(
+        node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphNodeGetDependencies_v2 => graph_node_get_dependencies_v2(
+        node: CUgraphNode, nodes: *mut CUgraphNode, data: *mut CUgraphEdgeData,
+        count: *mut usize);
+    cuGraphNodeGetDependentNodes => graph_node_get_dependent_nodes(
+        node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphNodeGetDependentNodes_v2 => graph_node_get_dependent_nodes_v2(
+        node: CUgraphNode, nodes: *mut CUgraphNode, data: *mut CUgraphEdgeData,
+        count: *mut usize);
+    cuGraphAddDependencies => graph_add_dependencies(
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
+    cuGraphAddDependencies_v2 => graph_add_dependencies_v2(
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode,
+        data: *const CUgraphEdgeData, count: usize);
+    cuGraphRemoveDependencies => graph_remove_dependencies(
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
+    cuGraphRemoveDependencies_v2 => graph_remove_dependencies_v2(
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode,
+        data: *const CUgraphEdgeData, count: usize);
+}
+
+/// Nothing was said about the edges.
+pub(super) fn no_data() -> In<CUgraphEdgeData> {
+    // SAFETY: a null pointer is never dereferenced.
+    unsafe { std::ptr::null::<CUgraphEdgeData>().wrap() }
+}
+
+/// Answers a list the way of `cuda.h`: its length without a place for it, else as many as there is room for.
+fn answer<T>(
+    items: &[T],
+    count: Out<usize>,
+    is_asked: bool,
+    mut put: impl FnMut(usize, Option<&T>),
+) -> Status {
+    if !is_asked {
+        return count.set(items.len());
+    }
+    let room = count.get()?;
+    for index in 0..room {
+        put(index, items.get(index));
+    }
+    count.set(items.len().min(room))
+}
+
+fn put_nodes(items: &[u64], nodes: Out<CUgraphNode>, count: Out<usize>) -> Status {
+    answer(items, count, !nodes.is_null(), |index, node| {
+        nodes.set_at(index, pointer(node.copied().unwrap_or(0)));
+    })
+}
+
+fn put_links(
+    links: &[Link],
+    nodes: Out<CUgraphNode>,
+    data: Option<Out<CUgraphEdgeData>>,
+    count: Out<usize>,
+) -> Status {
+    let data = data.filter(|data| !data.is_null());
+    if nodes.is_null() && data.is_some() {
+        return Err(INVALID_VALUE);
+    }
+    if data.is_none() && !nodes.is_null() && links.iter().any(|(_, edge)| !edge.is_default()) {
+        return Err(LOSSY_QUERY);
+    }
+    answer(links, count, !nodes.is_null(), |index, link| {
+        let (node, edge) = link.copied().unwrap_or_default();
+        nodes.set_at(index, pointer(node));
+        if let Some(data) = data {
+            data.set_at(index, edge.raw());
+        }
+    })
+}
+
+impl Call {
+    fn graph_get_nodes(
+        &self,
+        graph: Out<CUgraph_st>,
+        nodes: Out<CUgraphNode>,
+        count: Out<usize>,
+    ) -> Status {
+        let world = self.graphs.lock();
+        let all: Vec<u64> = world.graph(graph.handle())?.nodes.keys().copied().collect();
+        put_nodes(&all, nodes, count)
+    }
+
+    fn graph_get_root_nodes(
+        &self,
+        graph: Out<CUgraph_st>,
+        nodes: Out<CUgraphNode>,
+        count: Out<usize>,
+    ) -> Status {
+        let world = self.graphs.lock();
+        let all = world.graph(graph.handle())?.nodes.iter();
+        let roots = all.filter(|(_, node)| node.after.is_empty());
+        let roots: Vec<u64> = roots.map(|(&handle, _)| handle).collect();
+        put_nodes(&roots, nodes, count)
+    }
+
+    fn graph_get_edges(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: Out<CUgraphNode>,
+        to: Out<CUgraphNode>,
+        count: Out<usize>,
+    ) -> Status {
+        self.put_edges(graph, [from, to], None, count)
+    }
+
+    fn graph_get_edges_v2(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: Out<CUgraphNode>,
+        to: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) -> Status {
+        self.put_edges(graph, [from, to], Some(data), count)
+    }
+
+    fn put_edges(
+        &self,
+        graph: Out<CUgraph_st>,
+        [from, to]: [Out<CUgraphNode>; 2],
+        data: Option<Out<CUgraphEdgeData>>,
+        count: Out<usize>,
+    ) -> Status {
+        let world = self.graphs.lock();
+        let nodes = world.graph(graph.handle())?.nodes.iter();
+        let edges: Vec<(u64, u64, Edge)> = nodes
+            .flat_map(|(&to, node)| node.after.iter().map(move |&(from, edge)| (from, to, edge)))
+            .collect();
+        let data = data.filter(|data| !data.is_null());
+        let is_asked = !from.is_null();
+        if from.is_null() != to.is_null() || (!is_asked && data.is_some()) {
+            return Err(INVALID_VALUE);
+        }
+        if is_asked && data.is_none() && edges.iter().any(|(.., edge)| !edge.is_default()) {
+            return Err(LOSSY_QUERY);
+        }
+        answer(&edges, count, is_asked, |index, edge| {
+            let (first, second, edge) = edge.copied().unwrap_or_default();
+            from.set_at(index, pointer(first));
+            to.set_at(index, pointer(second));
+            if let Some(data) = data {
+                data.set_at(index, edge.raw());
+            }
+        })
+    }
+
+    fn graph_node_get_type(&self, node: Out<CUgraphNode_st>, sort: Out<CUgraphNodeType>) -> Status {
+        sort.required()?;
+        sort.set(self.graphs.lock().node(node.handle())?.payload.sort())
+    }
+
+    fn graph_node_get_dependencies(
+        &self,
+        node: Out<CUgraphNode_st>,
+        nodes: Out<CUgraphNode>,
+        count: Out<usize>,
+    ) -> Status {
+        put_links(
+            &self.graphs.lock().node(node.handle())?.after,
+            nodes,
+            None,
+            count,
+        )
+    }
+
+    fn graph_node_get_dependencies_v2(
+        &self,
+        node: Out<CUgraphNode_st>,
+        nodes: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) -> Status {
+        put_links(
+            &self.graphs.lock().node(node.handle())?.after,
+            nodes,
+            Some(data),
+            count,
+        )
+    }
+
+    fn graph_node_get_dependent_nodes(
+        &self,
+        node: Out<CUgraphNode_st>,
+        nodes: Out<CUgraphNode>,
+        count: Out<usize>,
+    ) -> Status {
+        put_links(
+            &self.graphs.lock().node(node.handle())?.before,
+            nodes,
+            None,
+            count,
+        )
+    }
+
+    fn graph_node_get_dependent_nodes_v2(
+        &self,
+        node: Out<CUgraphNode_st>,
+        nodes: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) -> Status {
+        put_links(
+            &self.graphs.lock().node(node.handle())?.before,
+            nodes,
+            Some(data),
+            count,
+        )
+    }
+
+    fn graph_add_dependencies(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
+        count: usize,
+    ) -> Status {
+        self.graph_add_dependencies_v2(graph, from, to, no_data(), count)
+    }
+
+    /// All or none. A cycle is found when the graph is instantiated.
+    fn graph_add_dependencies_v2(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
+        data: In<CUgraphEdgeData>,
+        count: usize,
+    ) -> Status {
+        let mut world = self.graphs.lock();
+        let mut new = std::collections::HashSet::new();
+        let mut edges = Vec::new();
+        let nodes = &world.graph(graph.handle())?.nodes;
+        for index in 0..count {
+            let from = from.get_at(index)?.addr() as u64;
+            let to = to.get_at(index)?.addr() as u64;
+            let edge = Edge::read(data, index)?;
+            let source = nodes.get(&from).ok_or(INVALID_VALUE)?;
+            let target = nodes.get(&to).ok_or(INVALID_VALUE)?;
+            let both_kernels = matches!(source.payload, Payload::Kernel(_))
+                && matches!(target.payload, Payload::Kernel(_));
+            let known = target.after.contains(&(from, edge));
+            if from == to
+                || known
+                || !new.insert((from, to))
+                || (!edge.is_default() && !both_kernels)
+            {
+                return Err(INVALID_VALUE);
+            }
+            edges.push((from, to, edge));
+        }
+        for (from, to, edge) in edges {
+            world.add_edge(from, to, edge)?;
+        }
+        Ok(())
+    }
+
+    fn graph_remove_dependencies(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
+        count: usize,
+    ) -> Status {
+        self.graph_remove_dependencies_v2(graph, from, to, no_data(), count)
+    }
+
+    fn graph_remove_dependencies_v2(
+        &self,
+        graph: Out<CUgraph_st>,
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
+        data: In<CUgraphEdgeData>,
+        count: usize,
+    ) -> Status {
+        let mut world = self.graphs.lock();
+        let home = world.graph(graph.handle())?;
+        if count > 0 && home.has_memory_nodes() {
+            return Err(INVALID_VALUE);
+        }
+        let mut edges = Vec::new();
+        for index in 0..count {
+            let from = from.get_at(index)?.addr() as u64;
+            let to = to.get_at(index)?.addr() as u64;
+            let edge = Edge::read(data, index)?;
+            let target = home.nodes.get(&to).ok_or(INVALID_VALUE)?;
+            if !target.after.contains(&(from, edge)) {
+                return Err(INVALID_VALUE);
+            }
+            edges.push((from, to, edge));
+        }
+        for (from, to, edge) in edges {
+            world.remove_edge(from, to, edge)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Executable graphs: making, launching, destroying.
+
+use std::ffi::{c_char, c_ulonglong};
+
+use cuda_sys::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st,
+    CUgraphInstantiateResult, CUgraphNode, CUgraphNode_st, CUstream, CUstream_st, cuuint64_t,
+};
+
+use super::payload::Payload;
+use super::template::Exec;
+use crate::driver::arg::Out;
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::{fresh, pointer};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+
+exports! {
+    cuGraphInstantiate | cuGraphInstantiate_v2 => graph_instantiate(
+        exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log: *mut c_char,
+        size: usize);
+    cuGraphInstantiateWithFlags => graph_instantiate_with_flags(
+        exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz
+        => graph_instantiate_with_params(
+            exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+    cuGraphLaunch | cuGraphLaunch_ptsz => graph_launch(exec: CUgraphExec, stream: CUstream);
+    cuGraphUpload | cuGraphUpload_ptsz => graph_upload(exec: CUgraphExec, stream: CUstream);
+    cuGraphExecDestroy => graph_exec_destroy(exec: CUgraphExec);
+    cuGraphExecGetFlags => graph_exec_get_flags(exec: CUgraphExec, flags: *mut cuuint64_t);
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`
+const AUTO_FREE: u64 = 1;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`
+const UPLOAD: u64 = 2;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`
+const DEVICE_LAUNCH: u64 = 4;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`
+const NODE_PRIORITY: u64 = 8;
+
+type Outcome = CUgraphInstantiateResult;
+
+/// A refusal: the status, the reason, and the node.
+type Refused = (cuda_sys::CUresult, Outcome, u64);
+
+impl Call {
+    fn instantiate(&self, graph: u64, flags: u64) -> Result<u64, Refused> {
+        let plain = |code| (code, Outcome::CUDA_GRAPH_INSTANTIATE_ERROR, 0);
+        if flags & !(AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY) != 0
+            || flags & (AUTO_FREE | DEVICE_LAUNCH) == AUTO_FREE | DEVICE_LAUNCH
+        {
+            return Err(plain(INVALID_VALUE));
+        }
+        if flags & DEVICE_LAUNCH != 0 {
+            return Err(plain(NOT_SUPPORTED));
+        }
+        let mut world = self.graphs.lock();
+        if !world.graph(graph).map_err(plain)?.is_users() {
+            return Err(plain(INVALID_VALUE));
+        }
+        let memory = |payload: &Payload| matches!(payload, Payload::Alloc(_) | Payload::Free(_));
+        let is_unique = world.any_node(graph, &memory);
+        if is_unique && world.execs.values().any(|exec| exec.graph == graph) {
+            return Err(plain(INVALID_VALUE));
+        }
+        let template = world.template(graph);
+        let template = template.map_err(|(outcome, node)| (INVALID_VALUE, outcome, node))?;
+        for (handle, _) in &world.graph(graph).map_err(plain)?.conditionals {
+            let uses = |payload: &Payload| matches!(payload, Payload::Conditional(conditional) if conditional.handle == *handle);
+            if !world.any_node(graph, &uses) {
+                let unused = Outcome::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+                return Err((INVALID_VALUE, unused, 0));
+            }
+        }
+        let handle = fresh();
+        let exec = Exec {
+            graph,
+            id: world.next_id(),
+            flags,
+            template,
+            objects: world.objects_of(graph),
+            cells: world.cells_of(graph),
+            last: None,
+        };
+        world.execs.insert(handle, exec);
+        Ok(handle)
+    }
+
+    /// The log buffer gets the reason.
+    fn graph_instantiate(
+        &self,
+        exec: Out<CUgraphExec>,
+        graph: Out<CUgraph_st>,
+        error_node: Out<CUgraphNode>,
+        log: Out<c_char>,
+        size: usize,
+    ) -> Status {
+        exec.required()?;
+        let put = |text: &str| {
+            if log.is_null() || size == 0 {
+                return Ok(());
+            }
+            let len = i32::try_from(size).unwrap_or(i32::MAX);
+            crate::driver::device::put_text(log, len, text)
+        };
+        match self.instantiate(graph.handle(), 0) {
+            Ok(handle) => {
+                error_node.set_if(pointer(0));
+                put("")?;
+                exec.set(pointer(handle))
+            }
+            Err((code, outcome, node)) => {
+                error_node.set_if(pointer(node));
+                put(&format!("instantiation refused, reason {}", outcome.0))?;
+                Err(code)
+            }
+        }
+    }
+
+    fn graph_instantiate_with_flags(
+        &self,
+        exec: Out<CUgraphExec>,
+        graph: Out<CUgraph_st>,
+        flags: c_ulonglong,
+    ) -> Status {
+        exec.required()?;
+        if flags & UPLOAD != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let handle = self
+            .instantiate(graph.handle(), flags)
+            .map_err(|(code, ..)| code)?;
+        exec.set(pointer(handle))
+    }
+
+    fn graph_instantiate_with_params(
+        &self,
+        exec: Out<CUgraphExec>,
+        graph: Out<CUgraph_st>,
+        params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+    ) -> Status {
+        exec.required()?;
+        let mut answer = params.get()?;
+        if answer.flags & UPLOAD != 0 {
+            self.stream(answer.hUploadStream.addr() as u64)?;
+        }
+        match self.instantiate(graph.handle(), answer.flags) {
+            Ok(handle) => {
+                answer.result_out = Outcome::CUDA_GRAPH_INSTANTIATE_SUCCESS;
+                answer.hErrNode_out = pointer::<CUgraphNode_st>(0);
+                params.set(answer)?;
+                exec.set(pointer(handle))
+            }
+            Err((code, outcome, node)) => {
+                answer.result_out = outcome;
+                answer.hErrNode_out = pointer(node);
+                params.set(answer)?;
+                Err(code)
+            }
+        }
+    }
+
+    fn graph_launch(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
+        let stream = self.stream(stream.handle())?;
+        if self.capture_graph(&stream, exec.handle())? {
+            return Ok(());
+        }
+        let mut world = self.graphs.lock();
+        self.launch_graph(&mut world, exec.handle(), &stream)
+    }
+
+    /// What it would bring to the device is there already; only its place in the stream counts.
+    fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
+        let stream = self.stream(stream.handle())?;
+        self.uncapturable(&stream)?;
+        let world = self.graphs.lock();
+        world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?;
+        self.enqueue(&stream, &[], || Ok(()));
+        Ok(())
+    }
+
+    /// Launches under way go on.
+    fn graph_exec_destroy(&self, exec: Out<CUgraphExec_st>) -> Status {
+        let mut world = self.graphs.lock();
+        let exec = world.execs.remove(&exec.handle()).ok_or(INVALID_VALUE)?;
+        world.trash.extend(exec.objects);
+        Ok(())
+    }
+
+    fn graph_exec_get_flags(&self, exec: Out<CUgraphExec_st>, flags: Out<cuuint64_t>) -> Status {
+        flags.required()?;
+        let world = self.graphs.lock();
+        flags.set(world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.flags)
+    }
+}

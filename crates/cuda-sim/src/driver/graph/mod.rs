@@ -1,0 +1,160 @@
+//! Graphs: work that is described once and launched often, and the capture of streams into them.
+//!
+//! All graphs, executables, captures and user objects of a driver lie in one [`World`] under one lock. An executable is
+//! a copy of its graph ([`template`]); a launch lays that out as steps for the engine ([`launch`]), whose only order is
+//! that of the edges.
+
+mod add;
+mod attribute;
+mod capture;
+mod capture_calls;
+mod conditional;
+mod convert;
+mod create;
+mod dot;
+mod edges;
+mod exec;
+mod launch;
+mod memory;
+mod model;
+mod object;
+mod params;
+mod payload;
+mod template;
+mod update;
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use capture::{Branch, Capture};
+use model::Graph;
+use object::{Object, Owned};
+use template::Exec;
+
+use super::export::Entry;
+use crate::engine::QueueId;
+
+pub(super) use attribute::Attributes;
+pub(super) use conditional::Conditionals;
+pub(super) use memory::GraphMemory;
+pub(super) use model::Edge;
+pub(super) use payload::{Kernel, Payload};
+
+/// The C functions of this folder, for the slot `SLOT`.
+pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 12] {
+    [
+        add::Exports::<SLOT>::ENTRIES,
+        attribute::Exports::<SLOT>::ENTRIES,
+        capture_calls::Exports::<SLOT>::ENTRIES,
+        conditional::Exports::<SLOT>::ENTRIES,
+        create::Exports::<SLOT>::ENTRIES,
+        dot::Exports::<SLOT>::ENTRIES,
+        edges::Exports::<SLOT>::ENTRIES,
+        exec::Exports::<SLOT>::ENTRIES,
+        memory::Exports::<SLOT>::ENTRIES,
+        object::Exports::<SLOT>::ENTRIES,
+        params::Exports::<SLOT>::ENTRIES,
+        update::Exports::<SLOT>::ENTRIES,
+    ]
+}
+
+/// The graphs of a driver.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    world: Mutex<World>,
+    /// How many captures are under way: looked at by every call.
+    captures: AtomicUsize,
+    live_objects: Arc<AtomicUsize>,
+    conditionals: Arc<Conditionals>,
+    footprints: Mutex<HashMap<usize, Arc<memory::Footprint>>>,
+}
+
+/// All that is behind the lock.
+#[derive(Debug, Default)]
+struct World {
+    graphs: HashMap<u64, Graph>,
+    /// The graph of each node.
+    homes: HashMap<u64, u64>,
+    execs: HashMap<u64, Exec>,
+    objects: HashMap<u64, Owned>,
+    captures: HashMap<u64, Capture>,
+    /// The streams that are in a capture.
+    branches: HashMap<QueueId, Branch>,
+    /// What allocation nodes stand for, by address.
+    memory: HashMap<u64, Weak<GraphMemory>>,
+    last_id: u32,
+    /// Dropped once the lock is released: destructors of the program run in it.
+    trash: Vec<Arc<Object>>,
+}
+
+/// The world while it is locked.
+struct Locked<'a> {
+    guard: Option<MutexGuard<'a, World>>,
+    store: &'a Store,
+}
+
+impl Deref for Locked<'_> {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        match &self.guard {
+            Some(world) => world,
+            None => unreachable!("the guard is only taken by drop"),
+        }
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut World {
+        match &mut self.guard {
+            Some(world) => world,
+            None => unreachable!("the guard is only taken by drop"),
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if let Some(mut world) = self.guard.take() {
+            let trash = std::mem::take(&mut world.trash);
+            self.store
+                .captures
+                .store(world.captures.len(), Ordering::Release);
+            drop(world);
+            drop(trash);
+        }
+    }
+}
+
+impl Store {
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            guard: Some(self.world.lock().unwrap_or_else(PoisonError::into_inner)),
+            store: self,
+        }
+    }
+
+    /// Whether a stream captures. Cheap.
+    fn is_capturing(&self) -> bool {
+        self.captures.load(Ordering::Acquire) != 0
+    }
+
+    /// The values of conditional nodes, which kernels set.
+    pub(super) fn conditionals(&self) -> Arc<Conditionals> {
+        Arc::clone(&self.conditionals)
+    }
+
+    /// Adds what is live.
+    pub(super) fn count(&self, live: &mut crate::Live) {
+        let world = self.lock();
+        live.graphs = world
+            .graphs
+            .values()
+            .filter(|graph| graph.is_users())
+            .count();
+        live.graph_execs = world.execs.len();
+        live.user_objects = self.live_objects.load(Ordering::Acquire);
+    }
+}

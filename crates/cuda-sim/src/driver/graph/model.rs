@@ -1,0 +1,295 @@
+//! The graph as data: nodes, edges, who owns it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cuda_sys::CUgraphEdgeData;
+
+use super::conditional::Cell;
+use super::object::Object;
+use super::payload::Payload;
+use super::{Store, World};
+use crate::driver::arg::In;
+use crate::driver::handle::fresh;
+use crate::driver::status::{INVALID_VALUE, Status};
+
+/// What is said about an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::driver) struct Edge {
+    from_port: u8,
+    to_port: u8,
+    sort: u8,
+}
+
+impl Edge {
+    /// Number `index` of an array that may be null.
+    pub(super) fn read(data: In<CUgraphEdgeData>, index: usize) -> Status<Self> {
+        if data.raw().is_null() {
+            return Ok(Self::default());
+        }
+        let data = data.get_at(index)?;
+        if data.reserved != [0; 5] || data.from_port > 2 || data.to_port != 0 || data.type_ > 1 {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Self {
+            from_port: data.from_port,
+            to_port: data.to_port,
+            sort: data.type_,
+        })
+    }
+
+    pub(super) fn raw(self) -> CUgraphEdgeData {
+        CUgraphEdgeData {
+            from_port: self.from_port,
+            to_port: self.to_port,
+            type_: self.sort,
+            reserved: [0; 5],
+        }
+    }
+
+    pub(super) fn is_default(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// One end of an edge: the other node.
+pub(super) type Link = (u64, Edge);
+
+/// Whose a graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    User,
+    /// The node that embeds it.
+    Node(u64),
+    /// The capture that makes it.
+    Capture(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) payload: Payload,
+    pub(super) after: Vec<Link>,
+    pub(super) before: Vec<Link>,
+    /// Counts from 0 in its graph.
+    pub(super) local_id: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Graph {
+    pub(super) owner: Owner,
+    pub(super) id: u32,
+    /// By handle, which is the order of creation.
+    pub(super) nodes: BTreeMap<u64, Node>,
+    next_local_id: u32,
+    /// References to user objects.
+    pub(super) objects: BTreeMap<u64, (Arc<Object>, u32)>,
+    /// For each node of the graph that this was cloned from, the node here.
+    pub(super) clone_of: HashMap<u64, u64>,
+    /// Conditional handles that were made for it.
+    pub(super) conditionals: Vec<(u64, Arc<Cell>)>,
+    /// It is the body of a conditional node.
+    pub(super) is_body: bool,
+}
+
+impl Graph {
+    pub(super) fn is_users(&self) -> bool {
+        self.owner == Owner::User
+    }
+
+    pub(super) fn has_memory_nodes(&self) -> bool {
+        self.nodes
+            .values()
+            .any(|node| matches!(node.payload, Payload::Alloc(_) | Payload::Free(_)))
+    }
+}
+
+impl World {
+    pub(super) fn graph(&self, handle: u64) -> Status<&Graph> {
+        self.graphs.get(&handle).ok_or(INVALID_VALUE)
+    }
+
+    pub(super) fn graph_mut(&mut self, handle: u64) -> Status<&mut Graph> {
+        self.graphs.get_mut(&handle).ok_or(INVALID_VALUE)
+    }
+
+    pub(super) fn home(&self, node: u64) -> Status<u64> {
+        self.homes.get(&node).copied().ok_or(INVALID_VALUE)
+    }
+
+    pub(super) fn node(&self, handle: u64) -> Status<&Node> {
+        let graph = self.graph(self.home(handle)?)?;
+        graph.nodes.get(&handle).ok_or(INVALID_VALUE)
+    }
+
+    pub(super) fn node_mut(&mut self, handle: u64) -> Status<&mut Node> {
+        let home = self.home(handle)?;
+        let graph = self.graph_mut(home)?;
+        graph.nodes.get_mut(&handle).ok_or(INVALID_VALUE)
+    }
+
+    pub(super) fn next_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(super) fn add_graph(&mut self, owner: Owner) -> u64 {
+        let handle = fresh();
+        let graph = Graph {
+            owner,
+            id: self.next_id(),
+            nodes: BTreeMap::new(),
+            next_local_id: 0,
+            objects: BTreeMap::new(),
+            clone_of: HashMap::new(),
+            conditionals: Vec::new(),
+            is_body: false,
+        };
+        self.graphs.insert(handle, graph);
+        handle
+    }
+
+    /// `INVALID_VALUE` unless each is another node of `graph`.
+    pub(super) fn check_links(&self, graph: u64, links: &[Link]) -> Status {
+        let nodes = &self.graph(graph)?.nodes;
+        let mut seen = std::collections::HashSet::new();
+        for &(node, edge) in links {
+            let from = nodes.get(&node).ok_or(INVALID_VALUE)?;
+            let is_kernel = matches!(from.payload, Payload::Kernel(_));
+            if !seen.insert(node) || (!edge.is_default() && !is_kernel) {
+                return Err(INVALID_VALUE);
+            }
+        }
+        Ok(())
+    }
+
+    /// A new node after `links`, which were checked.
+    pub(super) fn add_node(
+        &mut self,
+        graph: u64,
+        links: Vec<Link>,
+        payload: Payload,
+    ) -> Status<u64> {
+        let handle = fresh();
+        let home = self.graph_mut(graph)?;
+        for &(from, edge) in &links {
+            if let Some(from) = home.nodes.get_mut(&from) {
+                from.before.push((handle, edge));
+            }
+        }
+        let inner = payload.inner();
+        let local_id = home.next_local_id;
+        home.next_local_id += 1;
+        let node = Node {
+            payload,
+            after: links,
+            before: Vec::new(),
+            local_id,
+        };
+        home.nodes.insert(handle, node);
+        self.homes.insert(handle, graph);
+        for graph in inner {
+            self.graph_mut(graph)?.owner = Owner::Node(handle);
+        }
+        Ok(handle)
+    }
+
+    pub(super) fn add_edge(&mut self, from: u64, to: u64, edge: Edge) -> Status {
+        self.node_mut(from)?.before.push((to, edge));
+        self.node_mut(to)?.after.push((from, edge));
+        Ok(())
+    }
+
+    pub(super) fn remove_edge(&mut self, from: u64, to: u64, edge: Edge) -> Status {
+        self.node_mut(from)?
+            .before
+            .retain(|&link| link != (to, edge));
+        self.node_mut(to)?
+            .after
+            .retain(|&link| link != (from, edge));
+        Ok(())
+    }
+
+    /// Takes a node out of its graph, with the graphs inside it.
+    pub(super) fn remove_node(&mut self, handle: u64) -> Status {
+        let home = self.home(handle)?;
+        let graph = self.graph_mut(home)?;
+        let node = graph.nodes.remove(&handle).ok_or(INVALID_VALUE)?;
+        for other in graph.nodes.values_mut() {
+            other.after.retain(|&(from, _)| from != handle);
+            other.before.retain(|&(to, _)| to != handle);
+        }
+        self.homes.remove(&handle);
+        for inner in node.payload.inner() {
+            self.remove_graph(inner);
+        }
+        Ok(())
+    }
+
+    /// Removes a graph and all that is in it.
+    pub(super) fn remove_graph(&mut self, handle: u64) {
+        let Some(graph) = self.graphs.remove(&handle) else {
+            return;
+        };
+        for (node, content) in graph.nodes {
+            self.homes.remove(&node);
+            for inner in content.payload.inner() {
+                self.remove_graph(inner);
+            }
+        }
+        self.trash
+            .extend(graph.objects.into_values().map(|(object, _)| object));
+    }
+
+    /// A copy with nodes of its own; its user objects are retained once more.
+    pub(super) fn clone_graph(&mut self, original: u64, owner: Owner) -> Status<u64> {
+        let copy = self.add_graph(owner);
+        let source = self.graph(original)?;
+        let nodes: Vec<(u64, Payload, Vec<Link>)> = source
+            .nodes
+            .iter()
+            .map(|(&handle, node)| (handle, node.payload.clone(), node.after.clone()))
+            .collect();
+        let objects = source.objects.clone();
+        let mut new = HashMap::new();
+        for (handle, payload, _) in &nodes {
+            let node = self.add_node(copy, Vec::new(), payload.clone())?;
+            if let Payload::Child(child) = payload {
+                let child = self.clone_graph(*child, Owner::Node(node))?;
+                self.node_mut(node)?.payload = Payload::Child(child);
+            }
+            new.insert(*handle, node);
+        }
+        for (handle, _, after) in &nodes {
+            for (from, edge) in after {
+                if let (Some(&from), Some(&to)) = (new.get(from), new.get(handle)) {
+                    self.add_edge(from, to, *edge)?;
+                }
+            }
+        }
+        let graph = self.graph_mut(copy)?;
+        graph.objects = objects;
+        graph.clone_of = new;
+        Ok(copy)
+    }
+
+    /// Whether a graph or one inside it has a node of which `which` is true.
+    pub(super) fn any_node(&self, graph: u64, which: &impl Fn(&Payload) -> bool) -> bool {
+        let Some(graph) = self.graphs.get(&graph) else {
+            return false;
+        };
+        graph.nodes.values().any(|node| {
+            which(&node.payload)
+                || node
+                    .payload
+                    .inner()
+                    .into_iter()
+                    .any(|inner| self.any_node(inner, which))
+        })
+    }
+}
+
+impl Store {
+    pub(super) fn live_objects(&self) -> Arc<std::sync::atomic::AtomicUsize> {
+        Arc::clone(&self.live_objects)
+    }
+}

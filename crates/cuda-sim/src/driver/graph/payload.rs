@@ -1,0 +1,257 @@
+//! What a node does: its parameters, copied when it was added.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cuda_sys::{
+    CUDA_MEMCPY3D, CUgraphConditionalNodeType, CUgraphNodeType, CUstreamBatchMemOpParams,
+};
+
+use super::attribute::Attributes;
+use super::conditional::Cell;
+use super::memory::GraphMemory;
+use crate::driver::context::Context;
+use crate::driver::event::Event;
+use crate::driver::function::Function;
+use crate::driver::launch::Shape;
+use crate::driver::memset::Fill;
+use crate::driver::status::Status;
+use crate::driver::stream::HostCall;
+use crate::driver::transfer::Transfer;
+use crate::driver::wait_value::MemOp;
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+pub(in crate::driver) enum Payload {
+    Kernel(Kernel),
+    Copy(Copy),
+    Fill(Memset),
+    Host(HostCall),
+    /// The embedded graph.
+    Child(u64),
+    Empty,
+    Record(Arc<Event>),
+    Wait(Arc<Event>),
+    Alloc(Arc<GraphMemory>),
+    Free(Arc<GraphMemory>),
+    Operations(Operations),
+    Conditional(Conditional),
+}
+
+/// A launch.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct Kernel {
+    pub(super) function: Arc<Function>,
+    pub(super) shape: Shape,
+    pub(super) params: Arc<Packed>,
+    pub(super) attributes: Attributes,
+}
+
+/// The parameters of a kernel, where they stay: the program may ask for pointers to them.
+#[derive(Debug)]
+pub(super) struct Packed {
+    words: Vec<u128>,
+    len: usize,
+    pointers: Vec<*mut c_void>,
+}
+
+// SAFETY: the pointers are to `words`, which is not changed while this lives.
+unsafe impl Send for Packed {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Packed {}
+
+impl Packed {
+    fn new(function: &Function, bytes: &[u8]) -> Status<Self> {
+        let word = |chunk: &[u8]| {
+            let mut word = [0; 16];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u128::from_ne_bytes(word)
+        };
+        let mut words: Vec<u128> = bytes.chunks(16).map(word).collect();
+        let start = words.as_mut_ptr().cast::<u8>();
+        let params = &function.kernel()?.params;
+        let pointers = params
+            .iter()
+            .map(|param| start.wrapping_add(param.offset as usize).cast())
+            .collect();
+        Ok(Self {
+            words,
+            len: bytes.len(),
+            pointers,
+        })
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self
+            .words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        bytes.truncate(self.len);
+        bytes
+    }
+
+    /// What `kernelParams` of C is, to be read only.
+    pub(super) fn raw(&self) -> *mut *mut c_void {
+        self.pointers.as_ptr().cast_mut()
+    }
+}
+
+impl Kernel {
+    pub(in crate::driver) fn new(
+        function: &Arc<Function>,
+        shape: Shape,
+        params: &[u8],
+        attributes: Attributes,
+    ) -> Status<Self> {
+        Ok(Self {
+            function: Arc::clone(function),
+            shape,
+            params: Arc::new(Packed::new(function, params)?),
+            attributes,
+        })
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.function.module.context
+    }
+}
+
+/// A copy.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct Copy {
+    pub(super) params: CopyParams,
+    pub(super) transfer: Transfer,
+    pub(super) context: Arc<Context>,
+}
+
+/// As C gave it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyParams(pub(super) CUDA_MEMCPY3D);
+
+// SAFETY: the pointers are only addresses here; they are given back as they came.
+unsafe impl Send for CopyParams {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for CopyParams {}
+
+/// A filling.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct Memset {
+    pub(super) fill: Fill,
+    pub(super) context: Arc<Context>,
+}
+
+/// Operations on words in memory, in order.
+#[derive(Clone)]
+pub(in crate::driver) struct Operations {
+    pub(super) ops: Arc<[MemOp]>,
+    pub(super) raw: Arc<[CUstreamBatchMemOpParams]>,
+    pub(super) flags: u32,
+    pub(super) context: Arc<Context>,
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&*self.ops).finish()
+    }
+}
+
+/// A choice among bodies.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct Conditional {
+    pub(super) handle: u64,
+    pub(super) cell: Arc<Cell>,
+    pub(super) sort: CUgraphConditionalNodeType,
+    /// The graphs of the bodies, as C sees them: handles are pointers.
+    pub(super) bodies: Arc<[usize]>,
+    pub(super) context: Arc<Context>,
+}
+
+impl Payload {
+    pub(in crate::driver) fn fill(fill: Fill, context: &Arc<Context>) -> Self {
+        Self::Fill(Memset {
+            fill,
+            context: Arc::clone(context),
+        })
+    }
+
+    pub(in crate::driver) fn copy(
+        params: CUDA_MEMCPY3D,
+        transfer: Transfer,
+        context: &Arc<Context>,
+    ) -> Self {
+        Self::Copy(Copy {
+            params: CopyParams(params),
+            transfer,
+            context: Arc::clone(context),
+        })
+    }
+
+    pub(in crate::driver) fn operations(
+        batch: &[(MemOp, CUstreamBatchMemOpParams)],
+        flags: u32,
+        context: &Arc<Context>,
+    ) -> Self {
+        Self::Operations(Operations {
+            ops: batch.iter().map(|&(op, _)| op).collect(),
+            raw: batch.iter().map(|&(_, raw)| raw).collect(),
+            flags,
+            context: Arc::clone(context),
+        })
+    }
+
+    pub(super) fn sort(&self) -> CUgraphNodeType {
+        type T = CUgraphNodeType;
+        match self {
+            Self::Kernel(_) => T::CU_GRAPH_NODE_TYPE_KERNEL,
+            Self::Copy(_) => T::CU_GRAPH_NODE_TYPE_MEMCPY,
+            Self::Fill(_) => T::CU_GRAPH_NODE_TYPE_MEMSET,
+            Self::Host(_) => T::CU_GRAPH_NODE_TYPE_HOST,
+            Self::Child(_) => T::CU_GRAPH_NODE_TYPE_GRAPH,
+            Self::Empty => T::CU_GRAPH_NODE_TYPE_EMPTY,
+            Self::Record(_) => T::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+            Self::Wait(_) => T::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+            Self::Alloc(_) => T::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+            Self::Free(_) => T::CU_GRAPH_NODE_TYPE_MEM_FREE,
+            Self::Operations(_) => T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+            Self::Conditional(_) => T::CU_GRAPH_NODE_TYPE_CONDITIONAL,
+        }
+    }
+
+    /// The attributes of a kernel node stay when its parameters change.
+    pub(super) fn keep_attributes(&mut self, old: &Self) {
+        if let (Self::Kernel(new), Self::Kernel(old)) = (self, old) {
+            new.attributes = old.attributes.clone();
+            new.shape.cooperative = old.shape.cooperative;
+        }
+    }
+
+    /// The graphs inside it.
+    pub(super) fn inner(&self) -> Vec<u64> {
+        match self {
+            Self::Child(graph) => vec![*graph],
+            Self::Conditional(conditional) => {
+                conditional.bodies.iter().map(|&body| body as u64).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it may be in the body of a conditional node.
+    pub(super) fn may_be_in_body(&self) -> bool {
+        matches!(
+            self,
+            Self::Kernel(_)
+                | Self::Copy(_)
+                | Self::Fill(_)
+                | Self::Child(_)
+                | Self::Empty
+                | Self::Conditional(_)
+        )
+    }
+
+    /// Whether it keeps its graph from being cloned.
+    pub(super) fn is_unique(&self) -> bool {
+        matches!(self, Self::Alloc(_) | Self::Free(_) | Self::Conditional(_))
+    }
+}

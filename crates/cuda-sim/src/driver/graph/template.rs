@@ -1,0 +1,198 @@
+//! Executable graphs: a copy of a graph that is in an order, or is refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cuda_sys::CUgraphInstantiateResult;
+
+use super::World;
+use super::conditional::Cell;
+use super::memory::GraphMemory;
+use super::model::{Link, Owner};
+use super::object::Object;
+use super::payload::Payload;
+use crate::driver::status::{INVALID_VALUE, Status};
+use crate::engine::OpId;
+
+/// An executable graph.
+#[derive(Debug)]
+pub(super) struct Exec {
+    /// The graph that it was made from.
+    pub(super) graph: u64,
+    pub(super) id: u32,
+    pub(super) flags: u64,
+    pub(super) template: Template,
+    /// What launches keep alive.
+    pub(super) objects: Vec<Arc<Object>>,
+    /// Conditional values that are set to their default when a launch begins, among others.
+    pub(super) cells: Vec<Arc<Cell>>,
+    /// The end of the last launch.
+    pub(super) last: Option<OpId>,
+}
+
+/// Nodes in the order of creation, and an order in which they can run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Template {
+    pub(super) nodes: Vec<ExecNode>,
+    pub(super) order: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ExecNode {
+    /// The node of the graph that this was made from.
+    pub(super) source: u64,
+    pub(super) payload: Payload,
+    pub(super) after: Vec<usize>,
+    pub(super) links: Vec<Link>,
+    pub(super) is_enabled: bool,
+    /// The embedded graph, or the bodies.
+    pub(super) inner: Vec<Template>,
+}
+
+/// Why a graph cannot be made executable, and the node that is to blame.
+pub(super) type Refusal = (CUgraphInstantiateResult, u64);
+
+impl Template {
+    /// All nodes, those inside others too.
+    pub(super) fn visit<'a>(&'a self, see: &mut impl FnMut(&'a ExecNode)) {
+        for node in &self.nodes {
+            see(node);
+            for inner in &node.inner {
+                inner.visit(see);
+            }
+        }
+    }
+
+    /// The node that was made from `source`.
+    pub(super) fn find_mut(&mut self, source: u64) -> Option<&mut ExecNode> {
+        for node in &mut self.nodes {
+            if node.source == source {
+                return Some(node);
+            }
+            for inner in &mut node.inner {
+                if let Some(found) = inner.find_mut(source) {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// What is allocated, and what is freed, by the nodes.
+    pub(super) fn memory(&self) -> [Vec<Arc<GraphMemory>>; 2] {
+        let (mut allocated, mut freed) = (Vec::new(), Vec::new());
+        self.visit(&mut |node| match &node.payload {
+            Payload::Alloc(memory) => allocated.push(Arc::clone(memory)),
+            Payload::Free(memory) => freed.push(Arc::clone(memory)),
+            _ => {}
+        });
+        [allocated, freed]
+    }
+
+    /// An order in which each node comes after those it follows; the number of a node in a cycle if there is none.
+    fn sorted(&self) -> Result<Vec<usize>, usize> {
+        let mut open: Vec<usize> = self.nodes.iter().map(|node| node.after.len()).collect();
+        let mut next = vec![Vec::new(); self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            for &before in &node.after {
+                next[before].push(index);
+            }
+        }
+        let mut order: Vec<usize> = (0..open.len()).filter(|&index| open[index] == 0).collect();
+        let mut done = 0;
+        while let Some(&index) = order.get(done) {
+            done += 1;
+            for &after in &next[index] {
+                open[after] -= 1;
+                if open[after] == 0 {
+                    order.push(after);
+                }
+            }
+        }
+        match open.iter().position(|&left| left > 0) {
+            Some(stuck) => Err(stuck),
+            None => Ok(order),
+        }
+    }
+}
+
+impl World {
+    /// A copy of a graph as it is.
+    pub(super) fn template(&self, graph: u64) -> Result<Template, Refusal> {
+        let invalid = |node| {
+            (
+                CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
+                node,
+            )
+        };
+        let graph = self.graphs.get(&graph).ok_or(invalid(0))?;
+        let numbers: HashMap<u64, usize> = graph.nodes.keys().copied().zip(0..).collect();
+        let mut template = Template::default();
+        for (&source, node) in &graph.nodes {
+            if graph.is_body && !node.payload.may_be_in_body() {
+                return Err(invalid(source));
+            }
+            let inner = node.payload.inner().into_iter();
+            let number = |&(from, _): &Link| numbers.get(&from).copied();
+            template.nodes.push(ExecNode {
+                source,
+                payload: node.payload.clone(),
+                after: node.after.iter().filter_map(number).collect(),
+                links: node.after.clone(),
+                is_enabled: true,
+                inner: inner
+                    .map(|inner| self.template(inner))
+                    .collect::<Result<_, _>>()?,
+            });
+        }
+        template.order = template
+            .sorted()
+            .map_err(|stuck| invalid(template.nodes[stuck].source))?;
+        Ok(template)
+    }
+
+    /// A graph with the nodes of a template, for a capture.
+    pub(super) fn graph_of(&mut self, template: &Template) -> Status<u64> {
+        let graph = self.add_graph(Owner::User);
+        let mut handles = Vec::new();
+        for node in &template.nodes {
+            let payload = match &node.payload {
+                Payload::Child(_) => {
+                    let inner = node.inner.first().ok_or(INVALID_VALUE)?;
+                    Payload::Child(self.graph_of(inner)?)
+                }
+                payload if node.is_enabled => payload.clone(),
+                _ => Payload::Empty,
+            };
+            handles.push(self.add_node(graph, Vec::new(), payload)?);
+        }
+        for (node, &to) in template.nodes.iter().zip(&handles) {
+            for (&from, &(_, edge)) in node.after.iter().zip(&node.links) {
+                self.add_edge(handles[from], to, edge)?;
+            }
+        }
+        Ok(graph)
+    }
+
+    /// The user objects of a graph and of those inside it.
+    pub(super) fn objects_of(&self, graph: u64) -> Vec<Arc<Object>> {
+        let Some(graph) = self.graphs.get(&graph) else {
+            return Vec::new();
+        };
+        let own = graph.objects.values().map(|(object, _)| Arc::clone(object));
+        let inner = graph.nodes.values().flat_map(|node| node.payload.inner());
+        own.chain(inner.flat_map(|inner| self.objects_of(inner)))
+            .collect()
+    }
+
+    /// The conditional values of a graph and of those inside it.
+    pub(super) fn cells_of(&self, graph: u64) -> Vec<Arc<Cell>> {
+        let Some(graph) = self.graphs.get(&graph) else {
+            return Vec::new();
+        };
+        let own = graph.conditionals.iter().map(|(_, cell)| Arc::clone(cell));
+        let inner = graph.nodes.values().flat_map(|node| node.payload.inner());
+        own.chain(inner.flat_map(|inner| self.cells_of(inner)))
+            .collect()
+    }
+}

@@ -1,0 +1,408 @@
+//! Changing executable graphs.
+
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+use cuda_sys::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUctx_st,
+    CUevent, CUevent_st, CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphExecUpdateResult,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNode_st, CUgraphNodeParams,
+};
+
+use super::convert::{self, v2_of};
+use super::payload::Payload;
+use super::template::{ExecNode, Template};
+use crate::driver::arg::{In, Out};
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::pointer;
+use crate::driver::space::Spaces;
+use crate::driver::status::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, Status};
+use crate::driver::wait_value::MemOp;
+
+exports! {
+    cuGraphExecUpdate => graph_exec_update(
+        exec: CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode,
+        result: *mut CUgraphExecUpdateResult);
+    cuGraphExecUpdate_v2 => graph_exec_update_v2(
+        exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
+    cuGraphExecNodeSetParams => graph_exec_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams);
+    cuGraphExecKernelNodeSetParams => graph_exec_kernel_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1);
+    cuGraphExecKernelNodeSetParams_v2 => graph_exec_kernel_node_set_params_v2(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
+    cuGraphExecMemcpyNodeSetParams => graph_exec_memcpy_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, ctx: CUcontext);
+    cuGraphExecMemsetNodeSetParams => graph_exec_memset_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
+        ctx: CUcontext);
+    cuGraphExecHostNodeSetParams => graph_exec_host_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+    cuGraphExecChildGraphNodeSetParams => graph_exec_child_graph_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, child: CUgraph);
+    cuGraphExecEventRecordNodeSetEvent => graph_exec_event_record_node_set_event(
+        exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+    cuGraphExecEventWaitNodeSetEvent => graph_exec_event_wait_node_set_event(
+        exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+    cuGraphExecBatchMemOpNodeSetParams => graph_exec_batch_mem_op_node_set_params(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
+    cuGraphNodeSetEnabled => graph_node_set_enabled(
+        exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
+    cuGraphNodeGetEnabled => graph_node_get_enabled(
+        exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
+}
+
+type Why = CUgraphExecUpdateResult;
+
+/// Why an update is refused, the node of the graph that is to blame, and the dependency of it.
+type Refused = (Why, u64, u64);
+
+/// Whether a node of an executable graph may get other parameters.
+fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> {
+    let unless = |wrong: bool, why| if wrong { Err(why) } else { Ok(()) };
+    let changed = Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    match (old, new) {
+        (Payload::Kernel(old), Payload::Kernel(new)) => {
+            let moved = old.context().handle != new.context().handle;
+            unless(
+                moved,
+                Why::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE,
+            )?;
+            let differs = old.shape.cooperative != new.shape.cooperative;
+            unless(differs, Why::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED)
+        }
+        (Payload::Copy(old), Payload::Copy(new)) => {
+            let (before, after) = (&old.params.0, &new.params.0);
+            let sorts = before.srcMemoryType != after.srcMemoryType
+                || before.dstMemoryType != after.dstMemoryType;
+            let places = old.transfer.is_device(spaces) != new.transfer.is_device(spaces);
+            unless(sorts || places, changed)
+        }
+        (Payload::Fill(old), Payload::Fill(new)) => {
+            let (before, after) = (old.fill, new.fill);
+            let is_2d = before.height > 1;
+            let size = (after.width, after.pitch, after.element)
+                != (before.width, before.pitch, before.element);
+            unless(before.height != after.height || (is_2d && size), changed)
+        }
+        (Payload::Operations(old), Payload::Operations(new)) => {
+            let sort = |op: &MemOp| std::mem::discriminant(op);
+            let differs = !old.ops.iter().map(sort).eq(new.ops.iter().map(sort));
+            unless(differs || old.context.handle != new.context.handle, changed)
+        }
+        (Payload::Alloc(old), Payload::Alloc(new)) | (Payload::Free(old), Payload::Free(new)) => {
+            unless(
+                !Arc::ptr_eq(old, new),
+                Why::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED,
+            )
+        }
+        (Payload::Conditional(old), Payload::Conditional(new)) => {
+            let differs = old.handle != new.handle || old.sort != new.sort;
+            unless(differs || old.bodies.len() != new.bodies.len(), changed)
+        }
+        _ if old.sort() == new.sort() => Ok(()),
+        _ => Err(Why::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED),
+    }
+}
+
+impl Template {
+    /// Whether it may take over the parameters of `new`, whose nodes are paired with its own in order.
+    fn check_update(&self, new: &Self, spaces: &Spaces) -> Result<(), Refused> {
+        let topology = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        if self.nodes.len() != new.nodes.len() {
+            return Err((topology, 0, 0));
+        }
+        for (old, new) in self.nodes.iter().zip(&new.nodes) {
+            if old.payload.sort() != new.payload.sort() {
+                let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+                return Err((why, new.source, 0));
+            }
+            if old.after.len() != new.after.len() {
+                return Err((topology, new.source, 0));
+            }
+            let mut pairs = new.after.iter().zip(&new.links);
+            let strange = pairs.find(|&(from, _)| !old.after.contains(from));
+            if let Some((_, &(from, _))) = strange {
+                return Err((topology, new.source, from));
+            }
+            may_become(&old.payload, &new.payload, spaces).map_err(|why| (why, new.source, 0))?;
+            for (old, new) in old.inner.iter().zip(&new.inner) {
+                old.check_update(new, spaces)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the parameters of `new`, which was checked.
+    fn update(&mut self, new: Self) {
+        for (old, new) in self.nodes.iter_mut().zip(new.nodes) {
+            old.payload = new.payload;
+            for (old, new) in old.inner.iter_mut().zip(new.inner) {
+                old.update(new);
+            }
+        }
+    }
+}
+
+impl Call {
+    fn update(&self, exec: u64, graph: u64) -> Status<Result<(), Refused>> {
+        let mut world = self.graphs.lock();
+        world.graph(graph)?;
+        world.execs.get(&exec).ok_or(INVALID_VALUE)?;
+        let new = match world.template(graph) {
+            Ok(new) => new,
+            Err((_, node)) => return Ok(Err((Why::CU_GRAPH_EXEC_UPDATE_ERROR, node, 0))),
+        };
+        let (objects, cells) = (world.objects_of(graph), world.cells_of(graph));
+        let spaces = self.spaces();
+        let changed = world.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
+        if let Err(refused) = changed.template.check_update(&new, &spaces) {
+            world.trash.extend(objects);
+            return Ok(Err(refused));
+        }
+        changed.template.update(new);
+        changed.cells = cells;
+        let old = std::mem::replace(&mut changed.objects, objects);
+        world.trash.extend(old);
+        Ok(Ok(()))
+    }
+
+    fn graph_exec_update(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        graph: Out<CUgraph_st>,
+        error_node: Out<CUgraphNode>,
+        result: Out<CUgraphExecUpdateResult>,
+    ) -> Status {
+        result.required()?;
+        match self.update(exec.handle(), graph.handle()) {
+            Ok(Ok(())) => {
+                error_node.set_if(pointer(0));
+                result.set(Why::CU_GRAPH_EXEC_UPDATE_SUCCESS)
+            }
+            Ok(Err((why, node, _))) => {
+                error_node.set_if(pointer(node));
+                result.set(why)?;
+                Err(GRAPH_EXEC_UPDATE_FAILURE)
+            }
+            Err(code) => {
+                result.set(Why::CU_GRAPH_EXEC_UPDATE_ERROR)?;
+                Err(code)
+            }
+        }
+    }
+
+    fn graph_exec_update_v2(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        graph: Out<CUgraph_st>,
+        info: Out<CUgraphExecUpdateResultInfo>,
+    ) -> Status {
+        info.required()?;
+        let put = |result, node, from| {
+            info.set(CUgraphExecUpdateResultInfo {
+                result,
+                errorNode: pointer(node),
+                errorFromNode: pointer(from),
+            })
+        };
+        match self.update(exec.handle(), graph.handle()) {
+            Ok(Ok(())) => put(Why::CU_GRAPH_EXEC_UPDATE_SUCCESS, 0, 0),
+            Ok(Err((why, node, from))) => {
+                put(why, node, from)?;
+                Err(GRAPH_EXEC_UPDATE_FAILURE)
+            }
+            Err(code) => {
+                put(Why::CU_GRAPH_EXEC_UPDATE_ERROR, 0, 0)?;
+                Err(code)
+            }
+        }
+    }
+
+    /// The node of an executable graph that was made from `node`, which must still be in its graph.
+    fn with_exec_node<T>(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        work: impl FnOnce(&mut ExecNode) -> Status<T>,
+    ) -> Status<T> {
+        let mut world = self.graphs.lock();
+        world.node(node.handle())?;
+        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        work(exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?)
+    }
+
+    fn change_exec_node(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        mut payload: Payload,
+    ) -> Status {
+        let spaces = self.spaces();
+        self.with_exec_node(exec, node, |node| {
+            payload.keep_attributes(&node.payload);
+            let both_linear = match (&node.payload, &payload) {
+                (Payload::Copy(old), Payload::Copy(new)) => {
+                    old.transfer.is_linear() && new.transfer.is_linear()
+                }
+                _ => true,
+            };
+            if !both_linear || may_become(&node.payload, &payload, &spaces).is_err() {
+                return Err(INVALID_VALUE);
+            }
+            node.payload = payload;
+            Ok(())
+        })
+    }
+
+    fn graph_exec_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: Out<CUgraphNodeParams>,
+    ) -> Status {
+        self.change_exec_node(exec, node, self.plain_payload(&params.get()?)?)
+    }
+
+    fn graph_exec_kernel_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_KERNEL_NODE_PARAMS_v1>,
+    ) -> Status {
+        self.change_exec_node(exec, node, self.kernel_payload(&v2_of(&params.get()?))?)
+    }
+
+    fn graph_exec_kernel_node_set_params_v2(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_KERNEL_NODE_PARAMS>,
+    ) -> Status {
+        self.change_exec_node(exec, node, self.kernel_payload(&params.get()?)?)
+    }
+
+    fn graph_exec_memcpy_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_MEMCPY3D>,
+        ctx: Out<CUctx_st>,
+    ) -> Status {
+        let payload = self.memcpy_payload(&params.get()?, ctx.handle())?;
+        self.change_exec_node(exec, node, payload)
+    }
+
+    fn graph_exec_memset_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_MEMSET_NODE_PARAMS>,
+        ctx: Out<CUctx_st>,
+    ) -> Status {
+        let payload = self.memset_payload(&convert::fill_of(&params.get()?), ctx.handle())?;
+        self.change_exec_node(exec, node, payload)
+    }
+
+    fn graph_exec_host_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_HOST_NODE_PARAMS>,
+    ) -> Status {
+        let params = params.get()?;
+        self.change_exec_node(exec, node, convert::host(params.fn_, params.userData)?)
+    }
+
+    fn graph_exec_child_graph_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        child: Out<CUgraph_st>,
+    ) -> Status {
+        let spaces = self.spaces();
+        let new = {
+            let world = self.graphs.lock();
+            world.graph(child.handle())?;
+            world.template(child.handle()).map_err(|_| INVALID_VALUE)?
+        };
+        self.with_exec_node(exec, node, |node| {
+            let (Payload::Child(_), Some(inner)) = (&node.payload, node.inner.first_mut()) else {
+                return Err(INVALID_VALUE);
+            };
+            inner
+                .check_update(&new, &spaces)
+                .map_err(|_| INVALID_VALUE)?;
+            inner.update(new);
+            Ok(())
+        })
+    }
+
+    fn graph_exec_event_record_node_set_event(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        event: Out<CUevent_st>,
+    ) -> Status {
+        let payload = Payload::Record(self.event(event.handle())?);
+        self.change_exec_node(exec, node, payload)
+    }
+
+    fn graph_exec_event_wait_node_set_event(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        event: Out<CUevent_st>,
+    ) -> Status {
+        let payload = Payload::Wait(self.event(event.handle())?);
+        self.change_exec_node(exec, node, payload)
+    }
+
+    fn graph_exec_batch_mem_op_node_set_params(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        params: In<CUDA_BATCH_MEM_OP_NODE_PARAMS>,
+    ) -> Status {
+        let payload = self.operations_payload(&params.get()?)?;
+        self.change_exec_node(exec, node, payload)
+    }
+
+    /// Only kernels, copies and fillings can be switched off.
+    fn graph_node_set_enabled(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        enabled: c_uint,
+    ) -> Status {
+        self.with_exec_node(exec, node, |node| {
+            if !can_be_disabled(&node.payload) {
+                return Err(INVALID_VALUE);
+            }
+            node.is_enabled = enabled != 0;
+            Ok(())
+        })
+    }
+
+    fn graph_node_get_enabled(
+        &self,
+        exec: Out<CUgraphExec_st>,
+        node: Out<CUgraphNode_st>,
+        enabled: Out<c_uint>,
+    ) -> Status {
+        self.with_exec_node(exec, node, |node| {
+            if !can_be_disabled(&node.payload) {
+                return Err(INVALID_VALUE);
+            }
+            enabled.set(c_uint::from(node.is_enabled))
+        })
+    }
+}
+
+fn can_be_disabled(payload: &Payload) -> bool {
+    matches!(
+        payload,
+        Payload::Kernel(_) | Payload::Copy(_) | Payload::Fill(_)
+    )
+}

@@ -1,0 +1,447 @@
+//! Capture: what becomes a node, and what is illegal meanwhile.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{
+    CUDA_MEMCPY3D, CUgraph, CUgraphNode, CUgraphNodeType, CUmemorytype, CUstream,
+    CUstreamCaptureMode, CUstreamCaptureStatus,
+};
+
+use crate::graph_support::{WORDS, words};
+use crate::support::{Bench, bench, late, ok};
+
+type R = CUresult;
+type Mode = CUstreamCaptureMode;
+
+const UNSUPPORTED: R = R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+const INVALIDATED: R = R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+
+fn status(bench: &Bench, stream: CUstream) -> Result<u32, R> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    match unsafe { bench.cuStreamIsCapturing(stream, &raw mut status) } {
+        R::CUDA_SUCCESS => Ok(status.0),
+        error => Err(error),
+    }
+}
+
+unsafe extern "C" fn increment(counter: *mut c_void) {
+    // SAFETY: the test passes an atomic that outlives the graph.
+    unsafe { AtomicU32::from_ptr(counter.cast()) }.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn every_queued_operation_becomes_a_node() {
+    for bench in [bench(Builder::new()), bench(late(7))] {
+        let affine = bench.function(bench.load(WORDS), "affine");
+        let data = bench.upload(&[2_u32; 4]);
+        let host = bench.pinned(8).cast::<u32>();
+        let counter = AtomicU32::new(0);
+        let stream = bench.stream(0);
+        let outside = bench.event(2);
+        let inner = bench.graph();
+        bench.fill(inner, &[], words(data + 12, 8, 1));
+        let inner = bench.instantiate(inner);
+        let mut temporary = 0;
+        bench.begin(stream);
+        assert_eq!(status(&bench, stream), Ok(1));
+        unsafe {
+            ok(bench.launch(affine, [1, 1], stream, &mut [data, 3, 1]));
+            ok(bench.cuMemcpyDtoDAsync_v2(data + 4, data, 4, stream));
+            ok(bench.cuMemsetD32Async(data + 8, 9, 1, stream));
+            ok(bench.cuLaunchHostFunc(stream, Some(increment), counter.as_ptr().cast()));
+            ok(bench.cuMemAllocAsync(&raw mut temporary, 64, stream));
+            ok(bench.cuMemcpyDtoDAsync_v2(temporary, data, 8, stream));
+            ok(bench.cuMemcpyDtoHAsync_v2(host.cast(), temporary, 8, stream));
+            ok(bench.cuMemFreeAsync(temporary, stream));
+            ok(bench.cuStreamWriteValue32_v2(stream, data, 5, 0));
+            ok(bench.cuStreamWaitValue32_v2(stream, data, 5, 1));
+            ok(bench.cuGraphLaunch(inner, stream));
+            ok(bench.cuEventRecordWithFlags(outside, stream, 1));
+            ok(bench.cuStreamWaitEvent(stream, outside, 1));
+        }
+        let graph = bench.end(stream).unwrap();
+        type T = CUgraphNodeType;
+        let expected = [
+            T::CU_GRAPH_NODE_TYPE_KERNEL,
+            T::CU_GRAPH_NODE_TYPE_MEMCPY,
+            T::CU_GRAPH_NODE_TYPE_MEMSET,
+            T::CU_GRAPH_NODE_TYPE_HOST,
+            T::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+            T::CU_GRAPH_NODE_TYPE_MEMCPY,
+            T::CU_GRAPH_NODE_TYPE_MEMCPY,
+            T::CU_GRAPH_NODE_TYPE_MEM_FREE,
+            T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+            T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+            T::CU_GRAPH_NODE_TYPE_GRAPH,
+            T::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+            T::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        ];
+        assert_eq!(bench.sorts(graph), expected);
+        let chain: Vec<_> = (0..12).map(|node| (node, node + 1)).collect();
+        assert_eq!(bench.edges(graph), chain);
+        assert_eq!(bench.download::<u32>(data, 4), [2; 4], "nothing ran");
+        let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
+        unsafe { ok(bench.cuGraphMemcpyNodeGetParams(bench.nodes(graph)[6], &raw mut copy)) };
+        assert_eq!(copy.srcMemoryType, CUmemorytype::CU_MEMORYTYPE_DEVICE);
+        assert_eq!(copy.dstMemoryType, CUmemorytype::CU_MEMORYTYPE_HOST);
+        assert_eq!(copy.WidthInBytes, 8);
+        for round in 1..4 {
+            unsafe { ok(bench.cuMemsetD32_v2(data, 2, 4)) };
+            ok(bench.sync());
+            bench.run_graph(graph);
+            assert_eq!(bench.download::<u32>(data, 4), [5, 7, 9, 8]);
+            assert_eq!(
+                unsafe { [host.read(), host.wrapping_add(1).read()] },
+                [7, 7]
+            );
+            assert_eq!(counter.load(Ordering::SeqCst), round);
+        }
+        unsafe { ok(bench.cuGraphDestroy(graph)) };
+    }
+}
+
+#[test]
+fn events_fork_and_join() {
+    for seed in 0..16 {
+        let bench = bench(late(seed));
+        let data = bench.upload(&[1_u32; 4]);
+        let (one, two) = (bench.stream(1), bench.stream(1));
+        let (fork, join) = (bench.event(2), bench.event(2));
+        bench.begin(one);
+        unsafe {
+            ok(bench.cuMemsetD32Async(data, 4, 1, one));
+            ok(bench.cuEventRecord(fork, one));
+            ok(bench.cuStreamWaitEvent(two, fork, 0));
+            assert_eq!(status(&bench, two), Ok(1));
+            ok(bench.cuMemcpyDtoDAsync_v2(data + 4, data, 4, one));
+            ok(bench.cuMemcpyDtoDAsync_v2(data + 8, data, 4, two));
+            ok(bench.cuEventRecord(join, two));
+            ok(bench.cuStreamWaitEvent(one, join, 0));
+            ok(bench.cuMemcpyDtoDAsync_v2(data + 12, data + 8, 4, one));
+        }
+        let graph = bench.end(one).unwrap();
+        assert_eq!((status(&bench, one), status(&bench, two)), (Ok(0), Ok(0)));
+        assert_eq!(bench.edges(graph), [(0, 1), (0, 2), (1, 3), (2, 3)]);
+        bench.run_graph(graph);
+        assert_eq!(bench.download::<u32>(data, 4), [4; 4], "seed {seed}");
+        // The event was last recorded in a capture.
+        unsafe {
+            assert_eq!(bench.cuEventQuery(join), R::CUDA_ERROR_CAPTURED_EVENT);
+            ok(bench.cuEventRecord(join, two));
+            ok(bench.cuEventSynchronize(join));
+        }
+    }
+}
+
+#[test]
+fn capture_info_and_dependencies() {
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[0_u32; 4]);
+    let stream = bench.stream(1);
+    let fill = |value| unsafe { ok(bench.cuMemsetD32Async(data, value, 1, stream)) };
+    let (mut id, mut graph, mut nodes, mut count) = (0, ptr::null_mut(), ptr::null(), 0);
+    let mut info = || {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        unsafe {
+            ok(bench.cuStreamGetCaptureInfo_v2(
+                stream,
+                &raw mut status,
+                &raw mut id,
+                &raw mut graph,
+                &raw mut nodes,
+                &raw mut count,
+            ));
+            (
+                status.0,
+                graph,
+                (0..count)
+                    .map(|at| nodes.wrapping_add(at).read())
+                    .collect::<Vec<CUgraphNode>>(),
+            )
+        }
+    };
+    assert_eq!(info().0, 0);
+    bench.begin(stream);
+    fill(1);
+    fill(2);
+    let (active, graph, after) = info();
+    assert_eq!((active, after.len()), (1, 1));
+    let all = bench.nodes(graph);
+    assert_eq!(after[0], all[1]);
+    // A node of the program's own in the middle, and the next one follows it and the first.
+    let own = bench.empty(graph, &after);
+    let mut set = [own, all[0]];
+    unsafe { ok(bench.cuStreamUpdateCaptureDependencies(stream, set.as_mut_ptr(), 2, 1)) };
+    assert_eq!(info().2, set);
+    fill(3);
+    assert_eq!(
+        unsafe { bench.cuGraphDestroyNode(own) },
+        R::CUDA_ERROR_INVALID_VALUE
+    );
+    let ended = bench.end(stream).unwrap();
+    assert_eq!(ended, graph);
+    assert_eq!(bench.edges(graph), [(0, 1), (0, 3), (1, 2), (2, 3)]);
+    let update = unsafe { bench.cuStreamUpdateCaptureDependencies(stream, set.as_mut_ptr(), 2, 1) };
+    assert_eq!(update, R::CUDA_ERROR_ILLEGAL_STATE);
+}
+
+#[test]
+fn capture_goes_on_in_a_graph() {
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[0_u32; 2]);
+    let graph = bench.graph();
+    let first = bench.fill(graph, &[], words(data, 3, 1));
+    let stream = bench.stream(1);
+    let mode = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    unsafe {
+        ok(bench.cuStreamBeginCaptureToGraph(
+            stream,
+            graph,
+            &raw const first,
+            ptr::null(),
+            1,
+            mode,
+        ));
+        ok(bench.cuMemcpyDtoDAsync_v2(data + 4, data, 4, stream));
+        assert_eq!(
+            bench.cuGraphDestroy(graph),
+            R::CUDA_ERROR_INVALID_VALUE,
+            "in use"
+        );
+    }
+    assert_eq!(bench.end(stream), Ok(graph));
+    assert_eq!(bench.edges(graph), [(0, 1)]);
+    bench.run_graph(graph);
+    assert_eq!(bench.download::<u32>(data, 2), [3, 3]);
+}
+
+/// Begins a capture, does something illegal and ends it: the answers to both.
+fn illegal(work: impl FnOnce(&Bench, CUstream) -> R) -> (R, Result<CUgraph, R>) {
+    let bench = bench(Builder::new());
+    let stream = bench.stream(1);
+    bench.begin(stream);
+    let answer = work(&bench, stream);
+    let ended = bench.end(stream);
+    // The stream is usable again.
+    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    assert!(bench.simulator.live().graphs <= 1);
+    (answer, ended)
+}
+
+#[test]
+fn what_a_capturing_stream_cannot_do_invalidates() {
+    let failed = (UNSUPPORTED, Err(INVALIDATED));
+    unsafe {
+        assert_eq!(
+            illegal(|bench, stream| bench.cuStreamSynchronize(stream)),
+            failed
+        );
+        assert_eq!(illegal(|bench, stream| bench.cuStreamQuery(stream)), failed);
+        assert_eq!(illegal(|bench, _| bench.cuCtxSynchronize()), failed);
+        assert_eq!(illegal(|bench, _| bench.cuMemAlloc_v2(&mut 0, 4)), failed);
+        let query = illegal(|bench, stream| {
+            let event = bench.event(0);
+            ok(bench.cuEventRecord(event, stream));
+            bench.cuEventQuery(event)
+        });
+        assert_eq!(query, (R::CUDA_ERROR_CAPTURED_EVENT, Err(INVALIDATED)));
+        let wait = illegal(|bench, stream| {
+            let (event, other) = (bench.event(0), bench.stream(1));
+            ok(bench.cuEventRecord(event, other));
+            bench.cuStreamWaitEvent(stream, event, 0)
+        });
+        assert_eq!(
+            wait,
+            (R::CUDA_ERROR_STREAM_CAPTURE_ISOLATION, Err(INVALIDATED))
+        );
+        let after = illegal(|bench, stream| {
+            assert_eq!(bench.cuStreamSynchronize(stream), UNSUPPORTED);
+            assert_eq!(status(bench, stream), Ok(2));
+            let mut addr = 0;
+            bench.cuMemAllocAsync(&raw mut addr, 4, stream)
+        });
+        assert_eq!(after, (INVALIDATED, Err(INVALIDATED)));
+    }
+}
+
+#[test]
+fn errors_of_arguments_do_not_invalidate() {
+    let (answer, ended) = illegal(|bench, stream| unsafe {
+        assert_eq!(
+            bench.cuMemFreeAsync(64, stream),
+            R::CUDA_ERROR_INVALID_VALUE
+        );
+        let mode = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        bench.cuStreamBeginCapture_v2(stream, mode)
+    });
+    assert_eq!(answer, R::CUDA_ERROR_ILLEGAL_STATE, "it captures already");
+    assert!(ended.is_ok());
+}
+
+#[test]
+fn captures_do_not_merge() {
+    let bench = bench(Builder::new());
+    let (one, two) = (bench.stream(1), bench.stream(1));
+    let event = bench.event(2);
+    bench.begin(one);
+    bench.begin(two);
+    unsafe {
+        ok(bench.cuEventRecord(event, one));
+        let merge = bench.cuStreamWaitEvent(two, event, 0);
+        assert_eq!(merge, R::CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
+    assert_eq!(
+        (bench.end(one), bench.end(two)),
+        (Err(INVALIDATED), Err(INVALIDATED))
+    );
+}
+
+#[test]
+fn forks_must_join_and_captures_end_where_they_began() {
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[0_u32]);
+    let (one, two) = (bench.stream(1), bench.stream(1));
+    let event = bench.event(2);
+    let fork = || unsafe {
+        bench.begin(one);
+        ok(bench.cuEventRecord(event, one));
+        ok(bench.cuStreamWaitEvent(two, event, 0));
+        ok(bench.cuMemsetD32Async(data, 1, 1, two));
+    };
+    fork();
+    assert_eq!(bench.end(one), Err(R::CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+    assert_eq!(status(&bench, two), Ok(0));
+    fork();
+    let mut graph = ptr::null_mut();
+    let other = unsafe { bench.cuStreamEndCapture(two, &raw mut graph) };
+    assert_eq!(other, R::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    assert_eq!(bench.end(one), Err(INVALIDATED));
+    assert_eq!(
+        bench.end(one),
+        Err(R::CUDA_ERROR_ILLEGAL_STATE),
+        "there is none"
+    );
+    assert_eq!(bench.simulator.live().graphs, 0);
+}
+
+#[test]
+fn the_legacy_stream_depends_on_nothing_captured() {
+    let implicit = R::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[0_u32]);
+    let (blocking, free) = (bench.stream(0), bench.stream(1));
+    let legacy = ptr::null_mut();
+    let mode = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    unsafe {
+        assert_eq!(bench.cuStreamBeginCapture_v2(legacy, mode), UNSUPPORTED);
+        ok(bench.cuStreamBeginCapture_v2(free, mode));
+        ok(bench.cuMemsetD32Async(data, 1, 1, legacy));
+        bench.end(free).unwrap();
+        ok(bench.cuStreamBeginCapture_v2(blocking, mode));
+        assert_eq!(status(&bench, legacy), Err(implicit));
+        assert_eq!(
+            status(&bench, blocking),
+            Ok(1),
+            "asking invalidates nothing"
+        );
+        assert_eq!(bench.cuMemsetD32Async(data, 1, 1, legacy), implicit);
+        assert_eq!(status(&bench, blocking), Ok(2));
+    }
+    assert_eq!(bench.end(blocking), Err(INVALIDATED));
+    assert_eq!(bench.download::<u32>(data, 1), [1]);
+}
+
+#[test]
+fn modes_say_whose_calls_are_prohibited() {
+    let bench = bench(Builder::new());
+    let (driver, context) = (&bench.driver, bench.context.addr());
+    // An allocation from another thread during a capture, and how the capture ends.
+    let elsewhere = |mode, own: Mode| {
+        let stream = bench.stream(1);
+        unsafe { ok(driver.cuStreamBeginCapture_v2(stream, mode)) };
+        let answer = thread::scope(|scope| {
+            let work = move || unsafe {
+                ok(driver.cuCtxSetCurrent(ptr::without_provenance_mut(context)));
+                let mut mode = own;
+                ok(driver.cuThreadExchangeStreamCaptureMode(&raw mut mode));
+                assert_eq!(mode, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL);
+                driver.cuMemAlloc_v2(&mut 0, 4)
+            };
+            scope.spawn(work).join().unwrap()
+        });
+        (answer, bench.end(stream).is_ok())
+    };
+    let global = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    let local = Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let relaxed = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    let good = (R::CUDA_SUCCESS, true);
+    assert_eq!(elsewhere(global, global), (UNSUPPORTED, false));
+    assert_eq!(elsewhere(global, local), good);
+    assert_eq!(elsewhere(global, relaxed), good);
+    assert_eq!(elsewhere(local, global), good);
+    assert_eq!(elsewhere(relaxed, global), good);
+    // In the thread that captures.
+    let here = |mode, own: Mode| {
+        let stream = bench.stream(1);
+        let mut mine = own;
+        unsafe {
+            ok(bench.cuStreamBeginCapture_v2(stream, mode));
+            ok(bench.cuThreadExchangeStreamCaptureMode(&raw mut mine));
+            let answer = bench.cuMemAlloc_v2(&mut 0, 4);
+            ok(bench.cuThreadExchangeStreamCaptureMode(&raw mut mine));
+            assert_eq!(mine, own, "and back");
+            (answer, bench.end(stream).is_ok())
+        }
+    };
+    assert_eq!(here(global, global), (UNSUPPORTED, false));
+    assert_eq!(here(local, local), (UNSUPPORTED, false));
+    assert_eq!(here(local, relaxed), good);
+    assert_eq!(here(relaxed, global), good);
+}
+
+#[test]
+fn another_thread_ends_only_a_relaxed_capture() {
+    let bench = bench(Builder::new());
+    let driver = &bench.driver;
+    let end = |mode| {
+        let stream = bench.stream(1);
+        unsafe { ok(driver.cuStreamBeginCapture_v2(stream, mode)) };
+        let handle = stream.addr();
+        let answer = thread::scope(|scope| {
+            let work = move || unsafe {
+                let mut graph = ptr::null_mut();
+                driver.cuStreamEndCapture(ptr::without_provenance_mut(handle), &raw mut graph)
+            };
+            scope.spawn(work).join().unwrap()
+        });
+        (answer, bench.end(stream).is_ok())
+    };
+    let wrong = R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    assert_eq!(end(Mode::CU_STREAM_CAPTURE_MODE_GLOBAL), (wrong, true));
+    assert_eq!(
+        end(Mode::CU_STREAM_CAPTURE_MODE_RELAXED),
+        (R::CUDA_SUCCESS, false)
+    );
+}
+
+#[test]
+fn a_stream_that_goes_takes_its_capture_along() {
+    let bench = bench(Builder::new());
+    let (one, two) = (bench.stream(1), bench.stream(1));
+    let event = bench.event(2);
+    unsafe {
+        bench.begin(one);
+        ok(bench.cuEventRecord(event, one));
+        ok(bench.cuStreamWaitEvent(two, event, 0));
+        ok(bench.cuStreamDestroy_v2(one));
+        assert_eq!(status(&bench, two), Ok(0));
+        assert_eq!(bench.simulator.live().graphs, 0);
+        let wait = bench.cuStreamWaitEvent(two, event, 0);
+        assert_eq!(wait, R::CUDA_ERROR_CAPTURED_EVENT);
+        ok(bench.cuStreamSynchronize(two));
+    }
+}

@@ -1,0 +1,278 @@
+//! Executable graphs: order, updates, what they keep alive.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
+    CUgraphExecUpdateResultInfo,
+};
+
+use crate::graph_support::{WORDS, bytes, words};
+use crate::support::{Bench, TROUBLE, bench, late, ok};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+#[test]
+fn launches_of_one_executable_do_not_overlap() {
+    for seed in 0..16 {
+        let bench = bench(late(seed));
+        let increment = bench.function(bench.load(TROUBLE), "increment");
+        let data = bench.upload(&[0_u32; 2]);
+        let graph = bench.graph();
+        // Two steps that only give the right number if nothing comes between them.
+        let copy = bench.copy(graph, &[], bytes(data + 4, data, 4));
+        let kernel = bench.kernel(graph, &[copy], increment, &mut [data + 4]);
+        bench.copy(graph, &[kernel], bytes(data, data + 4, 4));
+        let exec = bench.instantiate(graph);
+        for _ in 0..4 {
+            unsafe { ok(bench.cuGraphLaunch(exec, bench.stream(1))) };
+        }
+        // The graph and the executable may go while they run.
+        unsafe {
+            ok(bench.cuGraphDestroy(graph));
+            ok(bench.cuGraphExecDestroy(exec));
+        }
+        ok(bench.sync());
+        assert_eq!(bench.download::<u32>(data, 2), [4, 4], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_launch_is_ordered_in_its_stream() {
+    for seed in 0..16 {
+        let bench = bench(late(seed));
+        let data = bench.upload(&[0_u32; 4]);
+        let graph = bench.graph();
+        bench.copy(graph, &[], bytes(data + 4, data, 4));
+        bench.copy(graph, &[], bytes(data + 8, data, 4));
+        let exec = bench.instantiate(graph);
+        let stream = bench.stream(1);
+        unsafe {
+            ok(bench.cuMemsetD32Async(data, 5, 1, stream));
+            ok(bench.cuGraphLaunch(exec, stream));
+            ok(bench.cuMemcpyDtoDAsync_v2(data + 12, data + 8, 4, stream));
+            ok(bench.cuStreamSynchronize(stream));
+        }
+        assert_eq!(bench.download::<u32>(data, 4), [5; 4], "seed {seed}");
+    }
+}
+
+#[test]
+fn unordered_nodes_run_in_any_order() {
+    let last = |seed| {
+        let bench = bench(late(seed));
+        let data = bench.upload(&[0_u32]);
+        let graph = bench.graph();
+        for value in 1..4 {
+            bench.fill(graph, &[], words(data, value, 1));
+        }
+        bench.run_graph(graph);
+        bench.download::<u32>(data, 1)[0]
+    };
+    let seen: std::collections::BTreeSet<u32> = (0..48).map(last).collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn a_fault_in_a_graph_loses_the_device() {
+    let bench = bench(Builder::new());
+    let trapped = bench.function(bench.load(TROUBLE), "trapped");
+    let graph = bench.graph();
+    let node = bench.kernel(graph, &[], trapped, &mut []);
+    bench.empty(graph, &[node]);
+    let exec = bench.instantiate(graph);
+    let stream = bench.stream(1);
+    unsafe {
+        ok(bench.cuGraphLaunch(exec, stream));
+        let failed = CUresult::CUDA_ERROR_LAUNCH_FAILED;
+        assert_eq!(bench.cuStreamSynchronize(stream), failed);
+        assert_eq!(bench.cuGraphLaunch(exec, stream), failed);
+        ok(bench.cuGraphExecDestroy(exec));
+        ok(bench.cuGraphDestroy(graph));
+    }
+}
+
+#[test]
+fn nodes_of_an_executable_change_and_rest() {
+    let bench = bench(Builder::new());
+    let affine = bench.function(bench.load(WORDS), "affine");
+    let data = bench.upload(&[1_u32; 4]);
+    let graph = bench.graph();
+    let fill = bench.fill(graph, &[], words(data, 5, 1));
+    let kernel = bench.kernel(graph, &[fill], affine, &mut [data, 3, 4]);
+    let copy = bench.copy(graph, &[kernel], bytes(data + 4, data, 4));
+    let exec = bench.instantiate(graph);
+    let run = || unsafe {
+        ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
+        ok(bench.sync());
+        bench.download::<u32>(data, 4)
+    };
+    assert_eq!(run(), [19, 19, 1, 1]);
+    unsafe {
+        let new = words(data, 6, 1);
+        let fail = words(data, 6, 0);
+        let set = |params| bench.cuGraphExecMemsetNodeSetParams(exec, fill, params, bench.context);
+        ok(set(&raw const new));
+        assert_eq!(set(&raw const fail), INVALID);
+        let elsewhere = bytes(data + 8, data, 4);
+        ok(bench.cuGraphExecMemcpyNodeSetParams(exec, copy, &raw const elsewhere, bench.context));
+        let mut params: CUDA_KERNEL_NODE_PARAMS = std::mem::zeroed();
+        ok(bench.cuGraphKernelNodeGetParams_v2(kernel, &raw mut params));
+        let (mut addr, mut factor, mut term) = (data, 10_u32, 1_u32);
+        let mut values: [*mut c_void; 3] = [
+            (&raw mut addr).cast(),
+            (&raw mut factor).cast(),
+            (&raw mut term).cast(),
+        ];
+        params.kernelParams = values.as_mut_ptr();
+        ok(bench.cuGraphExecKernelNodeSetParams_v2(exec, kernel, &raw const params));
+        let wrong = bench.cuGraphExecKernelNodeSetParams_v2(exec, fill, &raw const params);
+        assert_eq!(wrong, INVALID);
+    }
+    assert_eq!(run(), [61, 19, 61, 1]);
+    let mut enabled = 9;
+    unsafe {
+        ok(bench.cuGraphNodeSetEnabled(exec, kernel, 0));
+        ok(bench.cuGraphNodeGetEnabled(exec, kernel, &raw mut enabled));
+        assert_eq!(enabled, 0);
+    }
+    assert_eq!(run(), [6, 19, 6, 1]);
+    unsafe {
+        ok(bench.cuGraphNodeSetEnabled(exec, kernel, 1));
+        let stranger = bench.fill(bench.graph(), &[], words(data, 1, 1));
+        assert_eq!(bench.cuGraphNodeSetEnabled(exec, stranger, 1), INVALID);
+        let empty = bench.empty(graph, &[]);
+        assert_eq!(bench.cuGraphNodeSetEnabled(exec, empty, 1), INVALID);
+    }
+    assert_eq!(run(), [61, 19, 61, 1]);
+    // The graph itself was not changed.
+    bench.run_graph(graph);
+    assert_eq!(bench.download::<u32>(data, 4), [19, 19, 61, 1]);
+}
+
+fn update(
+    bench: &Bench,
+    exec: CUgraphExec,
+    graph: CUgraph,
+) -> (CUresult, CUgraphExecUpdateResultInfo) {
+    let mut info: CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };
+    let status = unsafe { bench.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
+    (status, info)
+}
+
+#[test]
+fn a_whole_graph_updates_or_says_why_not() {
+    type R = CUgraphExecUpdateResult;
+    const FAILURE: CUresult = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[1_u32; 4]);
+    let make = |value, to| {
+        let graph = bench.graph();
+        let fill = bench.fill(graph, &[], words(data, value, 2));
+        let copy = bench.copy(graph, &[fill], bytes(data + to, data, 4));
+        (graph, fill, copy)
+    };
+    let exec = bench.instantiate(make(5, 8).0);
+    let (good, ..) = make(6, 12);
+    let (status, info) = update(&bench, exec, good);
+    assert_eq!(
+        (status, info.result),
+        (CUresult::CUDA_SUCCESS, R::CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    );
+    unsafe { ok(bench.cuGraphLaunch(exec, ptr::null_mut())) };
+    assert_eq!(bench.download::<u32>(data, 4), [6, 6, 1, 6]);
+
+    let (more, _, copy) = make(7, 8);
+    bench.empty(more, &[copy]);
+    let (status, info) = update(&bench, exec, more);
+    let topology = R::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    assert_eq!(
+        (status, info.result, info.errorNode),
+        (FAILURE, topology, ptr::null_mut())
+    );
+
+    let (loose, fill, copy) = make(7, 8);
+    unsafe { ok(bench.cuGraphRemoveDependencies(loose, &raw const fill, &raw const copy, 1)) };
+    let (status, info) = update(&bench, exec, loose);
+    assert_eq!(
+        (status, info.result, info.errorNode),
+        (FAILURE, topology, copy)
+    );
+
+    let kind = bench.graph();
+    let first = bench.fill(kind, &[], words(data, 1, 1));
+    let second = bench.fill(kind, &[first], words(data, 1, 1));
+    let (status, info) = update(&bench, exec, kind);
+    let changed = R::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    assert_eq!(
+        (status, info.result, info.errorNode),
+        (FAILURE, changed, second)
+    );
+
+    let params = bench.graph();
+    let mut two = words(data, 1, 1);
+    (two.height, two.pitch) = (2, 8);
+    let first = bench.fill(params, &[], two);
+    bench.copy(params, &[first], bytes(data + 8, data, 4));
+    let (status, info) = update(&bench, exec, params);
+    let changed = R::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    assert_eq!(
+        (status, info.result, info.errorNode),
+        (FAILURE, changed, first)
+    );
+
+    // None of them changed anything.
+    unsafe { ok(bench.cuMemsetD32_v2(data, 0, 4)) };
+    unsafe { ok(bench.cuGraphLaunch(exec, ptr::null_mut())) };
+    assert_eq!(bench.download::<u32>(data, 4), [6, 6, 0, 6]);
+}
+
+static DESTROYED: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn destroyed(data: *mut c_void) {
+    DESTROYED.fetch_add(data.addr() as u32, Ordering::SeqCst);
+}
+
+#[test]
+fn user_objects_live_as_long_as_anything_uses_them() {
+    let bench = bench(late(1));
+    let data = bench.upload(&[0_u32]);
+    let graph = bench.graph();
+    bench.fill(graph, &[], words(data, 1, 1));
+    let (mut object, mut clone) = (ptr::null_mut(), ptr::null_mut());
+    let mark = ptr::without_provenance_mut(7);
+    let (exec, other);
+    unsafe {
+        let bad = bench.cuUserObjectCreate(&raw mut object, mark, Some(destroyed), 1, 0);
+        assert_eq!(bad, INVALID, "the flag must be given");
+        ok(bench.cuUserObjectCreate(&raw mut object, mark, Some(destroyed), 2, 1));
+        ok(bench.cuUserObjectRelease(object, 1));
+        // The graph takes over the program's reference.
+        ok(bench.cuGraphRetainUserObject(graph, object, 1, 1));
+        assert_eq!(
+            bench.cuUserObjectRelease(object, 1),
+            INVALID,
+            "it is the graph's now"
+        );
+        ok(bench.cuGraphClone(&raw mut clone, graph));
+        exec = bench.instantiate(graph);
+        other = bench.instantiate(clone);
+        ok(bench.cuGraphReleaseUserObject(graph, object, 1));
+        ok(bench.cuGraphDestroy(graph));
+        ok(bench.cuGraphDestroy(clone));
+        ok(bench.cuGraphExecDestroy(other));
+    }
+    assert_eq!(bench.simulator.live().user_objects, 1);
+    let stream = bench.stream(1);
+    unsafe {
+        ok(bench.cuGraphLaunch(exec, stream));
+        ok(bench.cuGraphExecDestroy(exec));
+    }
+    assert_eq!(DESTROYED.load(Ordering::SeqCst), 0, "the launch has it");
+    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    assert_eq!(DESTROYED.load(Ordering::SeqCst), 7);
+    assert_eq!(bench.simulator.live().user_objects, 0);
+}

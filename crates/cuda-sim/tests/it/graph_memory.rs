@@ -1,0 +1,169 @@
+//! Memory that graphs allocate.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraph, CUgraphMem_attribute, CUgraphNode,
+    CUmemAllocationType, CUmemLocationType,
+};
+
+use crate::graph_support::{bytes, words};
+use crate::support::{Bench, bench, late, ok};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+fn alloc(bench: &Bench, graph: CUgraph, size: usize) -> (CUgraphNode, CUdeviceptr) {
+    let mut node = ptr::null_mut();
+    unsafe {
+        let mut params: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
+        params.poolProps.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        params.poolProps.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        params.bytesize = size;
+        let none = ptr::null();
+        ok(bench.cuGraphAddMemAllocNode(&raw mut node, graph, none, 0, &raw mut params));
+        let mut again: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
+        ok(bench.cuGraphMemAllocNodeGetParams(node, &raw mut again));
+        assert_eq!((again.dptr, again.bytesize), (params.dptr, size));
+        (node, params.dptr)
+    }
+}
+
+fn free(bench: &Bench, graph: CUgraph, after: &[CUgraphNode], addr: CUdeviceptr) -> CUresult {
+    let mut node = ptr::null_mut();
+    let (first, count) = (after.as_ptr(), after.len());
+    unsafe { bench.cuGraphAddMemFreeNode(&raw mut node, graph, first, count, addr) }
+}
+
+fn used(bench: &Bench) -> u64 {
+    let mut bytes = 0_u64;
+    let value = (&raw mut bytes).cast::<c_void>();
+    let attribute = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT;
+    unsafe { ok(bench.cuDeviceGetGraphMemAttribute(0, attribute, value)) };
+    bytes
+}
+
+#[test]
+fn memory_of_a_graph_is_there_between_its_nodes() {
+    for bench in [bench(Builder::new()), bench(late(2))] {
+        let out = bench.upload(&[0_u32; 4]);
+        let graph = bench.graph();
+        let (node, addr) = alloc(&bench, graph, 16);
+        let fill = bench.fill(graph, &[node], words(addr, 3, 4));
+        let copy = bench.copy(graph, &[fill], bytes(out, addr, 16));
+        ok(free(&bench, graph, &[copy], addr));
+        assert_eq!(free(&bench, graph, &[copy], addr), INVALID, "twice");
+        assert_eq!(
+            free(&bench, bench.graph(), &[], addr),
+            INVALID,
+            "its own graph frees it"
+        );
+        let ordinary = bench.alloc(16);
+        assert_eq!(free(&bench, graph, &[], ordinary), INVALID);
+        let (mut clone, mut exec) = (ptr::null_mut(), ptr::null_mut());
+        let (mut second, none) = (ptr::null_mut(), ptr::null());
+        unsafe {
+            assert_eq!(bench.cuGraphClone(&raw mut clone, graph), INVALID);
+            assert_eq!(bench.cuGraphDestroyNode(fill), INVALID);
+            let child =
+                bench.cuGraphAddChildGraphNode(&raw mut second, bench.graph(), none, 0, graph);
+            assert_eq!(child, INVALID);
+            ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
+            let mut more = ptr::null_mut();
+            let twice = bench.cuGraphInstantiateWithFlags(&raw mut more, graph, 0);
+            assert_eq!(twice, INVALID, "one at a time");
+            for _ in 0..3 {
+                ok(bench.cuMemsetD32_v2(out, 0, 4));
+                ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
+                assert_eq!(bench.download::<u32>(out, 4), [3; 4]);
+            }
+            assert_eq!(used(&bench), 0);
+            ok(bench.cuGraphExecDestroy(exec));
+            ok(bench.cuMemFree_v2(ordinary));
+            ok(bench.cuMemFree_v2(out));
+            ok(bench.cuGraphDestroy(graph));
+        }
+        assert_eq!(bench.simulator.live().bytes, 0);
+    }
+}
+
+#[test]
+fn what_a_graph_leaves_is_freed_outside() {
+    for bench in [bench(Builder::new()), bench(late(5))] {
+        let graph = bench.graph();
+        let (node, addr) = alloc(&bench, graph, 64);
+        bench.fill(graph, &[node], words(addr, 8, 16));
+        let exec = bench.instantiate(graph);
+        let stream = bench.stream(1);
+        let launch = || unsafe { bench.cuGraphLaunch(exec, stream) };
+        ok(launch());
+        assert_eq!(launch(), INVALID, "it is not freed yet");
+        let mut values = [0_u32; 16];
+        unsafe {
+            ok(bench.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), addr, 64, stream));
+            ok(bench.cuStreamSynchronize(stream));
+            assert_eq!((values, used(&bench)), ([8; 16], 64));
+            assert_eq!(bench.simulator.live().bytes, 64);
+            ok(bench.cuMemFreeAsync(addr, stream));
+            assert_eq!(bench.cuMemFreeAsync(addr, stream), INVALID);
+            // Freed by another graph.
+            ok(launch());
+            let freeing = bench.graph();
+            ok(free(&bench, freeing, &[], addr));
+            assert_eq!(
+                free(&bench, graph, &[], addr),
+                INVALID,
+                "another graph frees it"
+            );
+            let other = bench.instantiate(freeing);
+            ok(bench.cuGraphLaunch(other, stream));
+            assert_eq!(
+                bench.cuGraphLaunch(other, stream),
+                INVALID,
+                "nothing to free"
+            );
+            ok(launch());
+            ok(bench.cuStreamSynchronize(stream));
+            // The allocation outlives the graph.
+            ok(bench.cuGraphExecDestroy(exec));
+            ok(bench.cuGraphDestroy(graph));
+            ok(bench.cuMemFree_v2(addr));
+        }
+        assert_eq!(used(&bench), 0);
+        assert_eq!(bench.simulator.live().allocations, 0);
+    }
+}
+
+#[test]
+fn a_launch_may_free_what_the_last_one_left() {
+    let bench = bench(late(3));
+    let graph = bench.graph();
+    let (node, addr) = alloc(&bench, graph, 64);
+    bench.fill(graph, &[node], words(addr, 8, 1));
+    let mut exec = ptr::null_mut();
+    let (mut flags, attribute) = (
+        0,
+        CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+    );
+    unsafe {
+        ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 1));
+        ok(bench.cuGraphExecGetFlags(exec, &raw mut flags));
+        assert_eq!(flags, 1);
+        for _ in 0..3 {
+            ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
+        }
+        // A word of it was written, the next one is poison.
+        assert_eq!(bench.download::<u32>(addr, 2), [8, 0xCDCD_CDCD]);
+        assert_eq!(used(&bench), 64);
+        ok(bench.cuMemFree_v2(addr));
+        let mut reserved = 0_u64;
+        let mut ask = || {
+            ok(bench.cuDeviceGetGraphMemAttribute(0, attribute, (&raw mut reserved).cast()));
+            reserved
+        };
+        assert_eq!(ask(), 64);
+        ok(bench.cuDeviceGraphMemTrim(0));
+        assert_eq!(ask(), 0);
+    }
+}

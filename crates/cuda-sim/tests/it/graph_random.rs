@@ -1,0 +1,188 @@
+//! Random graphs against a sequential model, explicit and captured.
+
+use cuda_sys::{CUdeviceptr, CUfunction, CUgraph, CUgraphNode, CUstream};
+
+use crate::graph_support::{WORDS, bytes, words};
+use crate::support::{Bench, bench, late, ok};
+
+const WORDS_IN_ALL: usize = 6;
+
+/// One operation on words.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Fill(usize, u32),
+    Copy(usize, usize),
+    Affine(usize, u32, u32),
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+impl Op {
+    fn random(dice: &mut Dice) -> Self {
+        let (one, two) = (dice.below(WORDS_IN_ALL), dice.below(WORDS_IN_ALL));
+        match dice.below(3) {
+            0 => Self::Fill(one, dice.below(100) as u32),
+            1 => Self::Copy(one, two),
+            _ => Self::Affine(one, dice.below(9) as u32, dice.below(9) as u32),
+        }
+    }
+
+    fn touches(self) -> [usize; 2] {
+        match self {
+            Self::Fill(one, _) | Self::Affine(one, ..) => [one, one],
+            Self::Copy(one, two) => [one, two],
+        }
+    }
+
+    fn model(self, words: &mut [u32]) {
+        match self {
+            Self::Fill(at, value) => words[at] = value,
+            Self::Copy(to, from) => words[to] = words[from],
+            Self::Affine(at, factor, term) => {
+                words[at] = words[at].wrapping_mul(factor).wrapping_add(term);
+            }
+        }
+    }
+
+    fn add(
+        self,
+        bench: &Bench,
+        place: (CUgraph, &[CUgraphNode]),
+        data: CUdeviceptr,
+        affine: CUfunction,
+    ) -> CUgraphNode {
+        let (graph, after) = place;
+        let addr = |word: usize| data + 4 * word as u64;
+        match self {
+            Self::Fill(at, value) => bench.fill(graph, after, words(addr(at), value, 1)),
+            Self::Copy(to, from) => bench.copy(graph, after, bytes(addr(to), addr(from), 4)),
+            Self::Affine(at, factor, term) => {
+                let mut params = [addr(at), u64::from(factor), u64::from(term)];
+                bench.kernel(graph, after, affine, &mut params)
+            }
+        }
+    }
+
+    fn queue(self, bench: &Bench, stream: CUstream, data: CUdeviceptr, affine: CUfunction) {
+        let addr = |word: usize| data + 4 * word as u64;
+        unsafe {
+            match self {
+                Self::Fill(at, value) => ok(bench.cuMemsetD32Async(addr(at), value, 1, stream)),
+                Self::Copy(to, from) => {
+                    ok(bench.cuMemcpyDtoDAsync_v2(addr(to), addr(from), 4, stream));
+                }
+                Self::Affine(at, factor, term) => {
+                    let mut params = [addr(at), u64::from(factor), u64::from(term)];
+                    ok(bench.launch(affine, [1, 1], stream, &mut params));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn random_graphs_do_what_their_edges_say() {
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let bench = bench(late(seed));
+        let affine = bench.function(bench.load(WORDS), "affine");
+        let data = bench.upload(&[1_u32; WORDS_IN_ALL]);
+        let graph = bench.graph();
+        let mut model = [1_u32; WORDS_IN_ALL];
+        let mut nodes: Vec<(CUgraphNode, Op)> = Vec::new();
+        for _ in 0..20 {
+            let op = Op::random(&mut dice);
+            let conflicts = |other: &Op| {
+                op.touches()
+                    .iter()
+                    .any(|word| other.touches().contains(word))
+            };
+            let after: Vec<CUgraphNode> = nodes
+                .iter()
+                .filter(|(_, other)| conflicts(other) || dice.below(8) == 0)
+                .map(|&(node, _)| node)
+                .collect();
+            nodes.push((op.add(&bench, (graph, &after), data, affine), op));
+        }
+        let exec = bench.instantiate(graph);
+        let streams = [bench.stream(1), bench.stream(0)];
+        for round in 0..3 {
+            unsafe { ok(bench.cuGraphLaunch(exec, streams[round % 2])) };
+            nodes.iter().for_each(|(_, op)| op.model(&mut model));
+        }
+        ok(bench.sync());
+        assert_eq!(
+            bench.download::<u32>(data, WORDS_IN_ALL),
+            model,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_capture_is_the_same_as_the_graph_built() {
+    for seed in 0..40 {
+        let mut dice = Dice(seed);
+        let bench = bench(late(seed));
+        let affine = bench.function(bench.load(WORDS), "affine");
+        let data = bench.upload(&[1_u32; WORDS_IN_ALL]);
+        let mut model = [1_u32; WORDS_IN_ALL];
+        let streams: Vec<CUstream> = (0..3).map(|_| bench.stream(1)).collect();
+        let event = bench.event(2);
+        // What the next node of each stream follows.
+        let mut tails: [Vec<CUgraphNode>; 3] = Default::default();
+        let join = |tails: &mut [Vec<CUgraphNode>; 3], from: usize, to: usize| unsafe {
+            ok(bench.cuEventRecord(event, streams[from]));
+            ok(bench.cuStreamWaitEvent(streams[to], event, 0));
+            let more: Vec<CUgraphNode> = tails[from].clone();
+            tails[to].extend(more);
+            tails[to].sort_unstable();
+            tails[to].dedup();
+        };
+        bench.begin(streams[0]);
+        (1..3).for_each(|other| join(&mut tails, 0, other));
+        let built = bench.graph();
+        // One chain that goes from stream to stream.
+        let mut here = 0;
+        for _ in 0..16 {
+            let next = dice.below(3);
+            if next != here {
+                join(&mut tails, here, next);
+                here = next;
+            }
+            let op = Op::random(&mut dice);
+            op.queue(&bench, streams[here], data, affine);
+            tails[here] = vec![op.add(&bench, (built, &tails[here]), data, affine)];
+            op.model(&mut model);
+        }
+        (1..3).for_each(|other| join(&mut tails, other, 0));
+        let captured = bench.end(streams[0]).unwrap();
+        assert_eq!(
+            bench.download::<u32>(data, WORDS_IN_ALL),
+            [1; WORDS_IN_ALL],
+            "nothing ran"
+        );
+        assert_eq!(bench.sorts(captured), bench.sorts(built), "seed {seed}");
+        assert_eq!(bench.edges(captured), bench.edges(built), "seed {seed}");
+        for graph in [captured, built] {
+            unsafe { ok(bench.cuMemsetD32_v2(data, 1, WORDS_IN_ALL)) };
+            ok(bench.sync());
+            bench.run_graph(graph);
+            assert_eq!(
+                bench.download::<u32>(data, WORDS_IN_ALL),
+                model,
+                "seed {seed}"
+            );
+        }
+    }
+}
