@@ -142,3 +142,39 @@ fn a_stream_waits_for_an_event_of_another_device() {
     let event = Event::new(&other.primary_context().unwrap(), EventFlags::empty()).unwrap();
     bench.stream().wait(&event).unwrap();
 }
+
+/// Threads that make and drop their handles at the same time: each of them gets one that is alive, and the same as others
+/// have at that moment.
+#[test]
+fn threads_that_come_and_go_share_one_primary_context() {
+    let bench = software(Builder::new().devices(2));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let device = bench.context.driver().device(1).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8_u32 {
+            let device = &device;
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let context = device.primary_context().unwrap();
+                    let again = device.primary_context().unwrap();
+                    assert_eq!(context, again);
+                    let stream = context.default_stream().unwrap();
+                    let value = thread * 1000 + round;
+                    let buffer = DeviceBuffer::from_host(&stream, &[value; 10]).unwrap();
+                    drop((context, stream));
+                    let mut other =
+                        DeviceBuffer::<u32>::zeroed(&again.default_stream().unwrap(), 10).unwrap();
+                    other.as_mut_slice().copy_from(&buffer.as_slice()).unwrap();
+                    assert_eq!(other.to_vec().unwrap(), [value; 10]);
+                }
+            });
+        }
+    });
+    let calls = simulator.calls();
+    // One count of the other device is the bench's.
+    assert_eq!(
+        calls["cuDevicePrimaryCtxRetain"],
+        calls["cuDevicePrimaryCtxRelease_v2"] + 1
+    );
+    assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+}

@@ -137,6 +137,33 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     assert_all(&target, 1, "after");
 }
 
+/// The home stream cannot be made to wait for a reader on another: then the memory is not freed, so nobody else gets it.
+#[test]
+fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
+    for seed in 0..16 {
+        for call in ["cuStreamWaitEvent", "cuEventRecord", "cuEventCreate"] {
+            let bench = software(late(seed));
+            let simulator = bench.simulator.as_ref().unwrap();
+            let kernel = bench.kernel(COPY, "copy");
+            let (home, reader) = (bench.stream(), bench.stream());
+            let mut target = filled(&reader, 0);
+            let source = filled(&home, 1);
+            home.synchronize().unwrap();
+            copy(&kernel, &reader, &source, &mut target).unwrap();
+            simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
+            let freed = calls(simulator, "cuMemFreeAsync");
+            drop(source);
+            let is_freed = calls(simulator, "cuMemFreeAsync") > freed;
+            simulator.clear_rules();
+            // An event that is there already need not be made.
+            assert!(!is_freed || call == "cuEventCreate", "{call}");
+            let next = filled(&home, 9);
+            assert_all(&target, 1, call);
+            assert_all(&next, 9, call);
+        }
+    }
+}
+
 #[test]
 fn an_error_of_a_drop_is_told_to_no_later_call() {
     let bench = software(Builder::new());

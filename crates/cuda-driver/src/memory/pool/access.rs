@@ -23,7 +23,7 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if `device` is of another driver, or what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, or what the call answers.
     #[doc(alias = "cuMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<PoolAccess> {
         let driver = self.device().driver();
@@ -48,7 +48,7 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if `device` is of another driver, `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's
     /// device, `CUDA_ERROR_INVALID_VALUE` for less than all on the pool's own device, or what else the call answers.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
