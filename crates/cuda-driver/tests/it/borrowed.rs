@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, Error, Limit, LivenessToken, Status};
+use cuda_driver::{ContextFlags, Error, Limit, LivenessToken, ManagedBuffer, Status};
 use cuda_sim::Builder;
 use cuda_sys::CUctx_st;
 
@@ -404,5 +404,21 @@ fn page_locked_memory_outlives_a_context_that_others_destroy() {
             Err(Error::ContextGone { .. })
         ));
         assert!(pinned.close().is_err());
+    }
+}
+
+#[test]
+fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
+    for bench in everywhere("the_host_gets_no_slice_of_memory_that_others_can_destroy") {
+        let foreign = Foreign::new(&bench);
+        let context = foreign.borrow(alive()).unwrap();
+        let stream = context.default_stream().unwrap();
+        let mut managed = ManagedBuffer::from_host(&stream, &[5_u32; 100]).unwrap();
+        for result in [managed.host().map(drop), managed.host_mut().map(drop)] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        }
+        assert_eq!(managed.to_vec().unwrap(), [5; 100]);
+        drop((managed, stream, context));
     }
 }

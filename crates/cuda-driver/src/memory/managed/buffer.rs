@@ -112,8 +112,9 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the device forbids the host to touch managed memory while it runs anything
-    /// ([`copy_to_host`](DeviceBuffer::copy_to_host) does it there); a fault of a kernel that was waited for.
+    /// [`Error::Unsupported`] if the device forbids the host to touch managed memory while it runs anything, or the context
+    /// is borrowed, so that others can destroy it and the memory with it ([`copy_to_host`](DeviceBuffer::copy_to_host) does
+    /// it there); a fault of a kernel that was waited for.
     pub fn host(&self) -> Result<&[T]> {
         let start = self.wait(Access::READ)?;
         // SAFETY: `len` elements must be there for the host, and not be written while the slice lives ← `wait` checked
@@ -137,6 +138,12 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         let address = self.buffer.as_raw();
         if address == 0 {
             return Ok(ptr::NonNull::dangling().as_ptr());
+        }
+        if self.buffer.stream().context().is_borrowed() {
+            // It goes with its context, which others may destroy while the host has a slice of it.
+            return Err(Error::Unsupported {
+                what: "touching managed memory of a borrowed context on the host",
+            });
         }
         if !self.is_concurrent {
             return Err(Error::Unsupported {
