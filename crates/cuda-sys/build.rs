@@ -26,21 +26,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let choice = choose(&out);
     let snapshot = snapshot_version()?;
-    let (version, text) = match choice {
+    let (version, text, files) = match choice {
         #[cfg(feature = "bindgen")]
         Choice::Header { version } => {
             println!("cargo::rustc-cfg=cuda_header");
             (
                 version.max(snapshot),
                 format!("Source::Header {{ version: Version::new({version}) }}"),
+                out.clone(),
             )
         }
         Choice::Snapshot { reason } => (
             snapshot,
             format!("Source::Snapshot {{ reason: {reason:?} }}"),
+            env::current_dir()?.join("src/generated"),
         ),
     };
     println!("cargo::metadata=VERSION={version}");
+    // For who generates from the same functions: the file with the table of the driver.
+    println!("cargo::metadata=TABLE={}", files.join("table.rs").display());
     let text = format!("Bindings {{ version: Version::new({version}), source: {text} }}");
     fs::write(out.join("source.rs"), text)?;
     Ok(())

@@ -156,12 +156,12 @@ impl Instance {
     pub(super) fn destroy_context(&self, context: &Arc<Context>) {
         self.engine.wait(&self.engine.group_tail(context.group));
         context.is_alive.store(false, Ordering::Release);
+        self.abandon_captures_in(context);
         self.contexts.remove(context.handle);
         for stream in self
             .streams
             .drain(|stream| stream.context.handle == context.handle)
         {
-            self.abandon_capture(&stream);
             self.engine.close_queue(stream.queue);
         }
         self.events.drain(|event| event.context == context.handle);

@@ -1,15 +1,18 @@
 //! Streams: queues of the engine under their CUDA names.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cuda_sys::{CUcontext, CUdevice, CUhostFn, CUresult, CUstream, CUstream_st, CUstreamCallback};
+use cuda_sys::{
+    CUcontext, CUdevice, CUhostFn, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult, CUstream,
+    CUstream_st, CUstreamCallback,
+};
 
-use super::arg::Out;
+use super::arg::{In, Out};
 use super::context::Context;
 use super::device::Device;
 use super::export::{Call, callback, exports};
-use super::graph::Payload;
+use super::graph::{Attributes, Payload};
 use super::handle::{fresh, pointer};
 use super::instance::Instance;
 use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
@@ -30,6 +33,12 @@ exports! {
     cuStreamGetCtx | cuStreamGetCtx_ptsz => stream_get_ctx(stream: CUstream, ctx: *mut CUcontext);
     cuStreamGetDevice | cuStreamGetDevice_ptsz => stream_get_device(
         stream: CUstream, device: *mut CUdevice);
+    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => stream_get_attribute(
+        stream: CUstream, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => stream_set_attribute(
+        stream: CUstream, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+    cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => stream_copy_attributes(
+        dst: CUstream, src: CUstream);
     cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host_func(
         stream: CUstream, function: CUhostFn, data: *mut c_void);
     cuStreamAddCallback | cuStreamAddCallback_ptsz => stream_add_callback(
@@ -52,7 +61,9 @@ pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     pub(super) queue: QueueId,
     flags: u32,
-    pub(super) priority: c_int,
+    priority: c_int,
+    /// What is set for the launches in it; nothing can be set for the default streams.
+    pub(super) attributes: Arc<Mutex<Attributes>>,
 }
 
 impl Stream {
@@ -151,6 +162,19 @@ pub(super) fn unless_lost(
     }
 }
 
+/// Whether streams have this attribute.
+fn is_of_streams(attribute: CUlaunchAttributeID) -> bool {
+    type A = CUlaunchAttributeID;
+    matches!(
+        attribute,
+        A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+    )
+}
+
 impl Call {
     /// The stream of a handle, if its device is not lost.
     pub(super) fn stream(&self, handle: u64) -> Status<Arc<Stream>> {
@@ -176,6 +200,7 @@ impl Call {
             queue,
             flags: 0,
             priority: 0,
+            attributes: Arc::default(),
         }))
     }
 
@@ -205,6 +230,7 @@ impl Call {
             context,
             flags,
             priority: priority.clamp(GREATEST_PRIORITY, LEAST_PRIORITY),
+            attributes: Arc::default(),
         };
         let handle = created.handle;
         self.streams.insert(handle, Arc::new(created));
@@ -252,6 +278,57 @@ impl Call {
 
     fn stream_get_device(&self, stream: Out<CUstream_st>, device: Out<CUdevice>) -> Status {
         device.set(self.stream(stream.handle())?.context.device.ordinal as CUdevice)
+    }
+
+    fn stream_get_attribute(
+        &self,
+        stream: Out<CUstream_st>,
+        attribute: CUlaunchAttributeID,
+        value: Out<CUlaunchAttributeValue>,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        value.required()?;
+        if !is_of_streams(attribute) {
+            return Err(INVALID_VALUE);
+        }
+        if attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
+            let mut answer = CUlaunchAttributeValue { pad: [0; 64] };
+            answer.priority = stream.priority;
+            return value.set(answer);
+        }
+        let attributes = stream.attributes.lock();
+        let attributes = attributes.unwrap_or_else(PoisonError::into_inner);
+        value.set(attributes.get(attribute)?)
+    }
+
+    /// The priority is fixed when the stream is made.
+    fn stream_set_attribute(
+        &self,
+        stream: Out<CUstream_st>,
+        attribute: CUlaunchAttributeID,
+        value: In<CUlaunchAttributeValue>,
+    ) -> Status {
+        let stream = self.stream(stream.handle())?;
+        let value = value.get()?;
+        let is_priority = attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        if is_priority || !is_of_streams(attribute) {
+            return Err(INVALID_VALUE);
+        }
+        let attributes = stream.attributes.lock();
+        let mut attributes = attributes.unwrap_or_else(PoisonError::into_inner);
+        attributes.set(attribute, &value)
+    }
+
+    fn stream_copy_attributes(&self, dst: Out<CUstream_st>, src: Out<CUstream_st>) -> Status {
+        let (dst, src) = (self.stream(dst.handle())?, self.stream(src.handle())?);
+        if dst.context.handle != src.context.handle {
+            return Err(INVALID_VALUE);
+        }
+        let from = src.attributes.lock();
+        let from = from.unwrap_or_else(PoisonError::into_inner).clone();
+        let to = dst.attributes.lock();
+        *to.unwrap_or_else(PoisonError::into_inner) = from;
+        Ok(())
     }
 
     /// Host functions are not called once the device is lost.

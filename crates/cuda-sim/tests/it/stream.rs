@@ -257,3 +257,33 @@ fn threads_share_a_driver() {
         assert_eq!(simulator.calls()["cuMemAllocAsync"], 240);
     }
 }
+
+#[test]
+fn streams_have_attributes() {
+    use cuda_sys::{CUlaunchAttributeID as Id, CUlaunchAttributeValue};
+    let bench = bench(Builder::new());
+    let (one, two) = (bench.stream(1), bench.stream(1));
+    let (policy, priority) = (
+        Id::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,
+        Id::CU_LAUNCH_ATTRIBUTE_PRIORITY,
+    );
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    unsafe {
+        let mut value: CUlaunchAttributeValue = std::mem::zeroed();
+        value.syncPolicy = cuda_sys::CUsynchronizationPolicy(3);
+        ok(bench.cuStreamSetAttribute(one, policy, &raw const value));
+        ok(bench.cuStreamCopyAttributes(two, one));
+        value = std::mem::zeroed();
+        ok(bench.cuStreamGetAttribute(two, policy, &raw mut value));
+        assert_eq!(value.syncPolicy.0, 3);
+        ok(bench.cuStreamGetAttribute(two, priority, &raw mut value));
+        assert_eq!(value.priority, 0);
+        let set = bench.cuStreamSetAttribute(one, priority, &raw const value);
+        assert_eq!(set, invalid, "it is fixed");
+        let other = Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        assert_eq!(
+            bench.cuStreamSetAttribute(one, other, &raw const value),
+            invalid
+        );
+    }
+}

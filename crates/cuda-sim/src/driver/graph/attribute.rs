@@ -68,7 +68,7 @@ impl Attributes {
     }
 
     /// `NOT_SUPPORTED` for what is not kept.
-    fn get(&self, id: CUlaunchAttributeID) -> Status<CUlaunchAttributeValue> {
+    pub(in crate::driver) fn get(&self, id: CUlaunchAttributeID) -> Status<CUlaunchAttributeValue> {
         type A = CUlaunchAttributeID;
         let mut value = CUlaunchAttributeValue { pad: [0; 64] };
         match id {

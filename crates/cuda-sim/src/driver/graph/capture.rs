@@ -256,6 +256,20 @@ impl Instance {
         self.graphs.lock().invalidate(capture);
     }
 
+    /// A context that is destroyed takes the captures of its streams with it.
+    pub(in crate::driver) fn abandon_captures_in(&self, context: &Context) {
+        if !self.graphs.is_capturing() {
+            return;
+        }
+        let mut world = self.graphs.lock();
+        let branches = world.branches.values();
+        let ours = branches.filter(|branch| branch.context == context.handle);
+        let captures: Vec<u64> = ours.map(|branch| branch.capture).collect();
+        for capture in captures {
+            world.discard_capture(capture);
+        }
+    }
+
     /// A stream that is destroyed takes its capture with it.
     pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
         if !self.graphs.is_capturing() {
@@ -427,8 +441,11 @@ impl Instance {
             return Err(CAPTURE_UNSUPPORTED);
         }
         let graph = world.graph_of(&template)?;
-        world.append(stream, Payload::Child(graph))?;
-        Ok(true)
+        let added = world.append(stream, Payload::Child(graph));
+        if added.is_err() {
+            world.remove_graph(graph);
+        }
+        added.map(|()| true)
     }
 }
 

@@ -7,6 +7,7 @@ use cuda_sys::{
     CUgraphInstantiateResult, CUgraphNode, CUgraphNode_st, CUstream, CUstream_st, cuuint64_t,
 };
 
+use super::model::Owner;
 use super::payload::Payload;
 use super::template::Exec;
 use crate::driver::arg::Out;
@@ -55,7 +56,8 @@ impl Call {
             return Err(plain(NOT_SUPPORTED));
         }
         let mut world = self.graphs.lock();
-        if !world.graph(graph).map_err(plain)?.is_users() {
+        let source = world.graph(graph).map_err(plain)?;
+        if source.is_body || matches!(source.owner, Owner::Capture(_)) {
             return Err(plain(INVALID_VALUE));
         }
         let memory = |payload: &Payload| matches!(payload, Payload::Alloc(_) | Payload::Free(_));
