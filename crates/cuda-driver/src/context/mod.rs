@@ -34,7 +34,7 @@ use owner::{Owner, RawContext};
 /// There are three kinds, which differ in nothing but their end: the device's [primary](Device::primary_context) context,
 /// shared by all code of the process, is released; one of [our own](Self::new) is destroyed; one
 /// [borrowed](Self::borrow_raw) from other code is left alone. All handles of one context are equal, however they were
-/// come by.
+/// come by. The last handle of one that ends waits for the work that is queued in it.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>);
 
@@ -284,8 +284,8 @@ impl Context {
 
     /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the driver says.
     ///
-    /// That is for the last handle. Work that is still queued is done or given up, as the driver sees fit: wait for it with
-    /// [`synchronize`](Self::synchronize). A borrowed context is only let go.
+    /// That is for the last handle. Work that is still queued is waited for; whether it failed is told by
+    /// [`synchronize`](Self::synchronize) only. A borrowed context is only let go.
     ///
     /// # Errors
     ///

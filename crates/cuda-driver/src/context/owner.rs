@@ -42,6 +42,7 @@ impl Destroy for Primary {
     type Raw = RawContext;
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
+        finish(driver, raw.context);
         // SAFETY: each retain must be released once ← the handle owns one retain.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(raw.device)) }
     }
@@ -54,9 +55,22 @@ impl Destroy for Owned {
     type Raw = RawContext;
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
+        finish(driver, raw.context);
         // SAFETY: the context must be alive and not used by another thread ← the handle owns it, and went with the
         // last object of it. A thread that still has it current is told so by the driver (docs/safety.md).
         unsafe { call!(driver, cuCtxDestroy_v2(raw.context)) }
+    }
+}
+
+/// Waits for what is queued in a context before it ends: what that does under running work is not documented, and streams
+/// of other contexts may wait for it.
+fn finish(driver: &Driver, context: CUcontext) {
+    // SAFETY: the context must be alive ← the callers own it.
+    if unsafe { call!(driver, cuCtxPushCurrent_v2(context)) }.is_ok() {
+        // A lost device has nothing left to wait for, and it is nobody's error here.
+        // SAFETY: no pointers.
+        let _ = unsafe { call!(driver, cuCtxSynchronize()) };
+        let _ = super::current::pop(driver);
     }
 }
 

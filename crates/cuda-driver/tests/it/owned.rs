@@ -6,7 +6,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{CacheConfig, ContextFlags, Error, Limit, Status};
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, software};
+use crate::support::{MIX, everywhere, late, software};
 
 fn own(of: &Context) -> Context {
     Context::new(of.device(), ContextFlags::empty()).unwrap()
@@ -256,4 +256,36 @@ fn a_reset_destroys_what_is_in_the_primary_context() {
     unsafe { bench.context.device().reset_primary_context() }.unwrap();
     assert_eq!(simulator.live().streams, 0);
     std::mem::forget(bench.context);
+}
+
+#[test]
+fn the_last_handle_waits_for_the_work_of_its_context() {
+    for seed in 0..4 {
+        let bench = software(late(seed).devices(2));
+        let simulator = bench.simulator.as_ref().unwrap();
+        let device = bench.context.driver().device(1).unwrap();
+        for is_own in [true, false] {
+            let context = if is_own {
+                own(&bench.context)
+            } else {
+                device.primary_context().unwrap()
+            };
+            let home = bench.stream();
+            let source = DeviceBuffer::from_host(&home, &[1_u32; 100]).unwrap();
+            bench.context.synchronize().unwrap();
+            let mut target = DeviceBuffer::<u32>::zeroed(&stream(&context), 100).unwrap();
+            target
+                .as_mut_slice()
+                .copy_from_peer(&source.as_slice())
+                .unwrap();
+            drop((target, context));
+            // The source still has the copy among its uses, and with it the context, to whose end its free comes.
+            assert!(simulator.pending() > 0);
+            assert_eq!(simulator.live().contexts, 2);
+            drop(source);
+            assert_eq!(simulator.live().contexts, 1);
+            home.synchronize().unwrap();
+            assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
+        }
+    }
 }
