@@ -40,6 +40,8 @@ if [ -d "$cuda/bin" ]; then
     export CUDA_PATH=$cuda PATH=$PATH:$cuda/bin
 fi
 export CUDA_TEST_REQUIRE=1
+# One test at a time: some make a stream wait for the host, and calls of others in the same context would wait with it.
+export RUST_TEST_THREADS=1
 passed=0 failed=0 left=0
 
 # step NAME PROGRAM COMMAND...: runs COMMAND in the folder of the program's package.

@@ -320,10 +320,10 @@ fn page_locked_memory_is_handed_out_again() {
 #[test]
 fn page_locked_memory_keeps_to_the_limit() {
     for bench in everywhere("page_locked_memory_keeps_to_the_limit") {
-        let pool = PinnedCachingPool::with_limit(&bench.context, PinnedFlags::PORTABLE, 1024);
+        let pool = PinnedCachingPool::with_limit(&bench.context, PinnedFlags::DEVICE_MAP, 1024);
         drop(pool.take::<u8>(300).unwrap());
         let whole = pool.take::<u8>(1024).unwrap();
-        assert!(whole.flags().unwrap().contains(PinnedFlags::PORTABLE));
+        assert!(whole.flags().unwrap().contains(PinnedFlags::DEVICE_MAP));
         assert_eq!(pool.statistics().bytes_reserved(), 1024);
         let error = pool.take::<u8>(1).unwrap_err();
         assert!(

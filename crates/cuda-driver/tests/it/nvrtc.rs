@@ -332,15 +332,18 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
     let older = software(Builder::new().version(12080));
     let fast = Options::new().ftz(true);
     let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(n == 77u ? 2.0f : 1.0f)"));
-    for tuning in [
-        run(&bench, &program, blocks, "n = 1001", &plain),
-        run(&bench, &program, [32, 64], "n = 1000", &plain),
-        run(&bench, &program, blocks, "n = 1000", &fast),
-        run(&bench, &changed, blocks, "n = 1000", &plain),
-        run(&other, &program, blocks, "n = 1000", &plain),
-        run(&older, &program, blocks, "n = 1000", &plain),
+    for (changed, tuning) in [
+        ("problem", run(&bench, &program, blocks, "n = 1001", &plain)),
+        (
+            "blocks",
+            run(&bench, &program, [32, 64], "n = 1000", &plain),
+        ),
+        ("options", run(&bench, &program, blocks, "n = 1000", &fast)),
+        ("source", run(&bench, &changed, blocks, "n = 1000", &plain)),
+        ("device", run(&other, &program, blocks, "n = 1000", &plain)),
+        ("driver", run(&older, &program, blocks, "n = 1000", &plain)),
     ] {
-        assert!(!tuning.is_remembered(), "{tuning}");
+        assert!(!tuning.is_remembered(), "another {changed}: {tuning}");
     }
     // The same machine code is the same question, and the first one is still known.
     assert!(
