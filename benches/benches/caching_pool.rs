@@ -1,0 +1,135 @@
+//! What allocating and freeing costs: from a caching pool, from the driver through the safe layer, and by raw calls.
+//!
+//! On the software device, whose calls a hit does not make, and on a GPU if there is one. Streams are drained outside the
+//! measured time.
+
+use std::hint::black_box;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use criterion::{
+    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
+};
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, PinnedCachingPool};
+use cuda_sim::Builder;
+
+/// Bytes of each allocation.
+const BYTES: usize = 1 << 20;
+/// So many calls fit in a stream's queue without making one wait.
+const BATCH: u64 = 256;
+
+/// Runs `work` as often as Criterion asks, draining the stream between batches, outside the measured time.
+fn drained(stream: &Stream, iterations: u64, mut work: impl FnMut()) -> Duration {
+    let mut left = iterations;
+    let mut elapsed = Duration::ZERO;
+    while left > 0 {
+        let batch = left.min(BATCH);
+        let start = Instant::now();
+        for _ in 0..batch {
+            work();
+        }
+        elapsed += start.elapsed();
+        stream.synchronize().expect("nothing can fail");
+        left -= batch;
+    }
+    elapsed
+}
+
+fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
+    let driver = stream.context().driver();
+    let table = driver.library();
+    group.bench_function("device/raw calls", |b| {
+        b.iter_custom(|n| {
+            drained(stream, n, || {
+                let mut address = 0;
+                // SAFETY: the pointer is to a local, the stream is alive.
+                let status =
+                    unsafe { table.cuMemAllocAsync(&raw mut address, BYTES, stream.as_raw()) };
+                assert!(status.is_success());
+                // SAFETY: the memory was allocated just now, and nothing uses it.
+                let status = unsafe { table.cuMemFreeAsync(black_box(address), stream.as_raw()) };
+                assert!(status.is_success());
+            })
+        });
+    });
+    group.bench_function("device/buffer", |b| {
+        b.iter_custom(|n| {
+            drained(stream, n, || {
+                // SAFETY: it is not read.
+                let buffer = unsafe { DeviceBuffer::<u8>::uninit(stream, BYTES) };
+                drop(black_box(buffer.expect("there is memory")));
+            })
+        });
+    });
+    let pool = CachingPool::new(stream.context());
+    group.bench_function("device/caching pool", |b| {
+        b.iter(|| {
+            // SAFETY: it is not read.
+            let buffer = unsafe { pool.uninit::<u8>(stream, BYTES) };
+            drop(black_box(buffer.expect("there is memory")));
+        });
+    });
+    assert!(pool.statistics().misses <= 1, "all but the first are hits");
+}
+
+fn pinned_memory(group: &mut BenchmarkGroup<'_, WallTime>, context: &Context) {
+    let table = context.driver().library();
+    // SAFETY: the context is alive.
+    let status = unsafe { table.cuCtxSetCurrent(context.as_raw()) };
+    assert!(status.is_success());
+    group.bench_function("pinned/raw calls", |b| {
+        b.iter(|| {
+            let mut start = ptr::null_mut();
+            // SAFETY: the pointer is to a local.
+            let status = unsafe { table.cuMemHostAlloc(&raw mut start, BYTES, 0) };
+            assert!(status.is_success());
+            // SAFETY: the memory was allocated just now, and nothing uses it.
+            let status = unsafe { table.cuMemFreeHost(black_box(start)) };
+            assert!(status.is_success());
+        });
+    });
+    let pool = PinnedCachingPool::new(context, PinnedFlags::empty());
+    group.bench_function("pinned/caching pool", |b| {
+        b.iter(|| {
+            let buffer = pool.take::<u8>(BYTES);
+            drop(black_box(buffer.expect("there is memory")));
+        });
+    });
+    assert!(pool.statistics().misses <= 1, "all but the first are hits");
+}
+
+fn caching_pool(criterion: &mut Criterion) {
+    let simulator = Builder::new().build().expect("a software device");
+    let software = simulator.library().expect("it has what a driver must have");
+    let drivers = [
+        ("software device", Driver::new(software)),
+        ("GPU", Driver::load()),
+    ];
+    for (name, driver) in drivers {
+        let driver = match driver {
+            Ok(driver) => driver,
+            Err(error) => {
+                println!("skipped: {name}: {error}");
+                continue;
+            }
+        };
+        let device = driver.device(0).expect("there is one");
+        let context = device.primary_context().expect("a context");
+        let stream = context.default_stream().expect("a stream");
+        let mut group = criterion.benchmark_group(name);
+        device_memory(&mut group, &stream);
+        pinned_memory(&mut group, &context);
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = caching_pool
+}
+criterion_main!(benches);
