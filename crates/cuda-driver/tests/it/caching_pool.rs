@@ -51,7 +51,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
         drop(again);
         let now = pool.statistics();
         assert_eq!((now.bytes_in_use, now.bytes_cached), (0, 4096));
-        assert_eq!((now.most_bytes_in_use, now.usage_ratio()), (4096, 0.0));
+        assert_eq!((now.most_bytes_reserved, now.usage_ratio()), (4096, 0.0));
         assert_eq!(now.hit_ratio(), 0.5);
         pool.trim_to(0);
         assert_eq!(pool.statistics().bytes_reserved(), 0);

@@ -1,33 +1,34 @@
 //! The blocks that wait to be used again, by size and by the stream on which they were used, and the account of all.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::classes::{CLASSES, bytes_of_class};
 use super::statistics::Statistics;
 use crate::error::{Error, Result};
 
-/// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out again takes no other.
+/// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out again takes no other,
+/// nor touches what the classes share.
 pub(crate) struct Cache<B> {
     classes: Box<[Mutex<Class<B>>]>,
     /// The most bytes in blocks, waiting or out.
     limit: AtomicUsize,
     /// Bytes in blocks, waiting or out.
     reserved: AtomicUsize,
-    /// Bytes in blocks that are out.
-    in_use: AtomicUsize,
-    /// The most that `in_use` ever was.
-    most_in_use: AtomicUsize,
-    misses: AtomicU64,
-    /// Whether blocks that come back are kept.
-    is_open: AtomicBool,
+    /// The most that `reserved` ever was.
+    most_reserved: AtomicUsize,
 }
 
 struct Class<B> {
     /// None twice of a stream. Those that are empty keep their room for the next.
     shelves: Vec<Shelf<B>>,
+    /// How many blocks are out.
+    out: usize,
     hits: u64,
+    misses: u64,
+    /// Whether blocks that come back are kept.
+    is_open: bool,
 }
 
 /// The blocks of a class that were used on one stream last.
@@ -40,27 +41,27 @@ impl<B> Cache<B> {
     pub(super) fn new(limit: usize) -> Self {
         let class = || Class {
             shelves: Vec::new(),
+            out: 0,
             hits: 0,
+            misses: 0,
+            is_open: true,
         };
         Self {
             classes: (0..CLASSES).map(|_| Mutex::new(class())).collect(),
             limit: AtomicUsize::new(limit),
             reserved: AtomicUsize::new(0),
-            in_use: AtomicUsize::new(0),
-            most_in_use: AtomicUsize::new(0),
-            misses: AtomicU64::new(0),
-            is_open: AtomicBool::new(true),
+            most_reserved: AtomicUsize::new(0),
         }
     }
 
     /// Takes a block that was used on this stream last.
+    #[inline]
     pub(super) fn take(&self, class: usize, stream: u64) -> Option<B> {
         let mut guard = self.class(class);
         let shelf = guard.shelves.iter_mut().find(|it| it.stream == stream)?;
         let block = shelf.blocks.pop()?;
         guard.hits += 1;
-        drop(guard);
-        self.goes_out(bytes_of_class(class));
+        guard.out += 1;
         Some(block)
     }
 
@@ -77,36 +78,36 @@ impl<B> Cache<B> {
         };
         let block = guard.shelves.iter_mut().find_map(fit)?;
         guard.hits += 1;
-        drop(guard);
-        self.goes_out(bytes_of_class(class));
+        guard.out += 1;
         Some(block)
     }
 
     /// Takes a block back that was out; answers it if it is not to be kept.
+    #[inline]
     pub(super) fn put(&self, class: usize, stream: u64, block: B) -> Option<B> {
-        let bytes = bytes_of_class(class);
         let mut guard = self.class(class);
-        // Under the lock, so that nothing comes in behind the last sweep.
-        if !self.is_open.load(Ordering::Relaxed) {
-            drop(guard);
-            self.lost(bytes);
-            return Some(block);
+        guard.out -= 1;
+        if guard.is_open {
+            guard.shelf(stream).blocks.push(block);
+            return None;
         }
-        guard.shelf(stream).blocks.push(block);
-        drop(guard);
-        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-        None
+        self.reserved
+            .fetch_sub(bytes_of_class(class), Ordering::Relaxed);
+        Some(block)
     }
 
-    /// Counts a new block of this class, if the limit allows it.
+    /// Counts a new block of this class as out, if the limit allows it.
     pub(super) fn reserve(&self, class: usize) -> Result<()> {
         let (bytes, limit) = (bytes_of_class(class), self.limit());
         let order = Ordering::Relaxed;
         let added = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= limit);
         match self.reserved.fetch_update(order, order, added) {
-            Ok(_) => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
-                self.goes_out(bytes);
+            Ok(before) => {
+                self.most_reserved
+                    .fetch_max(before.saturating_add(bytes), order);
+                let mut guard = self.class(class);
+                guard.misses += 1;
+                guard.out += 1;
                 Ok(())
             }
             Err(reserved) => Err(Error::PoolLimit {
@@ -117,25 +118,25 @@ impl<B> Cache<B> {
         }
     }
 
-    /// Counts a block of so many bytes as out no more, and not waiting either.
-    pub(super) fn lost(&self, bytes: usize) {
-        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    /// Counts a block of this class as out no more, and not waiting either.
+    pub(super) fn lost(&self, class: usize) {
+        self.class(class).out -= 1;
+        self.reserved
+            .fetch_sub(bytes_of_class(class), Ordering::Relaxed);
     }
 
-    /// Takes out waiting blocks, the largest first, until as many bytes are left in blocks as `enough` allows.
-    pub(super) fn sweep(&self, mut enough: impl FnMut(&Statistics) -> bool) -> Vec<B> {
+    /// Takes out waiting blocks, the largest first, until they have so many bytes or none waits.
+    pub(super) fn sweep(&self, bytes: usize) -> Vec<B> {
         let mut swept = Vec::new();
-        for (class, bytes) in (0..CLASSES)
-            .rev()
-            .map(|class| (class, bytes_of_class(class)))
-        {
+        let mut left = bytes;
+        for class in (0..CLASSES).rev() {
             let mut guard = self.class(class);
-            while !enough(&self.account()) {
-                let Some(block) = guard.shelves.iter_mut().find_map(|it| it.blocks.pop()) else {
-                    break;
-                };
+            while left > 0
+                && let Some(block) = guard.shelves.iter_mut().find_map(|it| it.blocks.pop())
+            {
+                let bytes = bytes_of_class(class);
                 self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+                left = left.saturating_sub(bytes);
                 swept.push(block);
             }
             if guard.shelves.iter().all(|shelf| shelf.blocks.is_empty()) {
@@ -147,8 +148,10 @@ impl<B> Cache<B> {
 
     /// From now on nothing is kept. Answers what is.
     pub(super) fn close(&self) -> Vec<B> {
-        self.is_open.store(false, Ordering::Relaxed);
-        self.sweep(|_| false)
+        for class in 0..CLASSES {
+            self.class(class).is_open = false;
+        }
+        self.sweep(usize::MAX)
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -159,34 +162,28 @@ impl<B> Cache<B> {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
+    /// By how many bytes there are more than `bytes` in blocks.
+    pub(super) fn reserved_beyond(&self, bytes: usize) -> usize {
+        self.reserved.load(Ordering::Relaxed).saturating_sub(bytes)
+    }
+
     pub(super) fn statistics(&self) -> Statistics {
-        let hits = (0..CLASSES).map(|class| self.class(class).hits).sum();
-        Statistics {
-            hits,
-            ..self.account()
+        let mut sum = Statistics {
+            most_bytes_reserved: self.most_reserved.load(Ordering::Relaxed),
+            ..Statistics::default()
+        };
+        for (class, bytes) in (0..CLASSES).map(|class| (class, bytes_of_class(class))) {
+            let guard = self.class(class);
+            let waiting: usize = guard.shelves.iter().map(|it| it.blocks.len()).sum();
+            sum.hits += guard.hits;
+            sum.misses += guard.misses;
+            sum.bytes_in_use += guard.out * bytes;
+            sum.bytes_cached += waiting * bytes;
         }
+        sum
     }
 
-    /// The statistics without the hits.
-    fn account(&self) -> Statistics {
-        let in_use = self.in_use.load(Ordering::Relaxed);
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        Statistics {
-            hits: 0,
-            misses: self.misses.load(Ordering::Relaxed),
-            bytes_in_use: in_use,
-            bytes_cached: reserved.saturating_sub(in_use),
-            most_bytes_in_use: self.most_in_use.load(Ordering::Relaxed),
-        }
-    }
-
-    fn goes_out(&self, bytes: usize) {
-        let in_use = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if in_use > self.most_in_use.load(Ordering::Relaxed) {
-            self.most_in_use.fetch_max(in_use, Ordering::Relaxed);
-        }
-    }
-
+    #[inline]
     fn class(&self, class: usize) -> MutexGuard<'_, Class<B>> {
         let class = &self.classes[class];
         class.lock().unwrap_or_else(PoisonError::into_inner)

@@ -120,13 +120,14 @@ impl CachingPool {
     /// Changes the limit, and frees what waits beyond it. What is in use stays.
     pub fn set_limit(&self, bytes: usize) {
         self.blocks().cache.set_limit(bytes);
-        self.blocks()
-            .free_until(|now| now.bytes_reserved() <= bytes);
+        let beyond = self.blocks().cache.reserved_beyond(bytes);
+        self.blocks().free(beyond);
     }
 
     /// Frees what waits, the largest blocks first, until at most `bytes` bytes wait.
     pub fn trim_to(&self, bytes: usize) {
-        self.blocks().free_until(|now| now.bytes_cached <= bytes);
+        let waiting = self.statistics().bytes_cached;
+        self.blocks().free(waiting.saturating_sub(bytes));
     }
 
     /// What the pool has done so far and has now.
@@ -168,10 +169,10 @@ impl Blocks {
         }
         if let Error::PoolLimit { limit, .. } = refused {
             let room = limit.saturating_sub(bytes_of_class(class));
-            self.free_until(|now| now.bytes_reserved() <= room);
+            self.free(self.cache.reserved_beyond(room));
             return self.make(stream, class);
         }
-        let homes = self.free_until(|_| false);
+        let homes = self.free(usize::MAX);
         self.make(stream, class).or_else(|_| {
             // The memory is free when its streams have come to it.
             for home in homes {
@@ -188,7 +189,7 @@ impl Blocks {
         match Memory::allocate(stream, bytes) {
             Ok(memory) => Ok(memory.into_block()),
             Err(error) => {
-                self.cache.lost(bytes);
+                self.cache.lost(class);
                 Err(error)
             }
         }
@@ -220,12 +221,12 @@ impl Blocks {
 
     /// Counts a block that is out as gone for good.
     pub(crate) fn lose(&self, block: &Block) {
-        self.cache.lost(block.bytes);
+        self.cache.lost(class_of(block.bytes));
     }
 
-    /// Frees what waits until it is `enough`; answers the streams on which that was queued.
-    fn free_until(&self, enough: impl FnMut(&Statistics) -> bool) -> Vec<Stream> {
-        let swept = self.cache.sweep(enough);
+    /// Frees so many bytes of what waits, or all; answers the streams on which that was queued.
+    fn free(&self, bytes: usize) -> Vec<Stream> {
+        let swept = self.cache.sweep(bytes);
         let mut homes: Vec<Stream> = Vec::new();
         for block in swept {
             let home = block.tracker.home();

@@ -77,7 +77,7 @@ impl PinnedCachingPool {
             let class = class_of(bytes);
             let handle = blocks.allocate(class)?;
             let pool: Arc<Blocks> = Arc::clone(blocks);
-            Locked::kept(&blocks.context, handle, pool, class)
+            Locked::kept(handle, pool, class)
         };
         // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it was allocated, and its
         // class is that of the bytes.
@@ -115,14 +115,14 @@ impl PinnedCachingPool {
     /// Changes the limit, and frees what waits beyond it. What is in use stays.
     pub fn set_limit(&self, bytes: usize) {
         self.blocks().cache.set_limit(bytes);
-        self.blocks()
-            .cache
-            .sweep(|now| now.bytes_reserved() <= bytes);
+        let cache = &self.blocks().cache;
+        cache.sweep(cache.reserved_beyond(bytes));
     }
 
     /// Frees what waits, the largest blocks first, until at most `bytes` bytes wait.
     pub fn trim_to(&self, bytes: usize) {
-        self.blocks().cache.sweep(|now| now.bytes_cached <= bytes);
+        let waiting = self.statistics().bytes_cached;
+        self.blocks().cache.sweep(waiting.saturating_sub(bytes));
     }
 
     /// What the pool has done so far and has now.
@@ -151,11 +151,11 @@ impl Blocks {
         match self.make(class) {
             Err(Error::PoolLimit { limit, .. }) => {
                 let room = limit.saturating_sub(bytes_of_class(class));
-                self.cache.sweep(|now| now.bytes_reserved() <= room);
+                self.cache.sweep(self.cache.reserved_beyond(room));
                 self.make(class)
             }
             Err(Error::OutOfMemory { .. }) => {
-                self.cache.sweep(|_| false);
+                self.cache.sweep(usize::MAX);
                 self.make(class)
             }
             made => made,
@@ -175,7 +175,7 @@ impl Blocks {
                 Ok(handle)
             }
             Err(error) => {
-                self.cache.lost(bytes);
+                self.cache.lost(class);
                 Err(error)
             }
         }
@@ -183,6 +183,10 @@ impl Blocks {
 }
 
 impl Keep<PinnedBlock> for Blocks {
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
     fn take_back(&self, class: usize, handle: Handle<PinnedBlock>) -> Result<(), DriverError> {
         match self.cache.put(class, SHELF, handle) {
             None => Ok(()),
@@ -191,7 +195,7 @@ impl Keep<PinnedBlock> for Blocks {
     }
 
     fn lose(&self, class: usize) {
-        self.cache.lost(bytes_of_class(class));
+        self.cache.lost(class);
     }
 }
 

@@ -12,8 +12,8 @@ pub struct Statistics {
     pub bytes_in_use: usize,
     /// Bytes that wait to be used again.
     pub bytes_cached: usize,
-    /// The most that `bytes_in_use` ever was.
-    pub most_bytes_in_use: usize,
+    /// The most bytes that the pool ever had from the driver.
+    pub most_bytes_reserved: usize,
 }
 
 impl Statistics {

@@ -30,6 +30,9 @@ pub(crate) mod sealed {
 
 /// A pool that locked memory goes back to.
 pub(crate) trait Keep<K: Destroy>: Send + Sync {
+    /// The context of the memory.
+    fn context(&self) -> &Context;
+
     /// Takes back memory that nothing uses any more.
     fn take_back(&self, class: usize, handle: Handle<K>) -> Result<(), DriverError>;
 
@@ -45,39 +48,44 @@ pub(crate) trait Lockable: Destroy {
 
 /// Locked memory, unlocked when it goes; nothing if there are no bytes.
 pub(crate) struct Locked<K: Lockable> {
-    /// Before `context`: it goes first.
+    /// Before `home`: it goes first.
     handle: Option<Handle<K>>,
-    /// What it is given back to, and the class there; nothing if that is the driver.
-    kept_by: Option<(Arc<dyn Keep<K>>, usize)>,
     /// Why the memory must not be given back, if so.
     suspect: OnceLock<DriverError>,
-    context: Context,
+    home: Home<K>,
+}
+
+/// What locked memory is given back to.
+enum Home<K: Lockable> {
+    /// The driver.
+    Context(Context),
+    /// A pool, in which it has a class.
+    Pool(Arc<dyn Keep<K>>, usize),
 }
 
 impl<K: Lockable> Locked<K> {
     pub(crate) fn new(context: &Context, handle: Option<Handle<K>>) -> Self {
         Self {
             handle,
-            kept_by: None,
             suspect: OnceLock::new(),
-            context: context.clone(),
+            home: Home::Context(context.clone()),
         }
     }
 
     /// Memory of a pool, to which it goes back.
-    pub(crate) fn kept(
-        context: &Context,
-        handle: Handle<K>,
-        pool: Arc<dyn Keep<K>>,
-        class: usize,
-    ) -> Self {
-        let mut this = Self::new(context, Some(handle));
-        this.kept_by = Some((pool, class));
-        this
+    pub(crate) fn kept(handle: Handle<K>, pool: Arc<dyn Keep<K>>, class: usize) -> Self {
+        Self {
+            handle: Some(handle),
+            suspect: OnceLock::new(),
+            home: Home::Pool(pool, class),
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
-        &self.context
+        match &self.home {
+            Home::Context(context) => context,
+            Home::Pool(pool, _) => pool.context(),
+        }
     }
 
     /// The first byte, if there is one.
@@ -89,11 +97,11 @@ impl<K: Lockable> Locked<K> {
     pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
         let mut address = 0;
         if let Some(start) = self.start() {
-            let _current = self.context.enter()?;
+            let _current = self.context().enter()?;
             // SAFETY: the pointers must be writable, and of memory that is locked ← a local, and `self` owns the lock.
             unsafe {
                 call!(
-                    self.context.driver(),
+                    self.context().driver(),
                     cuMemHostGetDevicePointer_v2(&raw mut address, start, 0)
                 )
             }?;
@@ -112,16 +120,15 @@ impl<K: Lockable> Locked<K> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
-        let kept_by = self.kept_by.take();
         match self.suspect.get() {
-            None => match kept_by {
-                Some((pool, class)) => pool.take_back(class, handle),
-                None => handle.close(),
+            None => match &self.home {
+                Home::Context(_) => handle.close(),
+                Home::Pool(pool, class) => pool.take_back(*class, handle),
             },
             Some(error) => {
                 handle.abandon();
-                if let Some((pool, class)) = kept_by {
-                    pool.lose(class);
+                if let Home::Pool(pool, class) = &self.home {
+                    pool.lose(*class);
                 }
                 Err(*error)
             }
