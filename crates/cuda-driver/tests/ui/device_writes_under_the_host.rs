@@ -1,0 +1,11 @@
+//! While the host has a slice of managed memory, nothing that writes it can be queued.
+
+use cuda_driver::{ManagedBuffer, Result};
+
+fn first(buffer: &mut ManagedBuffer<u32>) -> Result<u32> {
+    let words = buffer.host()?;
+    buffer.as_mut_slice().set_zero()?;
+    Ok(words[0])
+}
+
+fn main() {}
