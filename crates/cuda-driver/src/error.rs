@@ -9,7 +9,10 @@ pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
+use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function, LoadError};
 
 use crate::memory::Extent;
@@ -34,8 +37,17 @@ pub enum Error {
         /// The call that failed.
         source: DriverError,
     },
-    /// An image could not be loaded.
+    /// An image could not be loaded, or images could not be linked.
     Jit(Box<JitError>),
+    /// A file could not be read.
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        kind: io::ErrorKind,
+    },
+    /// A file holds no image.
+    Image(Box<LoadableError>),
     /// The arguments of a launch are not what the kernel takes.
     Argument(Box<ArgumentError>),
     /// Grid, block or shared memory of a launch are beyond a limit.
@@ -155,6 +167,10 @@ impl fmt::Display for Error {
                 write!(f, "{source}, {bytes} bytes were asked for")
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::File { path, kind } => {
+                write!(f, "{} could not be read: {kind}", path.display())
+            }
+            Self::Image(error) => error.fmt(f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
             Self::NoSuchDevice {

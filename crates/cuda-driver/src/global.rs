@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_sys::{CUdeviceptr, CUresult};
 
-use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::{Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Source, len_of_cast};
 use crate::module::{Module, ModuleInner};
@@ -45,35 +44,29 @@ impl Module {
     /// of another context than the module, or [`Error::NulByte`] if there is one in the name.
     #[doc(alias = "cuModuleGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
-        let module = self.inner();
+        Global::of(self.inner(), name, stream)
+    }
+}
+
+impl<T: DeviceRepr> Global<T> {
+    /// The variable of that code.
+    pub(crate) fn of(module: &Arc<ModuleInner>, name: &str, stream: &Stream) -> Result<Self> {
         stream.expect_context(module.context(), "the module")?;
         let c_name = CString::new(name).map_err(|error| Error::NulByte {
             what: "the name of the variable",
             position: error.nul_position(),
         })?;
-        let (mut address, mut bytes) = (0, 0);
         let current = module.context().enter()?;
-        // SAFETY: pointers and name must be valid, the module loaded ← locals, and `self` owns it.
-        let result = unsafe {
-            call!(
-                stream.driver(),
-                cuModuleGetGlobal_v2(
-                    &raw mut address,
-                    &raw mut bytes,
-                    self.as_raw(),
-                    c_name.as_ptr()
-                )
-            )
-        };
+        let result = module.variable(&c_name);
         drop(current);
-        match result {
+        let (address, bytes) = match result {
             Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_FOUND => {
                 return Err(Error::NoSuchGlobal {
                     name: name.to_owned(),
                 });
             }
             result => result?,
-        }
+        };
         let len = len_of_cast::<T>(address, bytes)?;
         let tracker = module.globals().take(address, name, stream)?;
         let block = Block {
@@ -84,7 +77,7 @@ impl Module {
         // SAFETY: the memory must be of that source, nobody else's, and all uses known ← the module is loaded as long as
         // the source is there, and its list lets one out at a time, with the order of its uses.
         let memory = unsafe { Memory::of_block(block, Source::Global(Arc::clone(module))) };
-        Ok(Global {
+        Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
             name: name.to_owned(),
         })

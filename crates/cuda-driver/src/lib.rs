@@ -40,6 +40,8 @@ mod function;
 mod global;
 mod handle;
 mod launch;
+mod library;
+mod linker;
 mod memory;
 mod module;
 #[cfg(feature = "nvrtc")]
@@ -52,7 +54,8 @@ mod stream;
 pub use context::{
     CacheConfig, Context, ContextFlags, CurrentContext, Limit, LivenessToken, PrimaryContextState,
 };
-pub use cuda_sys::image::{Cubin, Parameter, Ptx};
+pub use cuda_sys::image::{Archive, Cubin, Fatbin, Object, Parameter, Ptx};
+pub use cuda_sys::log::{Diagnostic, Log, Severity};
 pub use cuda_sys::{CUdevice_attribute as DeviceAttribute, CUresult as Status, LoadError, Version};
 pub use device::{
     ComputeCapability, Device, DevicePool, DeviceProperties, PeerAttribute, PeerAttributes,
@@ -67,6 +70,8 @@ pub use launch::{
     KernelParam, KernelParams, LaunchAttributes, LaunchConfig, MemSyncDomain, PortableClusterMode,
     Reads, SharedMemoryMode, Writes,
 };
+pub use library::{Library, LibraryKernel};
+pub use linker::{LinkFile, LinkInput, Linked, Linker};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
@@ -76,7 +81,10 @@ pub use memory::{MemoryType, PointerAttributes};
 pub use memory::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };
-pub use module::{Image, Module};
+pub use module::{
+    Image, JitCacheMode, JitFallback, JitLog, JitOptions, JitTarget, LoadingMode, Module,
+    OptimizationLevel,
+};
 pub use stream::{Stream, StreamFlags};
 
 /// What the raw bindings were made from, and up to which CUDA version they go.

@@ -58,6 +58,8 @@ pub struct Live {
     pub graph_execs: usize,
     /// User objects whose destructor has not run.
     pub user_objects: usize,
+    /// Links under way.
+    pub links: usize,
     /// Memory pools that were created.
     pub pools: usize,
     /// Device and managed allocations.
@@ -92,6 +94,7 @@ impl fmt::Display for Live {
             (self.graphs, "graphs"),
             (self.graph_execs, "executable graphs"),
             (self.user_objects, "user objects"),
+            (self.links, "links"),
             (self.pools, "pools"),
         ];
         f.write_str("live:")?;

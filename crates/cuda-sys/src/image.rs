@@ -3,11 +3,15 @@
 //! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes them,
 //! and neither depends on the other.
 
+mod fatbin;
+mod loadable;
 mod signature;
 
 use std::ffi::{CStr, CString, NulError};
 use std::fmt;
 
+pub use fatbin::{Fatbin, FatbinError};
+pub use loadable::{Loadable, LoadableError};
 pub use signature::{Parameter, Signature};
 
 /// PTX: the text of a virtual instruction set, which the driver compiles for its device.
@@ -152,6 +156,16 @@ impl fmt::Debug for Cubin {
 trusted_image! {
     /// LTO-IR: what the driver's and NVIDIA's linkers optimise across files while they link.
     LtoIr, "LTO-IR"
+}
+
+trusted_image! {
+    /// A host object file that holds device code.
+    Object, "an object file"
+}
+
+trusted_image! {
+    /// An archive (`.a`) of host object files that hold device code.
+    Archive, "an archive of object files"
 }
 
 trusted_image! {

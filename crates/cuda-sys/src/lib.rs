@@ -34,6 +34,7 @@
 mod function;
 pub mod image;
 mod library;
+pub mod log;
 mod result;
 mod search;
 mod version;

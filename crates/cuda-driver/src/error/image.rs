@@ -5,26 +5,43 @@ use std::fmt;
 use cuda_sys::CUresult;
 use cuda_sys::image::newest_ptx;
 
-use super::DriverError;
+use super::{DriverError, Error};
+use crate::module::JitLog;
 
-/// An image that the driver would not load, with what its compiler said.
+/// An image that the driver would not load or link, with what its compiler or linker said.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JitError {
-    pub(crate) source: DriverError,
-    pub(crate) log: String,
-    pub(crate) ptx_version: Option<(u32, u32)>,
+    pub(super) source: DriverError,
+    log: JitLog,
+    ptx_version: Option<(u32, u32)>,
 }
 
 impl JitError {
+    /// As an [`Error`]: a context that is gone has no compiler.
+    pub(crate) fn error(
+        source: DriverError,
+        log: JitLog,
+        ptx_version: Option<(u32, u32)>,
+    ) -> Error {
+        match Error::from(source) {
+            Error::Driver(source) => Error::Jit(Box::new(Self {
+                source,
+                log,
+                ptx_version,
+            })),
+            gone => gone,
+        }
+    }
+
     /// The call that failed.
     #[must_use]
     pub fn driver_error(&self) -> DriverError {
         self.source
     }
 
-    /// What the driver's compiler wrote.
+    /// What the driver's compiler or linker wrote.
     #[must_use]
-    pub fn log(&self) -> &str {
+    pub fn log(&self) -> &JitLog {
         &self.log
     }
 
@@ -48,7 +65,7 @@ impl fmt::Display for JitError {
                  compile to a cubin for the device, or with an NVRTC no newer than the driver"
             )?;
         }
-        for line in self.log.lines() {
+        for line in self.log.to_string().lines() {
             write!(f, "\n  {line}")?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 mod attributes;
 mod check;
 mod occupancy;
-mod parameters;
+pub(crate) mod parameters;
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,6 +13,8 @@ mod global;
 mod kernel;
 mod launch;
 mod leaks;
+mod library;
+mod linker;
 mod managed;
 mod memory;
 mod module;

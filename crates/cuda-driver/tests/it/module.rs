@@ -1,10 +1,18 @@
-//! Modules: images that are wrong.
+//! Modules: images that are right and wrong, options, what a module has.
+
+use std::fs;
+use std::io;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status};
-use cuda_sim::Rule;
+use cuda_driver::{
+    CacheConfig, Error, JitCacheMode, JitFallback, JitOptions, JitTarget, LoadingMode,
+    OptimizationLevel, Severity, Status,
+};
+use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, late, software};
+use crate::support::{COPY, MIX, everywhere, late, skipped, software};
+
+const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
 #[test]
 fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
@@ -46,6 +54,18 @@ fn a_wrong_line_is_named_by_the_log() {
             "{}: {text}",
             bench.name
         );
+        // The same, parsed.
+        let Error::Jit(jit) = &error else {
+            panic!("{error}")
+        };
+        let found = jit.log().diagnostics();
+        let named = found
+            .iter()
+            .find(|one| one.line == u32::try_from(line).ok());
+        let named = named.unwrap_or_else(|| panic!("{}: {found:?}", bench.name));
+        assert_eq!(named.severity, Severity::Error, "{named}");
+        assert_eq!(named.file.as_deref(), Some("ptxas"), "{named}");
+        assert!(named.message.contains("%nothing"), "{named}");
     }
 }
 
@@ -112,4 +132,164 @@ fn a_module_whose_kernels_may_still_run_stays_loaded() {
     // It goes with its context, and keeps nothing else.
     drop(bench.context);
     assert!(simulator.live().is_empty(), "{}", simulator.live());
+}
+
+#[test]
+fn options_reach_the_compiler_and_the_code_still_computes() {
+    for bench in everywhere("options_reach_the_compiler_and_the_code_still_computes") {
+        let stream = bench.stream();
+        let ptx = Ptx::new(MIX).unwrap();
+        let options = JitOptions::new()
+            .max_registers(32)
+            .optimization_level(OptimizationLevel::O1)
+            .line_info(true)
+            .debug_info(false)
+            .verbose(true)
+            .cache_mode(JitCacheMode::L2)
+            .fallback(JitFallback::Ptx);
+        let module = Module::load_with(&bench.context, &ptx, &options).unwrap();
+        let mix = module.function("mix").unwrap();
+        assert!(mix.registers().unwrap() <= 32, "{}", bench.name);
+        let mut x = DeviceBuffer::from_host(&stream, &[7_u32, 8]).unwrap();
+        let y = DeviceBuffer::from_host(&stream, &[1_u32, 2]).unwrap();
+        // SAFETY: the kernel touches two words of each.
+        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }
+            .unwrap();
+        assert_eq!(x.to_vec().unwrap(), [15, 18], "{}", bench.name);
+        // A driver that has the code in its cache compiles nothing, and says nothing.
+        let info = module.log().info();
+        if info.is_empty() && bench.simulator.is_none() {
+            skipped("what a GPU's compiler says of registers: the code was in its cache");
+            continue;
+        }
+        assert!(
+            info.as_str().contains("registers"),
+            "{}: {info}",
+            bench.name
+        );
+        let found = module.log().diagnostics();
+        assert!(
+            found.iter().all(|one| !one.severity.is_error()),
+            "{found:?}"
+        );
+        assert!(found.iter().any(|one| one.severity == Severity::Remark));
+    }
+}
+
+#[test]
+fn options_that_a_driver_does_not_know_are_errors_before_it_is_called() {
+    let newer = [
+        (12000, JitOptions::new().min_blocks_per_multiprocessor(1)),
+        (12000, JitOptions::new().max_threads_per_block(128)),
+        (12000, JitOptions::new().override_directives(true)),
+        (12090, JitOptions::new().split_compile(2)),
+        (13000, JitOptions::new().binary_loader_threads(2)),
+    ];
+    for (version, options) in newer {
+        let bench = software(Builder::new().version(version));
+        let ptx = Ptx::new(MIX).unwrap();
+        let error = Module::load_with(&bench.context, &ptx, &options).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        let calls = bench.simulator.as_ref().unwrap().calls();
+        assert_eq!(calls.get("cuModuleLoadDataEx"), None, "{error}");
+        let newest = software(Builder::new());
+        let module = Module::load_with(&newest.context, &ptx, &options).unwrap();
+        module.function("mix").unwrap();
+    }
+}
+
+#[test]
+fn a_target_can_be_named() {
+    for bench in everywhere("a_target_can_be_named") {
+        let capability = bench.context.device().compute_capability().unwrap();
+        let options = JitOptions::new().target(JitTarget::new(capability));
+        let ptx = Ptx::new(COPY).unwrap();
+        let module = Module::load_with(&bench.context, &ptx, &options).unwrap();
+        let copy = module.function("copy").unwrap();
+        let binary = copy.binary_version().unwrap();
+        assert_eq!(binary, 10 * capability.major + capability.minor);
+    }
+}
+
+#[test]
+fn a_file_is_loaded_as_what_it_begins_as() {
+    let dir = std::env::temp_dir().join(format!("cuda-driver-module-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let ptx = write("copy.ptx", COPY.as_bytes());
+    let fatbin = write("cut.fatbin", &0xBA55_ED50_u32.to_le_bytes());
+    let neither = write("neither", b"MZ\0");
+    let options = JitOptions::new();
+    for bench in everywhere("a_file_is_loaded_as_what_it_begins_as") {
+        let load = |path: &std::path::Path| {
+            // SAFETY: the file is PTX, or is refused before the driver sees it.
+            unsafe { Module::load_file(&bench.context, path, &options) }
+        };
+        let copy = load(&ptx).unwrap().function("copy").unwrap();
+        assert_eq!(copy.parameters().unwrap().len(), 3, "{}", bench.name);
+        let missing = dir.join("missing");
+        let error = load(&missing).unwrap_err();
+        let kind = io::ErrorKind::NotFound;
+        assert_eq!(
+            error,
+            Error::File {
+                path: missing.clone(),
+                kind
+            }
+        );
+        for path in [&fatbin, &neither] {
+            let error = load(path).unwrap_err();
+            assert!(matches!(error, Error::Image(_)), "{error}");
+        }
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn functions_are_enumerated_and_loaded_before_they_are_used() {
+    for bench in everywhere("functions_are_enumerated_and_loaded_before_they_are_used") {
+        let stream = bench.stream();
+        let module = Module::load(&bench.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+        let functions = module.functions().unwrap();
+        let mut names: Vec<&str> = functions.iter().map(Function::name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["bump", "scale"], "{}", bench.name);
+        let mode = bench.context.driver().module_loading_mode().unwrap();
+        for function in &functions {
+            assert!(mode == LoadingMode::LAZY || function.is_loaded().unwrap());
+            function.load().unwrap();
+            assert!(function.is_loaded().unwrap(), "{}", bench.name);
+            function.set_cache_config(CacheConfig::L1).unwrap();
+            let wrong = function.set_cache_config(CacheConfig(77)).unwrap_err();
+            assert_eq!(wrong.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
+        }
+        // One that was enumerated is the same as one that was asked for, and keeps the module.
+        let scale = module.function("scale").unwrap();
+        let same = functions.iter().find(|one| one.name() == "scale").unwrap();
+        assert_eq!(same.as_raw(), scale.as_raw(), "{}", bench.name);
+        assert_eq!(same.parameters(), scale.parameters());
+        let same = same.clone();
+        drop((functions, module, scale));
+        let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 1, 1, 1]).unwrap();
+        // SAFETY: the kernel scales 4 words.
+        unsafe { stream.launch(&same, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
+        assert_eq!(words.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_driver_without_enumeration_names_the_call() {
+    let bench = software(Builder::new().version(12030));
+    let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    let error = module.functions().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("cuModuleGetFunctionCount"), "{text}");
+    assert!(text.contains("12.4"), "{text}");
+    let mix = module.function("mix").unwrap();
+    let text = mix.load().unwrap_err().to_string();
+    assert!(text.contains("cuFuncLoad"), "{text}");
 }

@@ -99,6 +99,7 @@ plain!(
     cuda_sys::CUstreamCaptureMode,
     cuda_sys::CUlaunchAttributeID,
     cuda_sys::CUhostFn,
+    cuda_sys::CUjitInputType,
     cuda_sys::CUstreamCallback,
     cuda_sys::CUoccupancyB2DSize,
     cuda_sys::CUgraphMem_attribute,

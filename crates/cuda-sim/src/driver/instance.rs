@@ -11,6 +11,7 @@ use super::function::Function;
 use super::graph;
 use super::handle::Table;
 use super::library::Library;
+use super::link::Link;
 use super::memory::Allocation;
 use super::module::Module;
 use super::pool::Pool;
@@ -36,6 +37,7 @@ pub(crate) struct Instance {
     pub(super) modules: Table<Module>,
     pub(super) functions: Table<Function>,
     pub(super) libraries: Table<Library>,
+    pub(super) links: Table<Link>,
     pub(super) pools: Table<Pool>,
     pub(super) graphs: graph::Store,
     pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
@@ -68,6 +70,7 @@ impl Instance {
             modules: Table::default(),
             functions: Table::default(),
             libraries: Table::default(),
+            links: Table::default(),
             pools,
             graphs: graph::Store::default(),
             allocations: Mutex::default(),
@@ -145,6 +148,7 @@ impl Instance {
                 .filter(|module| module.library.is_none())
                 .count(),
             libraries: self.libraries.len(),
+            links: self.links.len(),
             pools: self
                 .pools
                 .all()

@@ -1,6 +1,7 @@
 //! From an image to a program, with the options and the logs of the just-in-time compiler.
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use cuda_sys::{CUjit_option, CUresult};
 use super::arg::{In, Out};
 use super::device::Device;
 use super::export::Call;
+use super::link;
 use super::status::{
     INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, Status, UNSUPPORTED_PTX_VERSION,
 };
@@ -27,16 +29,17 @@ pub(super) struct Code {
 struct Refusal(CUresult, String);
 
 /// The log buffers that a call offers.
-#[derive(Default)]
-struct Logs {
+#[derive(Debug, Default)]
+pub(super) struct Logs {
     /// Where, how many bytes fit, and the option that takes how many were written.
     info: (Option<Out<c_char>>, usize, Option<usize>),
     error: (Option<Out<c_char>>, usize, Option<usize>),
     wall_time: Option<usize>,
+    verbose: bool,
 }
 
 /// Options and their values, as C passes them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) count: c_uint,
     pub(super) names: Out<CUjit_option>,
@@ -44,7 +47,8 @@ pub(super) struct Options {
 }
 
 impl Logs {
-    fn read(options: Option<Options>) -> Status<Self> {
+    /// Reads options as a driver of `version` does.
+    pub(super) fn read(options: Option<Options>, version: u32) -> Status<Self> {
         type O = CUjit_option;
         let mut logs = Self::default();
         let Some(options) = options else {
@@ -67,7 +71,8 @@ impl Logs {
                     (logs.error.1, logs.error.2) = (size(), Some(index));
                 }
                 O::CU_JIT_WALL_TIME => logs.wall_time = Some(index),
-                name if name.0 >= O::CU_JIT_NUM_OPTIONS.0 => {
+                O::CU_JIT_LOG_VERBOSE => logs.verbose = value.addr() != 0,
+                name if name.0 >= options_of(version).0 => {
                     return Err(INVALID_VALUE);
                 }
                 // How fast the code is, or what is printed, is all that the others change.
@@ -75,6 +80,12 @@ impl Logs {
             }
         }
         Ok(logs)
+    }
+
+    /// Writes both logs.
+    pub(super) fn write_all(&self, info: &str, errors: &str, options: Options) {
+        Self::write(self.info, info, options);
+        Self::write(self.error, errors, options);
     }
 
     /// Writes a log and says how long it is.
@@ -102,6 +113,16 @@ impl Logs {
     }
 }
 
+/// The first option that a driver of `version` does not know, as the headers have them.
+fn options_of(version: u32) -> CUjit_option {
+    match version {
+        ..12010 => CUjit_option::CU_JIT_MIN_CTA_PER_SM,
+        12010..13000 => CUjit_option::CU_JIT_SPLIT_COMPILE,
+        13000..13010 => CUjit_option::CU_JIT_BINARY_LOADER_THREAD_COUNT,
+        _ => CUjit_option::CU_JIT_NUM_OPTIONS,
+    }
+}
+
 /// The bytes that machine code begins with: a cubin, a fat binary, the wrapper of one.
 const MACHINE_CODE: [[u8; 4]; 3] = [
     *b"\x7fELF",
@@ -118,16 +139,16 @@ impl Call {
         device: &Device,
     ) -> Status<Arc<Code>> {
         let text = image.typed::<c_char>().c_str()?;
-        let logs = Logs::read(options)?;
+        let logs = Logs::read(options, self.config.version)?;
         let start = Instant::now();
         let result = self.program(text, device);
-        let words = result
-            .as_ref()
-            .err()
-            .map_or("", |Refusal(_, words)| words.as_str());
+        let (info, words) = match &result {
+            Ok(code) if logs.verbose => (verbose(code, device), ""),
+            Ok(_) => (String::new(), ""),
+            Err(Refusal(_, words)) => (String::new(), words.as_str()),
+        };
         if let Some(options) = options {
-            Logs::write(logs.info, "", options);
-            Logs::write(logs.error, words, options);
+            logs.write_all(&info, words, options);
             if let Some(index) = logs.wall_time {
                 let bits = (start.elapsed().as_secs_f32() * 1e3).to_bits();
                 options
@@ -161,21 +182,50 @@ impl Call {
                 String::from("ptxas fatal   : the image is empty"),
             ));
         }
-        let module = ptx::parse(&text).map_err(|error| Refusal(INVALID_PTX, error.to_string()))?;
+        self.program_of(&link::texts(&text), device)
+            .map_err(|(code, words)| Refusal(code, words))
+    }
+
+    /// One program of all texts, or a status and the compiler's words.
+    pub(super) fn program_of(
+        &self,
+        texts: &[&str],
+        device: &Device,
+    ) -> Result<Code, (CUresult, String)> {
+        let modules = texts
+            .iter()
+            .map(|text| ptx::parse(text).map_err(|error| (INVALID_PTX, error.to_string())))
+            .collect::<Result<Vec<_>, _>>()?;
         let driver = cuda_sys::Version::new(self.config.version);
         let target = TargetInfo {
             compute_capability: device.capability,
             max_ptx: cuda_sys::image::newest_ptx(driver).unwrap_or((0, 0)),
             strict: self.config.strict_ptx,
         };
-        let ptx_target = module.target.sm as i32;
-        let program = Program::load(&[module], &target)
-            .map_err(|error| Refusal(code_of(&error), error.to_string()))?;
+        let ptx_target = modules.iter().map(|module| module.target.sm).max();
+        let program = Program::load(&modules, &target)
+            .map_err(|error| (code_of(&error), error.to_string()))?;
         Ok(Code {
             program: Arc::new(program),
-            ptx_target,
+            ptx_target: ptx_target.unwrap_or_default() as i32,
         })
     }
+}
+
+/// What the compiler tells of each kernel when it is asked to.
+fn verbose(code: &Code, device: &Device) -> String {
+    let (major, minor) = device.capability;
+    let mut text = String::new();
+    for kernel in code.program.kernels() {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "ptxas info    : Compiling entry function '{}' for 'sm_{major}{minor}'\n\
+             ptxas info    : Used {} registers, {} bytes smem, {} bytes cmem[0]",
+            kernel.name, kernel.registers, kernel.static_shared, kernel.param_bytes
+        );
+    }
+    text
 }
 
 /// The status code of a refusal.

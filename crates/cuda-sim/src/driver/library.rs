@@ -5,8 +5,8 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_sys::{
-    CUdevice, CUdeviceptr, CUfunction, CUfunction_attribute, CUjit_option, CUkern_st, CUkernel,
-    CUlib_st, CUlibrary, CUlibraryOption, CUmodule,
+    CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkern_st,
+    CUkernel, CUlib_st, CUlibrary, CUlibraryOption, CUmodule,
 };
 
 use super::arg::{In, Out};
@@ -48,6 +48,8 @@ exports! {
         value: *mut c_int, attribute: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
     cuKernelSetAttribute => kernel_set_attribute(
         attribute: CUfunction_attribute, value: c_int, kernel: CUkernel, dev: CUdevice);
+    cuKernelSetCacheConfig => kernel_set_cache_config(
+        kernel: CUkernel, config: CUfunc_cache, dev: CUdevice);
 }
 
 /// A library.
@@ -349,5 +351,20 @@ impl Call {
     ) -> Status {
         self.function_on(kernel.handle(), dev)?
             .set_attribute(attribute, value)
+    }
+
+    fn kernel_set_cache_config(
+        &self,
+        kernel: Out<CUkern_st>,
+        config: CUfunc_cache,
+        dev: CUdevice,
+    ) -> Status {
+        self.kernel(kernel.handle())?;
+        self.device(dev)?;
+        if config.0 > 3 {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod instance;
 mod jit;
 mod launch;
 mod library;
+mod link;
 mod memory;
 mod memset;
 mod module;
@@ -56,6 +57,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         host::Exports::<SLOT>::ENTRIES,
         launch::Exports::<SLOT>::ENTRIES,
         library::Exports::<SLOT>::ENTRIES,
+        link::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
         memset::Exports::<SLOT>::ENTRIES,
         module::Exports::<SLOT>::ENTRIES,

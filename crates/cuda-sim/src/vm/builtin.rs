@@ -20,6 +20,17 @@ pub(super) fn by_name(name: &str) -> Option<Builtin> {
     }
 }
 
+/// Whether the device itself has a function of this name, or a real one has it: what its runtime offers to kernels.
+pub fn is_of_the_device(name: &str) -> bool {
+    by_name(name).is_some()
+        || name.starts_with("cuda")
+        || name.starts_with("__nv")
+        || matches!(
+            name,
+            "malloc" | "free" | "memcpy" | "memset" | "__cudaCDP2Malloc"
+        )
+}
+
 pub(super) fn call(
     w: &mut Warp,
     env: &Env<'_>,

@@ -40,6 +40,7 @@ mod sync;
 mod tests;
 mod warp;
 
+pub use builtin::is_of_the_device;
 pub use fault::{Fault, FaultKind, LoadError};
 pub use image::Image;
 pub use launch::{LaunchParams, LaunchStats, launch};

@@ -162,13 +162,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn callee(&mut self, name: &'a str) -> Decoded<Callee> {
         if self.names.undefined.contains(name) {
             // What the device runtime of CUDA has and this device has not.
-            let known = name.starts_with("cuda")
-                || name.starts_with("__nv")
-                || matches!(
-                    name,
-                    "malloc" | "free" | "memcpy" | "memset" | "__cudaCDP2Malloc"
-                );
-            if !known {
+            if !builtin::is_of_the_device(name) {
                 return invalid(format!("Unresolved extern function '{name}'"));
             }
             let text = format!("the software device has no function `{name}`");

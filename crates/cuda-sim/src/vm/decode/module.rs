@@ -197,10 +197,17 @@ fn symbols<'a>(
                 let message = format!("Duplicate definition of function '{}'", function.name);
                 return Err(invalid_at(function.line, &message));
             }
-            if function.linkage != Linkage::Internal {
-                exported
-                    .entry(function.name)
-                    .or_insert(Sym::Function(index));
+            match function.linkage {
+                Linkage::Internal => {}
+                // Before any other that is weak.
+                Linkage::Visible => {
+                    exported.insert(function.name, Sym::Function(index));
+                }
+                _ => {
+                    exported
+                        .entry(function.name)
+                        .or_insert(Sym::Function(index));
+                }
             }
             if !function.entry {
                 for statement in body {

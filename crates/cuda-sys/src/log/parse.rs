@@ -1,4 +1,4 @@
-//! Reads a log. The shapes are those of NVRTC 12.0 to 13.5; what has none of them is left to the whole log.
+//! Reads a log. The shapes are those of NVRTC, the driver and nvJitLink 12.0 to 13.5; what has none of them is left to the whole log.
 
 use super::{Diagnostic, Severity};
 
@@ -37,7 +37,8 @@ pub(super) fn diagnostics(log: &str) -> Vec<Diagnostic> {
 /// The first line of a diagnostic.
 fn head(line: &str) -> Option<Diagnostic> {
     in_file(line)
-        .or_else(|| of_ptxas(line.trim_start()))
+        .or_else(|| of_tool("ptxas", line.trim_start()))
+        .or_else(|| of_tool("nvlink", line.trim_start()))
         .or_else(|| {
             let rest = line.strip_prefix("nvrtc: ")?;
             Some(diagnostic(line, Some("nvrtc"), None, severity(rest)?))
@@ -63,14 +64,14 @@ fn in_file(line: &str) -> Option<Diagnostic> {
 }
 
 /// `ptxas fatal   : text`, or `ptxas application ptx input, line 12; error   : text`, whose line is one of the PTX.
-fn of_ptxas(line: &str) -> Option<Diagnostic> {
-    let rest = line.strip_prefix("ptxas ")?;
+fn of_tool(tool: &str, line: &str) -> Option<Diagnostic> {
+    let rest = line.strip_prefix(tool)?.strip_prefix(' ')?;
     match rest.split_once("; ") {
         Some((place, rest)) if place.contains(", line ") => {
             let number = place.rsplit_once(", line ")?.1.trim().parse().ok();
-            Some(diagnostic(line, Some("ptxas"), number, severity(rest)?))
+            Some(diagnostic(line, Some(tool), number, severity(rest)?))
         }
-        _ => Some(diagnostic(line, Some("ptxas"), None, severity(rest)?)),
+        _ => Some(diagnostic(line, Some(tool), None, severity(rest)?)),
     }
 }
 
@@ -142,7 +143,7 @@ fn point(diagnostic: &mut Diagnostic) {
 #[cfg(test)]
 mod tests {
     use super::diagnostics;
-    use crate::Severity;
+    use crate::log::Severity;
 
     #[test]
     fn a_diagnostic_with_its_source_and_notes() {
@@ -179,7 +180,8 @@ mod tests {
         let found = diagnostics(
             "ptxas info    : Used 10 registers\n ptxas error   : too much shared data\nptxas application ptx \
              input, line 65; error   : Unknown modifier '.op'\nptxas fatal   : Ptx assembly aborted due to \
-             errors\nnvrtc: error: unrecognized option --foo found\n",
+             errors\nnvrtc: error: unrecognized option --foo found\nnvlink error   : Undefined reference to 'f' in \
+             'k'\nerror   : Undefined reference to 'g' in 'k'\n",
         );
         let seen: Vec<_> = found
             .iter()
@@ -193,6 +195,8 @@ mod tests {
                 (Some("ptxas"), Severity::Error, Some(65)),
                 (Some("ptxas"), Severity::Fatal, None),
                 (Some("nvrtc"), Severity::Error, None),
+                (Some("nvlink"), Severity::Error, None),
+                (None, Severity::Error, None),
             ]
         );
     }

@@ -1,15 +1,19 @@
-//! The compiler's log, and what can be read from it.
+//! What compilers and linkers write while they work, and what can be read from it.
+//!
+//! It stands here because two sides have one: NVRTC, and the compiler in the driver.
 
 use std::fmt;
 
 mod parse;
 
-/// What NVRTC wrote while it compiled. Bytes that are not UTF-8 (a source may quote any) are replaced.
+/// What a compiler or linker wrote while it worked. Bytes that are not UTF-8 (a source may quote any) are replaced.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Log(String);
 
 impl Log {
-    pub(crate) fn new(bytes: &[u8]) -> Self {
+    /// Takes the text up to the NULs that end it.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
         let end = bytes
             .iter()
             .rposition(|&byte| byte != 0)
@@ -36,7 +40,8 @@ impl Log {
     }
 
     /// The messages alone, for an error of one line.
-    pub(crate) fn summary(&self) -> String {
+    #[must_use]
+    pub fn summary(&self) -> String {
         let messages: Vec<String> = self.diagnostics().into_iter().map(|d| d.message).collect();
         if messages.is_empty() {
             self.0.trim().to_owned()
@@ -100,7 +105,7 @@ impl fmt::Display for Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// The file or, for what is not about a file, the tool that speaks: `nvrtc`, `ptxas`.
+    /// The file or, for what is not about a file, the tool that speaks: `nvrtc`, `ptxas`, `nvlink`.
     pub file: Option<String>,
     /// The line in the file, from 1.
     pub line: Option<u32>,
@@ -119,7 +124,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Adds the line of source from `source`, the text of the file `file`, where the log of an older NVRTC lacks it.
-    pub(crate) fn add_snippet(&mut self, file: &str, source: &[u8]) {
+    pub fn add_snippet(&mut self, file: &str, source: &[u8]) {
         if self.snippet.is_some() || self.file.as_deref() != Some(file) {
             return;
         }

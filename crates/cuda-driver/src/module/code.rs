@@ -1,0 +1,183 @@
+//! Loaded code in a context: what functions and variables keep.
+
+use std::ffi::CStr;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::image::{Parameter, Signature};
+use cuda_sys::{CUdeviceptr, CUmod_st};
+
+use super::JitLog;
+use crate::context::Context;
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Result};
+use crate::global::Globals;
+use crate::handle::{Destroy, Handle};
+use crate::library::LibraryInner;
+use crate::stream::SendPtr;
+
+/// The code of a module, or of a library in one context.
+pub(crate) struct ModuleInner {
+    code: Code,
+    context: Context,
+}
+
+enum Code {
+    /// It is unloaded with this.
+    Module(Box<Owned>),
+    /// The library has what all its handles of one context share, and the order of the uses of its variables.
+    Library(Arc<LibraryInner>, Arc<Shared>),
+}
+
+struct Owned {
+    shared: Shared,
+    handle: ManuallyDrop<Handle<RawModule>>,
+    log: JitLog,
+    /// What the image says of its kernels, if it says anything.
+    signatures: Option<Vec<Signature>>,
+}
+
+/// What there is once for the code in a context.
+#[derive(Default)]
+pub(crate) struct Shared {
+    globals: Globals,
+    /// Held while a function's limit of shared memory is raised.
+    raising: Mutex<()>,
+}
+
+pub(super) struct RawModule;
+
+impl Destroy for RawModule {
+    type Raw = SendPtr<CUmod_st>;
+
+    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
+        // SAFETY: the module must be loaded, and none of its kernels may run ← the handle owns it, and
+        // `Owned` was waited for.
+        unsafe { call!(driver, cuModuleUnload(raw.0)) }
+    }
+}
+
+impl ModuleInner {
+    pub(super) fn of_module(
+        context: &Context,
+        handle: Handle<RawModule>,
+        log: JitLog,
+        signatures: Option<Vec<Signature>>,
+    ) -> Arc<Self> {
+        let owned = Owned {
+            shared: Shared::default(),
+            handle: ManuallyDrop::new(handle),
+            log,
+            signatures,
+        };
+        Arc::new(Self {
+            code: Code::Module(Box::new(owned)),
+            context: context.clone(),
+        })
+    }
+
+    pub(crate) fn of_library(
+        context: &Context,
+        library: &Arc<LibraryInner>,
+        shared: Arc<Shared>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            code: Code::Library(Arc::clone(library), shared),
+            context: context.clone(),
+        })
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(super) fn log(&self) -> &JitLog {
+        match &self.code {
+            Code::Module(owned) => &owned.log,
+            Code::Library(library, _) => library.log(),
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        match &self.code {
+            Code::Module(owned) => &owned.shared,
+            Code::Library(_, shared) => shared,
+        }
+    }
+
+    pub(crate) fn globals(&self) -> &Globals {
+        &self.shared().globals
+    }
+
+    pub(crate) fn raising(&self) -> MutexGuard<'_, ()> {
+        let raising = &self.shared().raising;
+        raising.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the image says of a kernel's parameters.
+    pub(crate) fn signature(&self, kernel: &str) -> Option<&[Parameter]> {
+        let signatures = match &self.code {
+            Code::Module(owned) => owned.signatures.as_deref()?,
+            Code::Library(library, _) => library.signatures()?,
+        };
+        find_signature(signatures, kernel)
+    }
+
+    /// Address and bytes of a variable. Its context is current.
+    pub(crate) fn variable(&self, name: &CStr) -> Result<(CUdeviceptr, usize), DriverError> {
+        let driver = self.context.driver();
+        let (mut address, mut bytes) = (0, 0);
+        let (address_out, bytes_out) = (&raw mut address, &raw mut bytes);
+        match &self.code {
+            Code::Module(owned) => {
+                let module = owned.handle.raw().0;
+                // SAFETY: pointers and name must be valid, the module loaded ← locals, and `self` owns it.
+                unsafe {
+                    call!(
+                        driver,
+                        cuModuleGetGlobal_v2(address_out, bytes_out, module, name.as_ptr())
+                    )
+                }
+            }
+            Code::Library(library, _) => {
+                let library = library.as_raw();
+                // SAFETY: as above, and `self` keeps the library.
+                unsafe {
+                    call!(
+                        driver,
+                        cuLibraryGetGlobal(address_out, bytes_out, library, name.as_ptr())
+                    )
+                }
+            }
+        }?;
+        Ok((address, bytes))
+    }
+}
+
+/// What `signatures` say of a kernel's parameters.
+pub(crate) fn find_signature<'a>(
+    signatures: &'a [Signature],
+    kernel: &str,
+) -> Option<&'a [Parameter]> {
+    let found = signatures
+        .iter()
+        .find(|signature| signature.kernel == kernel)?;
+    Some(&found.parameters)
+}
+
+impl Drop for ModuleInner {
+    fn drop(&mut self) {
+        // What a library has loaded goes with it.
+        let Code::Module(owned) = &mut self.code else {
+            return;
+        };
+        // A kernel of the module may still run; its launch is queued, and no handle remembers it.
+        let is_idle = self.context.synchronize().is_ok();
+        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
+        let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
+        if !is_idle {
+            // It stays loaded until its context goes.
+            handle.abandon();
+        }
+    }
+}

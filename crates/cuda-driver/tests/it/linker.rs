@@ -1,0 +1,190 @@
+//! The driver's linker.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Global, JitOptions, LinkFile, Linker, Severity, Status};
+use cuda_sim::Builder;
+
+use crate::support::{MIX, everywhere, software};
+
+/// A kernel that calls `weigh` and reads `offset`, both defined elsewhere: `x[i] = weigh(x[i]) + offset`.
+const CALLER: &str = include_str!("kernels/link_caller.ptx");
+/// `weigh(x) = 3 * x + bias`, with a `bias` of its own, and `offset`, which is 1000.
+const CALLEE: &str = include_str!("kernels/link_callee.ptx");
+
+fn ptx(text: &str) -> Ptx {
+    Ptx::new(text).unwrap()
+}
+
+fn linker(context: &Context) -> Linker {
+    Linker::new(context, &JitOptions::new()).unwrap()
+}
+
+#[test]
+fn functions_and_variables_are_found_across_modules() {
+    for bench in everywhere("functions_and_variables_are_found_across_modules") {
+        let stream = bench.stream();
+        for order in [[CALLER, CALLEE], [CALLEE, CALLER]] {
+            let mut linker = linker(&bench.context);
+            for (index, text) in order.iter().enumerate() {
+                linker.add(&ptx(text), &format!("part {index}")).unwrap();
+            }
+            let linked = linker.complete().unwrap();
+            let module = Module::load(&bench.context, &linked.cubin).unwrap();
+            let weigh_all = module.function("weigh_all").unwrap();
+            let sizes = weigh_all.parameters().unwrap().iter().map(|p| p.size);
+            assert!(sizes.eq([8, 4]), "{}", bench.name);
+            let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+            // SAFETY: the kernel touches 4 words.
+            unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 4_u32)) }
+                .unwrap();
+            let want: Vec<u32> = (1..=4).map(|x| 3 * x + 11 + 1000).collect();
+            assert_eq!(x.to_vec().unwrap(), want, "{}", bench.name);
+            // Both mean one variable.
+            let mut offset: Global<u32> = module.global("offset", &stream).unwrap();
+            offset.copy_from_host(&[5]).unwrap();
+            x.copy_from_host(&[0, 0, 0, 0]).unwrap();
+            // SAFETY: as above; the variable was written on the same stream.
+            unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 4_u32)) }
+                .unwrap();
+            assert_eq!(x.to_vec().unwrap(), [16; 4], "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn an_unlinked_half_does_not_load() {
+    for bench in everywhere("an_unlinked_half_does_not_load") {
+        let error = Module::load(&bench.context, &ptx(CALLER)).unwrap_err();
+        assert!(matches!(error, Error::Jit(_)), "{}: {error}", bench.name);
+    }
+}
+
+#[test]
+fn what_is_linked_can_be_linked_again() {
+    for bench in everywhere("what_is_linked_can_be_linked_again") {
+        let mut first = linker(&bench.context);
+        first.add(&ptx(CALLEE), "callee").unwrap();
+        first.add(&ptx(CALLER), "caller").unwrap();
+        let first = first.complete().unwrap();
+        let mut second = linker(&bench.context);
+        second.add(&ptx(MIX), "mix").unwrap();
+        let second = second.complete().unwrap();
+        for (cubin, kernel) in [(&first.cubin, "weigh_all"), (&second.cubin, "mix")] {
+            let module = Module::load(&bench.context, cubin).unwrap();
+            assert_eq!(module.function(kernel).unwrap().name(), kernel);
+        }
+        let names: Vec<&str> = second
+            .cubin
+            .signatures()
+            .unwrap()
+            .iter()
+            .map(|signature| signature.kernel.as_str())
+            .collect();
+        assert_eq!(names, ["mix"], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_name_that_nobody_defines_is_in_the_log() {
+    for bench in everywhere("a_name_that_nobody_defines_is_in_the_log") {
+        let mut linker = linker(&bench.context);
+        linker.add(&ptx(CALLER), "caller").unwrap();
+        let error = linker.complete().unwrap_err();
+        let Error::Jit(jit) = &error else {
+            panic!("{}: {error}", bench.name)
+        };
+        let found = jit.log().diagnostics();
+        let about = |name: &str| {
+            found
+                .iter()
+                .any(|one| one.severity.is_error() && one.message.contains(name))
+        };
+        assert!(about("weigh") && about("offset"), "{}: {error}", bench.name);
+        assert!(error.to_string().contains("cuLinkComplete"), "{error}");
+    }
+}
+
+#[test]
+fn a_name_that_two_define_is_in_the_log() {
+    for bench in everywhere("a_name_that_two_define_is_in_the_log") {
+        let mut linker = linker(&bench.context);
+        let error = linker
+            .add(&ptx(CALLEE), "first")
+            .and_then(|linker| linker.add(&ptx(CALLEE), "second").map(drop))
+            .and_then(|()| linker.complete().map(drop))
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("weigh"),
+            "{}: {error}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn wrong_ptx_is_named_by_its_line() {
+    for bench in everywhere("wrong_ptx_is_named_by_its_line") {
+        let wrong = MIX.replace("ld.param", "no.such.instruction");
+        let mut linker = linker(&bench.context);
+        let error = linker
+            .add(&ptx(&format!("{wrong}\n}}")), "wrong")
+            .map(drop)
+            .and_then(|()| linker.complete().map(drop))
+            .unwrap_err();
+        let Error::Jit(jit) = &error else {
+            panic!("{}: {error}", bench.name)
+        };
+        assert!(
+            jit.log()
+                .diagnostics()
+                .iter()
+                .any(|one| one.severity >= Severity::Error && one.line.is_some()),
+            "{}: {error}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn files_are_linked_too() {
+    let dir = std::env::temp_dir().join(format!("cuda-driver-linker-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let [caller, callee] = [("caller.ptx", CALLER), ("callee.ptx", CALLEE)].map(|(name, text)| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    });
+    for bench in everywhere("files_are_linked_too") {
+        let mut linker = linker(&bench.context);
+        for path in [&caller, &callee] {
+            // SAFETY: it is PTX.
+            unsafe { linker.add_file(LinkFile::Ptx, path) }.unwrap();
+        }
+        let linked = linker.complete().unwrap();
+        let module = Module::load(&bench.context, &linked.cubin).unwrap();
+        module.function("weigh_all").unwrap();
+        let mut linker = self::linker(&bench.context);
+        // SAFETY: there is no such file; and what is PTX is no fat binary.
+        let error = unsafe { linker.add_file(LinkFile::Cubin, dir.join("none")) }.unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
+        // SAFETY: it is refused before the driver sees it.
+        let error = unsafe { linker.add_file(LinkFile::Fatbin, &caller) }.unwrap_err();
+        assert!(matches!(error, Error::Image(_)), "{error}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_software_device_says_what_it_does_not_link_and_leaks_nothing() {
+    let bench = software(Builder::new());
+    let mut linker = linker(&bench.context);
+    // SAFETY: the software device does not read it.
+    let cubin = unsafe { Cubin::from_bytes(b"\x7fELF".to_vec()) };
+    let error = linker.add(&cubin, "machine code").unwrap_err();
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));
+    assert!(error.to_string().contains("links PTX only"), "{error}");
+    let simulator = bench.simulator.as_ref().unwrap();
+    assert_eq!(simulator.live().links, 1);
+    drop(linker);
+    assert_eq!(simulator.live().links, 0);
+}

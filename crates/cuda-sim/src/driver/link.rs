@@ -1,0 +1,396 @@
+//! The linker: several PTX texts become one image.
+//!
+//! The real one makes a cubin. What comes out here is the texts one behind the other, with a line before each that says
+//! how long it is: only a software device loads it.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{c_char, c_uint, c_void};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{CUjit_option, CUjitInputType, CUlinkState, CUlinkState_st};
+
+use super::arg::{In, Out};
+use super::device::Device;
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::jit::{Logs, Options};
+use super::status::{
+    FILE_NOT_FOUND, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
+};
+use crate::ptx;
+use crate::vm;
+
+exports! {
+    cuLinkCreate | cuLinkCreate_v2 => link_create(
+        count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void,
+        state: *mut CUlinkState);
+    cuLinkAddData | cuLinkAddData_v2 => link_add_data(
+        state: CUlinkState, kind: CUjitInputType, data: *mut c_void, size: usize,
+        name: *const c_char, count: c_uint, options: *mut CUjit_option,
+        values: *mut *mut c_void);
+    cuLinkAddFile | cuLinkAddFile_v2 => link_add_file(
+        state: CUlinkState, kind: CUjitInputType, path: *const c_char, count: c_uint,
+        options: *mut CUjit_option, values: *mut *mut c_void);
+    cuLinkComplete => link_complete(
+        state: CUlinkState, image: *mut *mut c_void, size: *mut usize);
+    cuLinkDestroy => link_destroy(state: CUlinkState);
+}
+
+/// A link under way.
+#[derive(Debug)]
+pub(super) struct Link {
+    device: Arc<Device>,
+    logs: Held,
+    state: Mutex<State>,
+}
+
+/// The log buffers of the call that began the link, valid as long as the link: so says `cuLinkCreate`.
+#[derive(Debug)]
+struct Held(Logs, Options);
+
+// SAFETY: the buffers may be written from any thread ← `cuLinkCreate` asks for them for the life of the link, and each
+// call of the link holds the lock of its state meanwhile.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Names and texts.
+    modules: Vec<(String, String)>,
+    errors: String,
+    /// What `cuLinkComplete` handed out.
+    image: Option<Vec<u8>>,
+}
+
+/// What a linked image begins with.
+const MAGIC: &str = "// cuda-sim linked image\n";
+const PART: &str = "// cuda-sim bytes ";
+
+/// The texts of an image: several of one that was linked.
+pub(super) fn texts(image: &str) -> Vec<&str> {
+    let Some(mut rest) = image.strip_prefix(MAGIC) else {
+        return vec![image];
+    };
+    let mut texts = Vec::new();
+    while let Some((length, behind)) = rest.strip_prefix(PART).and_then(|r| r.split_once('\n')) {
+        let Some((text, behind)) = length
+            .parse()
+            .ok()
+            .and_then(|length| behind.split_at_checked(length))
+        else {
+            break;
+        };
+        texts.push(text);
+        rest = behind;
+    }
+    texts
+}
+
+/// The image of these texts, with its NUL.
+fn image_of(modules: &[(String, String)]) -> Vec<u8> {
+    let mut image = MAGIC.to_owned();
+    for (_, text) in modules {
+        // Writing to a string does not fail.
+        let _ = writeln!(image, "{PART}{}", text.len());
+        image.push_str(text);
+    }
+    image.push('\0');
+    image.into_bytes()
+}
+
+/// What the linker has against the modules: a line each, of names that two define, and of names that nobody does.
+fn complaints(modules: &[(&str, ptx::Module<'_>)]) -> String {
+    let mut defined: HashMap<&str, &str> = HashMap::new();
+    let mut weak: HashSet<&str> = HashSet::new();
+    let mut lines = String::new();
+    for (module, code) in modules {
+        for (name, linkage) in definitions(code) {
+            match linkage {
+                ptx::Linkage::Weak | ptx::Linkage::Common => {
+                    weak.insert(name);
+                }
+                ptx::Linkage::Visible => {
+                    if let Some(first) = defined.insert(name, module) {
+                        // Writing to a string does not fail.
+                        let _ = writeln!(
+                            lines,
+                            "error   : Multiple definition of '{name}' in '{module}', first defined in '{first}'"
+                        );
+                    }
+                }
+                ptx::Linkage::Internal | ptx::Linkage::Extern => {}
+            }
+        }
+    }
+    for (module, code) in modules {
+        let own: HashSet<&str> = definitions(code).map(|(name, _)| name).collect();
+        let functions = code.functions.iter().filter(|f| f.body.is_none());
+        let declared: HashSet<&str> = functions
+            .map(|function| function.name)
+            .filter(|name| !vm::is_of_the_device(name))
+            .chain(externs(code))
+            .filter(|name| !own.contains(name))
+            .filter(|name| !defined.contains_key(name) && !weak.contains(name))
+            .collect();
+        let mut missing: Vec<&str> = used(code).filter(|name| declared.contains(name)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        for name in missing {
+            // As above.
+            let _ = writeln!(
+                lines,
+                "error   : Undefined reference to '{name}' in '{module}'"
+            );
+        }
+    }
+    lines
+}
+
+/// Variables that are defined elsewhere; those of shared memory without a size are the launch's.
+fn externs<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
+    let is_extern = |variable: &&ptx::Variable<'a>| {
+        variable.linkage == ptx::Linkage::Extern && variable.space != ptx::Space::Shared
+    };
+    code.variables
+        .iter()
+        .filter(is_extern)
+        .map(|variable| variable.name)
+}
+
+/// Functions with a body and variables, with who sees them.
+fn definitions<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = (&'a str, ptx::Linkage)> {
+    let functions = code.functions.iter().filter(|f| f.body.is_some());
+    let variables = code
+        .variables
+        .iter()
+        .filter(|variable| variable.linkage != ptx::Linkage::Extern);
+    functions
+        .map(|function| (function.name, function.linkage))
+        .chain(variables.map(|variable| (variable.name, variable.linkage)))
+}
+
+/// The names in instructions and initial values.
+fn used<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
+    let mut names = Vec::new();
+    for statement in code.functions.iter().flat_map(|f| f.body.iter().flatten()) {
+        if let ptx::Statement::Instruction(instruction) = statement {
+            instruction
+                .operands
+                .iter()
+                .for_each(|operand| collect(operand, &mut names));
+        }
+    }
+    for init in code.variables.iter().flat_map(|variable| &variable.init) {
+        if let ptx::Init::Symbol { name, .. } = init {
+            names.push(*name);
+        }
+    }
+    names.into_iter()
+}
+
+fn collect<'a>(operand: &ptx::Operand<'a>, names: &mut Vec<&'a str>) {
+    type O<'a> = ptx::Operand<'a>;
+    match operand {
+        O::Name(name) | O::Offset(name, _) | O::Address(ptx::Base::Name(name), _) => {
+            names.push(name);
+        }
+        O::Vector(inner) | O::Bracket(inner) | O::List(inner) => {
+            inner.iter().for_each(|operand| collect(operand, names));
+        }
+        O::Pair(pair) => {
+            collect(&pair.0, names);
+            collect(&pair.1, names);
+        }
+        O::Member(..)
+        | O::Literal(_)
+        | O::Not(_)
+        | O::Sink
+        | O::Address(ptx::Base::Absolute, _) => {}
+    }
+}
+
+impl Link {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds to the log of errors.
+    fn complain(&self, state: &mut State, words: &str) {
+        state.errors.push_str(words);
+        self.logs.0.write_all("", &state.errors, self.logs.1);
+    }
+}
+
+impl Call {
+    fn link(&self, handle: u64) -> Status<Arc<Link>> {
+        self.links.get(handle).ok_or(INVALID_HANDLE)
+    }
+
+    fn link_create(
+        &self,
+        count: c_uint,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+        state: Out<CUlinkState>,
+    ) -> Status {
+        state.required()?;
+        let context = self.current()?;
+        let options = Options {
+            count,
+            names,
+            values,
+        };
+        let logs = Logs::read(Some(options), self.config.version)?;
+        logs.write_all("", "", options);
+        let handle = fresh();
+        let link = Link {
+            device: Arc::clone(&context.device),
+            logs: Held(logs, options),
+            state: Mutex::default(),
+        };
+        self.links.insert(handle, Arc::new(link));
+        state.set(pointer(handle))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn link_add_data(
+        &self,
+        state: Out<CUlinkState_st>,
+        kind: CUjitInputType,
+        data: Out<c_void>,
+        size: usize,
+        name: In<c_char>,
+        count: c_uint,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+    ) -> Status {
+        let link = self.link(state.handle())?;
+        let bytes = data.typed::<u8>().bytes(size)?;
+        let name = match name.c_str() {
+            Ok(name) => name.to_string_lossy().into_owned(),
+            Err(_) => "<input>".to_owned(),
+        };
+        let options = Options {
+            count,
+            names,
+            values,
+        };
+        self.link_add(&link, kind, bytes, name, options)
+    }
+
+    fn link_add_file(
+        &self,
+        state: Out<CUlinkState_st>,
+        kind: CUjitInputType,
+        path: In<c_char>,
+        count: c_uint,
+        names: Out<CUjit_option>,
+        values: Out<*mut c_void>,
+    ) -> Status {
+        let link = self.link(state.handle())?;
+        let path = path.text()?;
+        let bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
+        let options = Options {
+            count,
+            names,
+            values,
+        };
+        self.link_add(&link, kind, &bytes, path.to_owned(), options)
+    }
+
+    fn link_add(
+        &self,
+        link: &Link,
+        kind: CUjitInputType,
+        bytes: &[u8],
+        name: String,
+        options: Options,
+    ) -> Status {
+        Logs::read(Some(options), self.config.version)?;
+        let mut state = link.state();
+        if state.image.is_some() {
+            return Err(INVALID_VALUE);
+        }
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let texts = match kind {
+            CUjitInputType::CU_JIT_INPUT_PTX => vec![&*text],
+            // What this linker has made before.
+            CUjitInputType::CU_JIT_INPUT_CUBIN if text.starts_with(MAGIC) => texts(&text),
+            _ => {
+                link.complain(&mut state, "error   : the software device links PTX only\n");
+                return Err(NOT_SUPPORTED);
+            }
+        };
+        for text in texts {
+            if let Err(error) = ptx::parse(text) {
+                link.complain(&mut state, &format!("{error}\n"));
+                return Err(INVALID_PTX);
+            }
+            state.modules.push((name.clone(), text.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn link_complete(
+        &self,
+        state: Out<CUlinkState_st>,
+        image: Out<*mut c_void>,
+        size: Out<usize>,
+    ) -> Status {
+        image.required()?;
+        let link = self.link(state.handle())?;
+        let mut state = link.state();
+        if state.image.is_none() {
+            let modules: Vec<(&str, ptx::Module<'_>)> = state
+                .modules
+                .iter()
+                .filter_map(|(name, text)| Some((name.as_str(), ptx::parse(text).ok()?)))
+                .collect();
+            let lines = complaints(&modules);
+            drop(modules);
+            if !lines.is_empty() {
+                link.complain(&mut state, &lines);
+                return Err(UNKNOWN);
+            }
+            let texts: Vec<&str> = state.modules.iter().map(|(_, text)| &**text).collect();
+            if let Err((code, words)) = self.program_of(&texts, &link.device) {
+                link.complain(&mut state, &format!("{words}\n"));
+                return Err(code);
+            }
+            state.image = Some(image_of(&state.modules));
+        }
+        let made = state.image.as_mut().ok_or(INVALID_VALUE)?;
+        size.set_if(made.len());
+        // It stays where it is until the link goes.
+        image.set(made.as_mut_ptr().cast())
+    }
+
+    fn link_destroy(&self, state: Out<CUlinkState_st>) -> Status {
+        self.links
+            .remove(state.handle())
+            .map(drop)
+            .ok_or(INVALID_HANDLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAGIC, image_of, texts};
+
+    #[test]
+    fn an_image_has_the_texts_that_it_was_made_of() {
+        let of = |text: &str| (String::from("name"), text.to_owned());
+        let parts = [of("one\n"), of(""), of("// cuda-sim bytes 3\nabc")];
+        let image = String::from_utf8(image_of(&parts)).unwrap();
+        let image = image.strip_suffix('\0').unwrap();
+        assert_eq!(texts(image), ["one\n", "", "// cuda-sim bytes 3\nabc"]);
+        assert_eq!(texts("no image"), ["no image"]);
+        // Cut off, or with a length that goes beyond it: nothing panics.
+        for end in MAGIC.len()..image.len() {
+            assert!(texts(&image[..end]).len() <= 3);
+        }
+    }
+}

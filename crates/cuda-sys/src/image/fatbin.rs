@@ -1,0 +1,117 @@
+//! Fat binaries: machine code for several architectures, and PTX, in one file.
+
+use std::fmt;
+
+/// A fat binary: machine code for several architectures, and PTX, of which the driver takes what its device runs.
+///
+/// The driver trusts the bytes. So making one from bytes is `unsafe`, and loading one is safe.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Fatbin(Vec<u8>);
+
+/// Why bytes are no fat binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FatbinError {
+    /// They do not begin as one.
+    NotAFatbin,
+    /// They end before its header says that it does.
+    Truncated {
+        /// What the header says.
+        expected: u64,
+        /// The bytes that there are.
+        found: usize,
+    },
+}
+
+impl Fatbin {
+    /// The bytes that one begins with.
+    pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
+
+    /// Takes the bytes. Beginning and length are checked against the header; what lies between is trusted.
+    ///
+    /// # Errors
+    ///
+    /// [`FatbinError`] if they do not begin as a fat binary, or are fewer than it has.
+    ///
+    /// # Safety
+    ///
+    /// They are a fat binary, unaltered since a compiler or linker of NVIDIA's made it.
+    pub unsafe fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
+        let expected = Self::length(&bytes).ok_or(FatbinError::NotAFatbin)?;
+        let found = bytes.len();
+        if (found as u64) < expected {
+            return Err(FatbinError::Truncated { expected, found });
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The length that the header states: magic (4 bytes), version (2), bytes of the header (2), bytes behind it (8).
+    fn length(bytes: &[u8]) -> Option<u64> {
+        let rest = bytes.strip_prefix(&Self::MAGIC)?;
+        let header = u16::from_le_bytes(rest.get(2..4)?.try_into().ok()?);
+        let behind = u64::from_le_bytes(rest.get(4..12)?.try_into().ok()?);
+        (header >= 16)
+            .then_some(u64::from(header))?
+            .checked_add(behind)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fatbin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fatbin({} bytes)", self.0.len())
+    }
+}
+
+impl fmt::Display for FatbinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAFatbin => f.write_str("the bytes are no fat binary"),
+            Self::Truncated { expected, found } => write!(
+                f,
+                "the fat binary is cut off: it has {expected} bytes, of which {found} are there"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FatbinError {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fatbin, FatbinError};
+
+    fn of(bytes: &[u8]) -> Result<Fatbin, FatbinError> {
+        // SAFETY: nobody gives it to a driver.
+        unsafe { Fatbin::from_bytes(bytes.to_vec()) }
+    }
+
+    #[test]
+    fn the_length_is_checked_against_the_header() {
+        let mut whole = Fatbin::MAGIC.to_vec();
+        whole.extend([1, 0, 16, 0]);
+        whole.extend(5_u64.to_le_bytes());
+        whole.extend(*b"12345");
+        assert_eq!(of(&whole).unwrap().as_bytes(), whole);
+        for len in 16..whole.len() {
+            let error = of(&whole[..len]).unwrap_err();
+            let (expected, found) = (21, len);
+            assert_eq!(error, FatbinError::Truncated { expected, found });
+        }
+        for len in 0..16 {
+            assert_eq!(of(&whole[..len]), Err(FatbinError::NotAFatbin));
+        }
+        // A header shorter than any, and lengths that overflow.
+        whole[6] = 15;
+        assert_eq!(of(&whole), Err(FatbinError::NotAFatbin));
+        whole[6] = 16;
+        whole[8..16].fill(0xFF);
+        assert_eq!(of(&whole), Err(FatbinError::NotAFatbin));
+        assert_eq!(of(b"\x7fELF and more"), Err(FatbinError::NotAFatbin));
+    }
+}
