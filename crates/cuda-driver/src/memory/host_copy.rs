@@ -4,12 +4,13 @@
 //! goes through page-locked blocks of the context (`staging`), and only memory that is known to be page-locked is
 //! copied from and to directly.
 
-use cuda_sys::CUdeviceptr;
+use std::ffi::c_void;
 
 use super::pinned::PageLocked;
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len, staging};
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
+use crate::order::Access;
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when `destination` is filled.
@@ -82,26 +83,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         if bytes == 0 {
             return Ok(());
         }
-        let to = destination.start();
-        let queue = || -> Result<(), DriverError> {
+        let device = self.as_raw();
+        to_pinned(self.memory, self.access, destination, |to| {
             // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal, the view is within
-            // its allocation; the destination is borrowed until the stream is waited for, and kept if that fails.
+            // its allocation; `to_pinned` waits, and keeps the destination if that fails.
             unsafe {
                 call!(
                     home.driver(),
-                    cuMemcpyDtoHAsync_v2(to, self.as_raw(), bytes, home.as_raw())
+                    cuMemcpyDtoHAsync_v2(to, device, bytes, home.as_raw())
                 )
-            }?;
-            home.state().synchronize()
-        };
-        let mut failed = None;
-        let result = self.memory.use_at_home(self.access, || {
-            queue().inspect_err(|error| failed = Some(*error))
-        });
-        if let Some(error) = failed {
-            destination.abandon(error);
-        }
-        result
+            }
+        })
     }
 }
 
@@ -154,20 +146,52 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if bytes == 0 {
             return Ok(());
         }
-        let to: CUdeviceptr = self.as_raw();
-        let queue = || -> Result<(), DriverError> {
+        let device = self.as_raw();
+        from_pinned(self.memory, self.access, source, |from| {
             // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal, the view is within
-            // its allocation; the source is borrowed until the stream is waited for, and kept if that fails.
+            // its allocation; `from_pinned` waits, and keeps the source if that fails.
             unsafe {
                 call!(
                     home.driver(),
-                    cuMemcpyHtoDAsync_v2(to, source.start(), bytes, home.as_raw())
+                    cuMemcpyHtoDAsync_v2(device, from, bytes, home.as_raw())
                 )
-            }?;
-            home.state().synchronize()
-        };
-        self.memory.use_at_home(self.access, || {
-            queue().inspect_err(|error| source.suspect(*error))
+            }
         })
     }
+}
+
+/// Has `queue` queue a copy to the start of `destination` on the home stream of `memory`, and waits for it. If that fails
+/// the destination is left with no elements.
+pub(super) fn to_pinned<T: DeviceRepr>(
+    memory: &Memory,
+    access: Access,
+    destination: &mut impl PageLocked<T>,
+    queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
+) -> Result<()> {
+    let start = destination.start();
+    let mut failed = None;
+    let result = memory.use_at_home(access, || {
+        queue(start)
+            .and_then(|()| memory.home().state().synchronize())
+            .inspect_err(|error| failed = Some(*error))
+    });
+    if let Some(error) = failed {
+        destination.abandon(error);
+    }
+    result
+}
+
+/// Has `queue` queue a copy from the start of `source` on the home stream of `memory`, and waits for it. If that fails the
+/// source is never freed.
+pub(super) fn from_pinned<T: DeviceRepr>(
+    memory: &Memory,
+    access: Access,
+    source: &impl PageLocked<T>,
+    queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
+) -> Result<()> {
+    memory.use_at_home(access, || {
+        queue(source.start())
+            .and_then(|()| memory.home().state().synchronize())
+            .inspect_err(|error| source.suspect(*error))
+    })
 }

@@ -9,6 +9,7 @@ mod context;
 mod current;
 mod device;
 mod error;
+mod fault;
 mod global;
 mod kernel;
 mod launch;

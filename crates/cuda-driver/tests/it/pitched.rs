@@ -92,7 +92,7 @@ fn random_boxes_are_those_of_a_vec() {
                 let part = random_box(&mut random, extent);
                 let [x, y, z] = part.clone();
                 let len = x.len() * y.len() * z.len();
-                match random.u32(..3) {
+                match random.u32(..5) {
                     0 => {
                         let source: Vec<u32> = (0..len).map(|_| random.u32(..)).collect();
                         let mut view = buffer.region_mut(x, y, z).unwrap();
@@ -102,6 +102,23 @@ fn random_boxes_are_those_of_a_vec() {
                     1 => {
                         let view = buffer.region(x, y, z).unwrap();
                         assert!(view.to_vec().unwrap() == cut(&model, extent, &part));
+                    }
+                    2 => {
+                        let mut pinned =
+                            PinnedBuffer::<u32>::zeroed(&bench.context, len, PinnedFlags::empty())
+                                .unwrap();
+                        let view = buffer.region(x, y, z).unwrap();
+                        view.copy_to_pinned(&mut pinned).unwrap();
+                        assert!(*pinned == cut(&model, extent, &part));
+                    }
+                    3 => {
+                        let source: Vec<u32> = (0..len).map(|_| random.u32(..)).collect();
+                        let flags = RegisterFlags::empty();
+                        let pinned =
+                            RegisteredBuffer::from_vec(&bench.context, source, flags).unwrap();
+                        let mut view = buffer.region_mut(x, y, z).unwrap();
+                        view.copy_from_pinned(&pinned).unwrap();
+                        paste(&mut model, extent, &part, &pinned);
                     }
                     _ => {
                         // Through another buffer, of another pitch.

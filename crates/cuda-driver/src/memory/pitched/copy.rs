@@ -3,7 +3,8 @@
 use super::rows::{Side, queue};
 use super::{PitchedSlice, PitchedSliceMut};
 use crate::error::Result;
-use crate::memory::{DeviceRepr, expect_len, staging};
+use crate::memory::host_copy::{from_pinned, to_pinned};
+use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
 use crate::order::Scope;
 
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
@@ -38,6 +39,28 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         Ok(elements)
     }
 
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to page-locked memory,
+    /// directly, the rows one right behind the other; returns when `destination` is filled.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::copy_to_pinned`](crate::DeviceSlice::copy_to_pinned).
+    pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
+        expect_len(self.extent().len::<T>()?, destination.len())?;
+        let home = self.memory.home();
+        home.driver()
+            .expect_handles_of(destination.context().driver(), "the destination")?;
+        if self.rows.bytes() == 0 {
+            return Ok(());
+        }
+        let rows = self.rows;
+        to_pinned(self.memory, self.access, destination, |to| {
+            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are equal, the view is
+            // within its allocation; `to_pinned` waits, and keeps the destination if that fails.
+            unsafe { queue(home, Side::Host(to), Side::Device(rows), &rows) }
+        })
+    }
+
     /// # Safety
     ///
     /// `destination` has room for the elements, and nobody else uses it meanwhile.
@@ -66,6 +89,28 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         unsafe {
             staging::upload_rows(self.memory, self.access, &self.rows, source.as_ptr().cast())
         }
+    }
+
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Overwrites the elements from page-locked memory,
+    /// directly, whose rows lie one right behind the other; returns when the device has read `source`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSliceMut::copy_from_pinned`](crate::DeviceSliceMut::copy_from_pinned).
+    pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
+        expect_len(source.len(), self.extent().len::<T>()?)?;
+        let home = self.memory.home();
+        home.driver()
+            .expect_handles_of(source.context().driver(), "the source")?;
+        if self.rows.bytes() == 0 {
+            return Ok(());
+        }
+        let rows = self.rows;
+        from_pinned(self.memory, self.access, source, |from| {
+            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are equal, the view is
+            // within its allocation; `from_pinned` waits, and keeps the source if that fails.
+            unsafe { queue(home, Side::Device(rows), Side::Host(from), &rows) }
+        })
     }
 
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Queues a copy from other memory of the same context, on this buffer's home

@@ -42,6 +42,11 @@ impl Chunks {
         (self.bytes / HELPED).min(self.bytes.div_ceil(self.chunk) - 1)
     }
 
+    /// Whether no piece is left; if not, others may take them meanwhile.
+    pub(super) fn are_taken(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.bytes
+    }
+
     /// The next piece.
     pub(super) fn next(&self) -> Option<Range<usize>> {
         let start = self

@@ -209,7 +209,7 @@ impl<'a> Copy<'a> {
     ///
     /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
     unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
-        loop {
+        while !chunks.are_taken() {
             // The block first: who gets none must not have taken a piece.
             let slot = self.take()?;
             let Some(piece) = chunks.next() else {
@@ -229,6 +229,7 @@ impl<'a> Copy<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Fills the block and queues its copy to the device.
@@ -306,6 +307,9 @@ impl<'a> Copy<'a> {
     ///
     /// The source has the bytes of the pieces.
     unsafe fn begin_download(&self, chunks: &Chunks) -> Result<Option<(Slot, Range<usize>)>> {
+        if chunks.are_taken() {
+            return Ok(None);
+        }
         let slot = self.take()?;
         let Some(piece) = chunks.next() else {
             self.shelf.put(slot);

@@ -1,0 +1,94 @@
+//! What a lost GPU does to memory of the host. Each in a process of its own, which has no GPU after it.
+
+use std::env;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+
+use crate::support::{Bench, COPY, gpu};
+
+/// Runs `child` in a process of its own, in the test of this name.
+fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
+    const CHILD: &str = "CUDA_DRIVER_TEST_CHILD";
+    if env::var(CHILD).is_ok_and(|name| name == test) {
+        return child(gpu(test).expect("the parent found one"));
+    }
+    if gpu(test).is_none() {
+        return;
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let erred = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{erred}");
+    // A filter that names no test would succeed too.
+    assert!(said.contains("1 passed"), "{said}{erred}");
+}
+
+/// Loses the device: writes where nothing is.
+fn lose(bench: &Bench, copy: &Function, stream: &Stream) {
+    let input = DeviceBuffer::<u32>::zeroed(stream, 32).unwrap();
+    // SAFETY: none: it writes to an address that is nobody's, which loses the device, as it should.
+    unsafe { stream.launch(copy, LaunchConfig::new(1, 32), (&input, 64_u64, 32_u32)) }.unwrap();
+    let error = stream.synchronize().unwrap_err();
+    println!("{}: {error}", bench.name);
+}
+
+#[test]
+fn a_lost_device_writes_to_no_slice_after_its_copy_has_failed() {
+    let test = "fault::a_lost_device_writes_to_no_slice_after_its_copy_has_failed";
+    in_a_process_of_its_own(test, |bench| {
+        let len = 1 << 30;
+        let (stream, other) = (bench.stream(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let source = vec![0xAB_u8; len];
+        let mut slice = vec![1_u8; len];
+        let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
+        let mut pinned =
+            PinnedBuffer::<u8>::zeroed(&bench.context, len, PinnedFlags::empty()).unwrap();
+        let address = pinned.as_mut_ptr();
+        stream.synchronize().unwrap();
+        // The fault comes some milliseconds into the copies, which take tens.
+        let (into_slice, into_pinned) = thread::scope(|scope| {
+            let fault = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(8));
+                lose(&bench, &copy, &other);
+            });
+            let slice = scope.spawn(|| buffer.copy_to_host(&mut slice));
+            let pinned = buffer.copy_to_pinned(&mut pinned);
+            fault.join().unwrap();
+            (slice.join().unwrap(), pinned)
+        });
+        println!("into a slice: {into_slice:?}; into page-locked memory: {into_pinned:?}");
+        let before = slice.clone();
+        thread::sleep(Duration::from_secs(1));
+        assert!(
+            slice == before,
+            "the slice was written after its copy had failed"
+        );
+        if into_slice.is_ok() {
+            assert!(slice == source);
+        }
+        if into_pinned.is_err() {
+            // What may be written still is nobody's any more.
+            assert!(pinned.is_empty());
+            // SAFETY: none by the rules: it is looked at whether the device is still writing. It is mapped, as it was
+            // never freed.
+            let last = unsafe { address.add(len - 1) };
+            // SAFETY: as above.
+            let first = unsafe { last.read_volatile() };
+            thread::sleep(Duration::from_secs(1));
+            // SAFETY: as above.
+            let later = unsafe { last.read_volatile() };
+            println!(
+                "the last page-locked byte after the error: {first:#x}, a second later: {later:#x}"
+            );
+        }
+        drop(buffer);
+    });
+}
