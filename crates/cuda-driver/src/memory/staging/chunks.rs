@@ -16,18 +16,24 @@ pub(super) struct Chunks {
     failed: Mutex<Option<Error>>,
 }
 
-/// A further thread for each so many bytes: waking it costs what copying some of them does.
-const HELPED: usize = 512 << 10;
+/// Copies from this size on are worth waking others for.
+const HELPED: usize = 4 << 20;
+/// A further thread for each so many bytes of those.
+const SHARE: usize = 512 << 10;
 /// So many pieces at least, if they do not get too small: for what is done at the same time.
 const PIECES: usize = 8;
+/// The pieces of a copy by one thread: a few blocks of this size stay in its cache, however much goes through them.
+const ALONE: usize = 2 * SMALL;
 
 impl Chunks {
     /// Pieces of multiples of `unit` bytes, which is no more than a block.
     pub(super) fn new(bytes: usize, unit: usize) -> Self {
-        let chunk = bytes
-            .div_ceil(PIECES)
-            .next_multiple_of(SMALL)
-            .clamp(2 * SMALL, LARGE);
+        let chunk = if bytes < HELPED {
+            ALONE
+        } else {
+            let share = bytes.div_ceil(PIECES).next_multiple_of(SMALL);
+            share.clamp(ALONE, LARGE)
+        };
         let chunk = (chunk / unit).max(1) * unit;
         Self {
             bytes,
@@ -39,7 +45,10 @@ impl Chunks {
 
     /// How many threads more than one this is worth.
     pub(super) fn helpers(&self) -> usize {
-        (self.bytes / HELPED).min(self.bytes.div_ceil(self.chunk) - 1)
+        if self.bytes < HELPED {
+            return 0;
+        }
+        (self.bytes / SHARE).min(self.bytes.div_ceil(self.chunk) - 1)
     }
 
     /// Whether no piece is left; if not, others may take them meanwhile.

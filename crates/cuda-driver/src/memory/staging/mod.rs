@@ -174,11 +174,10 @@ impl Shelf {
 }
 
 impl Blocks {
-    /// Moves the blocks whose copies are done to the free ones, if there are none of those.
+    /// Moves the blocks whose copies are done to the free ones: what was used last is taken next, while it is in the
+    /// cache. If there are free ones, only the block that was queued first is asked.
     fn reap(&mut self) {
-        if !self.free.is_empty() {
-            return;
-        }
+        let is_short = self.free.is_empty();
         // Of one stream, what was queued first is done first.
         let mut not_done = Vec::new();
         let mut at = 0;
@@ -189,6 +188,9 @@ impl Blocks {
             }
             let done = busy.slot.is_done();
             if done == Ok(false) {
+                if !is_short {
+                    return;
+                }
                 not_done.push(busy.stream);
                 at += 1;
                 continue;
