@@ -15,7 +15,7 @@ const TESTS: [&str; 7] = [
 ];
 
 /// Each fault of `crates/cuda-driver/src/planted.rs`.
-const FAULTS: [&str; 14] = [
+const FAULTS: [&str; 18] = [
     "WriterNotAwaited",
     "ReaderLost",
     "ReadersNotAwaited",
@@ -30,6 +30,10 @@ const FAULTS: [&str; 14] = [
     "CopySourceLost",
     "OthersForgotten",
     "HandedOverTooEarly",
+    "NoCheckpoint",
+    "EpochNotKept",
+    "PerThreadAsOne",
+    "PerThreadLate",
 ];
 
 /// All random programs, none of which may differ from the model.

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::atomic::{self, AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
@@ -38,6 +39,10 @@ struct Inner {
     library: Arc<DriverLibrary>,
     /// The contexts that are alive, so that all handles of one share its default stream and the order of uses.
     contexts: Mutex<Vec<Weak<ContextInner>>>,
+    /// Whether something was queued that waits for the program: a value, or a host function. Never goes back.
+    may_block: AtomicBool,
+    /// How much was deferred and is not done.
+    deferred: AtomicUsize,
 }
 
 impl Driver {
@@ -65,6 +70,8 @@ impl Driver {
         let inner = Inner {
             library: library.into(),
             contexts: Mutex::default(),
+            may_block: AtomicBool::new(false),
+            deferred: AtomicUsize::new(0),
         };
         let driver = Self {
             inner: Arc::new(inner),
@@ -164,6 +171,21 @@ impl Driver {
             inner: Arc::clone(&self.inner),
             life: None,
         }
+    }
+
+    /// How many calls of this driver were deferred and are not done.
+    pub(crate) fn deferred(&self) -> &AtomicUsize {
+        &self.inner.deferred
+    }
+
+    /// Whether a stream of this driver may wait for the program.
+    pub(crate) fn may_block(&self) -> bool {
+        self.inner.may_block.load(atomic::Ordering::Acquire)
+    }
+
+    /// Notes that from now on a stream may wait for the program.
+    pub(crate) fn note_blocking(&self) {
+        self.inner.may_block.store(true, atomic::Ordering::Release);
     }
 
     pub(crate) fn check(

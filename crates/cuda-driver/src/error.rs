@@ -151,6 +151,21 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
+    /// A range that is not within the elements there are.
+    OutOfRange {
+        /// How many there are.
+        len: usize,
+    },
+    /// A future was asked again after it gave its result.
+    AlreadyTaken {
+        /// What it gave.
+        what: &'static str,
+    },
+    /// A closure that the driver called panicked.
+    HostFunctionPanicked {
+        /// What it said.
+        message: String,
+    },
     /// Two objects of different contexts were used together.
     OtherContext {
         /// Which object.
@@ -241,6 +256,16 @@ impl fmt::Display for Error {
                 "{what} has other handles in use, and is closed when the last of them goes"
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
+            Self::OutOfRange { len } => {
+                write!(
+                    f,
+                    "the range is not within the {len} elements that there are"
+                )
+            }
+            Self::AlreadyTaken { what } => write!(f, "{what} was given already"),
+            Self::HostFunctionPanicked { message } => {
+                write!(f, "a host function panicked: {message}")
+            }
             Self::OtherContext { what } => {
                 write!(
                     f,

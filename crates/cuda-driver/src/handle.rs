@@ -5,9 +5,10 @@ use std::mem::ManuallyDrop;
 
 use crate::driver::Driver;
 use crate::error::DriverError;
+use crate::pending;
 
 /// A kind of handle, and how it is given back.
-pub(crate) trait Destroy {
+pub(crate) trait Destroy: 'static {
     /// The raw handle.
     type Raw: Copy + fmt::Debug + Send + Sync;
 
@@ -69,6 +70,13 @@ impl<T: Destroy> Handle<T> {
 
 impl<T: Destroy> Drop for Handle<T> {
     fn drop(&mut self) {
+        if pending::must_defer(&self.driver) {
+            let (raw, driver) = (self.raw, self.driver.clone());
+            return pending::defer(&self.driver, move || {
+                // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
+                let _ = unsafe { T::destroy(&driver, raw) };
+            });
+        }
         // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
         // SAFETY: the handle must be alive and not used after ← it is owned, and this is its end.
         let _ = unsafe { T::destroy(&self.driver, self.raw) };

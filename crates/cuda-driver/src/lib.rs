@@ -47,9 +47,11 @@ mod module;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod order;
+mod pending;
 mod planted;
 pub mod prelude;
 mod stream;
+mod transfer;
 
 pub use context::{
     CacheConfig, Context, ContextFlags, CurrentContext, Limit, LivenessToken, PrimaryContextState,
@@ -85,7 +87,12 @@ pub use module::{
     Image, JitCacheMode, JitFallback, JitLog, JitOptions, JitTarget, LoadingMode, Module,
     OptimizationLevel,
 };
-pub use stream::{Stream, StreamFlags};
+pub use pending::Completion;
+pub use stream::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
+pub use stream::{
+    HostCall, Stream, StreamFlags, StreamPool, StreamWord, ValueBatch, WaitCondition,
+};
+pub use transfer::{CopyScope, Transfer, TransferError};
 
 /// What the raw bindings were made from, and up to which CUDA version they go.
 #[must_use]

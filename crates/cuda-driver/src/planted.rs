@@ -34,6 +34,14 @@ pub(crate) enum Fault {
     OthersForgotten,
     /// Memory that is used again does not wait for what its last owner did.
     HandedOverTooEarly,
+    /// Nothing is recorded before a call that waits for the program.
+    NoCheckpoint,
+    /// A buffer does not know how late it was used at home, so an early checkpoint stands for all uses.
+    EpochNotKept,
+    /// The per-thread stream counts as one stream for all threads.
+    PerThreadAsOne,
+    /// The per-thread stream is recorded late, as others are.
+    PerThreadLate,
 }
 
 impl Fault {

@@ -9,6 +9,7 @@ mod peer;
 mod primary;
 mod settings;
 
+pub(crate) use current::Current;
 pub use current::CurrentContext;
 pub(crate) use owner::Life;
 pub use owner::LivenessToken;
@@ -18,15 +19,15 @@ pub use settings::{CacheConfig, ContextFlags, Limit};
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_sys::{CUcontext, CUdevice, CUstream_flags, calls};
-use once_cell::sync::OnceCell;
+use cuda_sys::{CUcontext, CUdevice, calls};
 
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 use crate::event::EventPool;
 use crate::memory::staging::Staging;
-use crate::stream::{Stream, StreamState};
+use crate::pending;
+use crate::stream::ContextStreams;
 use owner::{Owner, RawContext};
 
 /// A context on a device. Cloning it gives another handle of the same one.
@@ -40,7 +41,7 @@ pub struct Context(Arc<ContextInner>);
 
 pub(crate) struct ContextInner {
     /// Before `owner`, as the events and the staging blocks: all go before their context.
-    default_stream: OnceCell<Arc<StreamState>>,
+    streams: ContextStreams,
     events: Arc<EventPool>,
     staging: Staging,
     owner: Owner,
@@ -63,7 +64,7 @@ pub(crate) struct Limits {
 impl ContextInner {
     fn new(device: &Device, owner: Owner) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            default_stream: OnceCell::new(),
+            streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
             driver: owner.driver(device.driver()),
@@ -221,23 +222,6 @@ impl Context {
         self.0.owner.raw()
     }
 
-    /// The stream for those who need only one: the same for every handle of this context.
-    ///
-    /// It is a stream of its own, not C's NULL stream: it neither waits for other streams nor makes them wait,
-    /// and no call on it needs a current context.
-    ///
-    /// # Errors
-    ///
-    /// What `cuStreamCreate` answers, the first time.
-    pub fn default_stream(&self) -> Result<Stream> {
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
-        let state = self
-            .0
-            .default_stream
-            .get_or_try_init(|| StreamState::create(self, flags, 0))?;
-        Ok(Stream::of_state(self, Arc::clone(state)))
-    }
-
     /// `cuCtxSynchronize()`—Waits until everything that was queued in this context is done.
     ///
     /// # Errors
@@ -273,6 +257,10 @@ impl Context {
         &self.0.events
     }
 
+    pub(crate) fn streams(&self) -> &ContextStreams {
+        &self.0.streams
+    }
+
     /// What pageable memory is copied through.
     pub(crate) fn staging(&self) -> &Staging {
         &self.0.staging
@@ -300,14 +288,19 @@ impl Context {
                 what: "the context",
             });
         };
+        if !pending::settle(&inner.driver) {
+            // Something of it is yet to be given back, by another thread, which then ends the context too.
+            drop(inner);
+            return Ok(());
+        }
         let ContextInner {
-            default_stream,
+            streams,
             events,
             staging,
             owner,
             ..
         } = inner;
-        drop((default_stream, events, staging));
+        drop((streams, events, staging));
         Ok(owner.close()?)
     }
 }

@@ -101,6 +101,7 @@ impl Stream {
         self.expect_context(function.context(), "the kernel")?;
         function.check_config(&config)?;
         let mut uses = Uses(Scope::new(self));
+        uses.0.ready()?;
         args.before(&uses)?;
         match attributes {
             None => args.with_pointers(|pointers| {

@@ -12,6 +12,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::module::ModuleInner;
 use crate::order::{Access, Scope, Tracker};
+use crate::pending;
 use crate::planted::Fault;
 use crate::stream::Stream;
 
@@ -57,6 +58,7 @@ impl Memory {
         let driver = home.driver();
         let source = Source::allocated(home);
         let status = if matches!(source, Source::Ordered) {
+            let _current = home.bind()?;
             // SAFETY: pointer and stream must be valid ← a local, and borrowed.
             unsafe {
                 call!(
@@ -194,7 +196,15 @@ impl Drop for Memory {
         // SAFETY: nothing of it must be used after ← this is its end.
         let (block, source) = unsafe { self.take() };
         // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
-        let _ = source.take_back(block);
+        let driver = block.tracker.home().driver().clone();
+        let take_back = move || {
+            let _ = source.take_back(block);
+        };
+        if pending::is_inside_host_function() {
+            pending::defer(&driver, take_back);
+        } else {
+            take_back();
+        }
     }
 }
 
@@ -214,13 +224,14 @@ impl Source {
             Self::Nothing => Ok(()),
             Self::Ordered => {
                 let home = block.behind_all()?;
+                let _current = home.bind()?;
                 // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
                 // made to wait for every use on another stream.
                 unsafe { call!(home.driver(), cuMemFreeAsync(block.address, home.as_raw())) }
             }
             Self::Plain => {
                 let home = block.behind_all()?;
-                home.state().synchronize()?;
+                home.state().synchronize(home.context())?;
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }

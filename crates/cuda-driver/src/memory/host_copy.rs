@@ -172,7 +172,7 @@ pub(super) fn to_pinned<T: DeviceRepr>(
     let mut failed = None;
     let result = memory.use_at_home(access, || {
         queue(start)
-            .and_then(|()| memory.home().state().synchronize())
+            .and_then(|()| memory.home().state().synchronize(memory.home().context()))
             .inspect_err(|error| failed = Some(*error))
     });
     if let Some(error) = failed {
@@ -191,7 +191,7 @@ pub(super) fn from_pinned<T: DeviceRepr>(
 ) -> Result<()> {
     memory.use_at_home(access, || {
         queue(source.start())
-            .and_then(|()| memory.home().state().synchronize())
+            .and_then(|()| memory.home().state().synchronize(memory.home().context()))
             .inspect_err(|error| source.suspect(*error))
     })
 }

@@ -14,6 +14,7 @@ use crate::error::{DriverError, Result};
 use crate::global::Globals;
 use crate::handle::{Destroy, Handle};
 use crate::library::LibraryInner;
+use crate::pending;
 use crate::stream::SendPtr;
 
 /// The code of a module, or of a library in one context.
@@ -171,13 +172,20 @@ impl Drop for ModuleInner {
         let Code::Module(owned) = &mut self.code else {
             return;
         };
-        // A kernel of the module may still run; its launch is queued, and no handle remembers it.
-        let is_idle = self.context.synchronize().is_ok();
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
-        if !is_idle {
-            // It stays loaded until its context goes.
-            handle.abandon();
+        let context = self.context.clone();
+        let unload = move || {
+            // A kernel of the module may still run; its launch is queued, and no handle remembers it.
+            if context.synchronize().is_err() {
+                // It stays loaded until its context goes.
+                handle.abandon();
+            }
+        };
+        if pending::is_inside_host_function() {
+            pending::defer(self.context.driver(), unload);
+        } else {
+            unload();
         }
     }
 }

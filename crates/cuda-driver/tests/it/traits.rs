@@ -2,8 +2,9 @@
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
-    CachingPool, DriverError, Error, Global, Image, ManagedBuffer, MemoryPool, PinnedCachingPool,
-    PitchedBuffer, PitchedSlice, PitchedSliceMut, RegisterError,
+    CachingPool, Completion, DriverError, Error, Global, HostCall, Image, ManagedBuffer,
+    MemoryPool, PinnedCachingPool, PitchedBuffer, PitchedSlice, PitchedSliceMut, RegisterError,
+    StreamPool, Transfer,
 };
 
 const fn is_send_and_sync<T: Send + Sync>() {}
@@ -15,6 +16,10 @@ const _: () = {
     is_send_and_sync::<Context>();
     is_send_and_sync::<Stream>();
     is_send_and_sync::<Event>();
+    is_send_and_sync::<Completion>();
+    is_send_and_sync::<HostCall>();
+    is_send_and_sync::<StreamPool>();
+    is_send_and_sync::<Transfer<PinnedBuffer<f32>>>();
     is_send_and_sync::<DeviceBuffer<f32>>();
     is_send_and_sync::<DeviceSlice<'static, f32>>();
     is_send_and_sync::<DeviceSliceMut<'static, f32>>();

@@ -176,7 +176,7 @@ impl Blocks {
         self.make(stream, class).or_else(|_| {
             // The memory is free when its streams have come to it.
             for home in homes {
-                home.state().synchronize()?;
+                home.state().synchronize(home.context())?;
             }
             self.make(stream, class)
         })

@@ -1,6 +1,7 @@
 //! What owners of page-locked memory have in common: the lock, and what becomes of it after a transfer that failed.
 
 use std::ffi::c_void;
+use std::mem;
 use std::sync::{Arc, OnceLock};
 
 use cuda_sys::CUdeviceptr;
@@ -9,6 +10,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
+use crate::pending;
 
 /// What copies need of page-locked memory, and nobody else.
 pub(crate) mod sealed {
@@ -109,6 +111,18 @@ impl<K: Lockable> Locked<K> {
         Ok(address)
     }
 
+    /// Moves the lock out.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            handle: self.handle.take(),
+            suspect: mem::take(&mut self.suspect),
+            home: match &self.home {
+                Home::Context(context) => Home::Context(context.clone()),
+                Home::Pool(pool, class) => Home::Pool(Arc::clone(pool), *class),
+            },
+        }
+    }
+
     /// Remembers that the memory must not be given back.
     pub(crate) fn suspect(&self, error: DriverError) {
         // The first reason stays.
@@ -138,6 +152,10 @@ impl<K: Lockable> Locked<K> {
 
 impl<K: Lockable> Drop for Locked<K> {
     fn drop(&mut self) {
+        if pending::is_inside_host_function() && self.handle.is_some() {
+            let moved = self.take();
+            return pending::defer(self.context().driver(), move || drop(moved));
+        }
         // A drop has nobody to tell; `close` does.
         let _ = self.unlock();
     }

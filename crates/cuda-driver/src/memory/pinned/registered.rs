@@ -18,6 +18,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::memory::{DeviceRepr, bytes_of};
+use crate::pending;
 use crate::stream::SendPtr;
 
 bitflags::bitflags! {
@@ -220,6 +221,16 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
 
 impl<T: DeviceRepr> Drop for RegisteredBuffer<T> {
     fn drop(&mut self) {
+        if pending::is_inside_host_function() && self.capacity.is_some() {
+            let moved = Self {
+                locked: self.locked.take(),
+                start: self.start,
+                len: self.len,
+                capacity: self.capacity.take(),
+            };
+            let driver = self.context().driver().clone();
+            return pending::defer(&driver, move || drop(moved));
+        }
         // A drop has nobody to tell; `close` does.
         let _ = self.unlock();
         drop(self.take());

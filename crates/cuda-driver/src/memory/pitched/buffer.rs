@@ -10,6 +10,7 @@ use super::{Extent, PitchedSlice, PitchedSliceMut, Rows};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, Memory, Source, bytes_of};
+use crate::order::Access;
 use crate::stream::Stream;
 
 /// Rows of `T` on the device, each beginning where the device reads and writes fast, freed when it goes.
@@ -95,13 +96,15 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let buffer = unsafe { Self::uninit(stream, extent) }?;
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
-            // SAFETY: the range must be allocated ← it is the whole of the allocation.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
-                )
-            }?;
+            buffer.memory.use_at_home(Access::WRITE, || {
+                // SAFETY: the range must be allocated ← it is the whole of the allocation.
+                unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
+                    )
+                }
+            })?;
         }
         Ok(buffer)
     }

@@ -13,7 +13,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
 use crate::memory::pitched::{Rows, Side, queue};
 use crate::order::Access;
-use crate::stream::Stream;
+use crate::stream::{Kind, Stream};
 
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on its home stream. They have been read when this
 /// returns; the device gets them where the stream comes to it.
@@ -29,10 +29,11 @@ pub(crate) unsafe fn upload(
     bytes: usize,
 ) -> Result<()> {
     let (copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
+    let _current = copy.home.bind()?;
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
         let work = |chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(copy.chunks(bytes), &work));
+        return memory.use_at_home(access, || in_pieces(copy.home, copy.chunks(bytes), &work));
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -41,7 +42,7 @@ pub(crate) unsafe fn upload(
         copy.shelf.lose(slot);
         return queued;
     }
-    Ok(copy.shelf.put_behind(slot, copy.home.state())?)
+    Ok(copy.shelf.put_behind(slot, copy.home)?)
 }
 
 /// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream of the memory. They are
@@ -58,10 +59,11 @@ pub(crate) unsafe fn download(
     bytes: usize,
 ) -> Result<()> {
     let (copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
+    let _current = copy.home.bind()?;
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
         let work = |chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(copy.chunks(bytes), &work));
+        return memory.use_at_home(access, || in_pieces(copy.home, copy.chunks(bytes), &work));
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -128,15 +130,24 @@ fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     })
 }
 
-/// Has `work` done by this thread and helpers, until no piece is left.
-fn in_pieces(chunks: Chunks, work: &(impl Fn(&Chunks) -> Result<()> + Sync)) -> Result<()> {
+/// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a queue of this thread, or one
+/// that only it has made current: there are no helpers then.
+fn in_pieces(
+    home: &Stream,
+    chunks: Chunks,
+    work: &(impl Fn(&Chunks) -> Result<()> + Sync),
+) -> Result<()> {
     let is_short = |error: &Error| matches!(error, Error::OutOfMemory { .. });
     let help = || match work(&chunks) {
         // Who gets no block leaves the rest to the others.
         Err(error) if !is_short(&error) => chunks.fail(error),
         _ => {}
     };
-    let mut result = crew::together(chunks.helpers(), &help, || work(&chunks));
+    let helpers = match home.state().kind() {
+        Kind::Own => chunks.helpers(),
+        Kind::Legacy | Kind::PerThread => 0,
+    };
+    let mut result = crew::together(helpers, &help, || work(&chunks));
     if result.as_ref().is_err_and(is_short) {
         // The helpers had what there was, and are gone.
         result = work(&chunks);
@@ -219,7 +230,7 @@ impl<'a> Copy<'a> {
             // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than a block.
             match unsafe { self.queue_upload(&slot, piece) } {
                 Ok(()) => {
-                    if let Err(error) = self.shelf.put_behind(slot, self.home.state()) {
+                    if let Err(error) = self.shelf.put_behind(slot, self.home) {
                         chunks.fail(error);
                     }
                 }
@@ -319,7 +330,10 @@ impl<'a> Copy<'a> {
         let queued = unsafe { self.queue_download(&slot, piece.clone()) };
         // Without an event behind the copy the stream is waited for instead.
         let state = self.home.state();
-        let queued = queued.and_then(|()| slot.record(state).or_else(|_| state.synchronize()));
+        let queued = queued.and_then(|()| {
+            slot.record(state)
+                .or_else(|_| state.synchronize(self.home.context()))
+        });
         if let Err(error) = queued {
             self.shelf.lose(slot);
             chunks.fail(error);

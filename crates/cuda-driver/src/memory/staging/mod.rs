@@ -23,7 +23,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
-use crate::stream::StreamState;
+use crate::stream::{Stream, StreamState};
 
 /// The blocks of one context.
 pub(crate) struct Staging {
@@ -150,13 +150,14 @@ impl Shelf {
     /// # Errors
     ///
     /// A fault, where the stream had to be waited for.
-    fn put_behind(&self, slot: Slot, stream: &StreamState) -> Result<(), DriverError> {
+    fn put_behind(&self, slot: Slot, home: &Stream) -> Result<(), DriverError> {
+        let stream = home.state();
         if slot.record(stream).is_ok() {
             let stream = stream.id();
             self.lock().busy.push_back(Busy { slot, stream });
             return Ok(());
         }
-        match stream.synchronize() {
+        match stream.synchronize(home.context()) {
             Ok(()) => self.put(slot),
             Err(error) => {
                 self.lose(slot);

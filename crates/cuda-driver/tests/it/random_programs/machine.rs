@@ -2,14 +2,18 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Error, Result, Status};
+use cuda_driver::{CachingPool, Error, Result, Status, Transfer, WaitCondition};
 use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 
-use super::program::{Action, DEFAULT, Form, Part, Program, Step};
+use super::program::{Action, DEFAULT, Form, LEGACY, PER_THREAD, Part, Program, Step};
 use crate::support::late;
 
 const KERNELS: &str = include_str!("../kernels/programs.ptx");
@@ -22,6 +26,7 @@ pub(super) struct Machine {
     buffers: BTreeMap<usize, DeviceBuffer<u32>>,
     pool: Option<CachingPool>,
     kernels: Kernels,
+    transfers: Mutex<Vec<Transfer<PinnedBuffer<u32>>>>,
 }
 
 struct Kernels {
@@ -48,7 +53,11 @@ impl Machine {
         let driver = Driver::new(simulator.library().unwrap())?;
         let context = driver.device(0)?.primary_context()?;
         let kernels = Kernels::load(&context)?;
-        let streams = BTreeMap::from([(DEFAULT, context.default_stream()?)]);
+        let streams = BTreeMap::from([
+            (DEFAULT, context.default_stream()?),
+            (LEGACY, context.legacy_stream()),
+            (PER_THREAD, context.per_thread_stream()),
+        ]);
         if program.faults {
             let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN);
             simulator.add_rule(rule.random(0.02, program.seed));
@@ -63,6 +72,7 @@ impl Machine {
             streams,
             buffers: BTreeMap::new(),
             kernels,
+            transfers: Mutex::default(),
         })
     }
 
@@ -145,9 +155,73 @@ impl Machine {
                 values,
             } => return self.halves(*buffer, *middle, *streams, *values).map(Some),
             Action::Synchronize(stream) => self.streams[stream].synchronize()?,
+            Action::Upload {
+                stream,
+                to,
+                words,
+                keep,
+            } => {
+                let pinned = PinnedBuffer::from_slice(&self.context, words, PinnedFlags::empty())?;
+                let transfer = self.with(to, |machine, mut to| {
+                    Ok(to.copy_from_pinned_async(pinned, &machine.streams[stream])?)
+                })?;
+                if *keep {
+                    self.transfers.lock().unwrap().push(transfer);
+                }
+            }
+            Action::Download {
+                stream,
+                from,
+                scoped,
+            } => return self.download(*stream, from, *scoped).map(Some),
+            Action::Gated { gate, stream, from } => {
+                return self.gated(*gate, *stream, from).map(Some);
+            }
+            Action::Signal { waiting, setting } => {
+                let (waiting, setting) = (&self.streams[waiting], &self.streams[setting]);
+                let flag = DeviceBuffer::from_host(setting, &[0_u32, 7])?;
+                waiting.wait_value(&flag, 0, WaitCondition::EQUAL, 1)?;
+                setting.write_value(&flag, 0, 1)?;
+            }
             Action::Reload => self.kernels = Kernels::load(&self.context)?,
         }
         Ok(None)
+    }
+
+    fn download(&self, stream: usize, from: &Part, scoped: bool) -> Result<Vec<u32>> {
+        let stream = &self.streams[&stream];
+        let mut pinned = PinnedBuffer::zeroed(&self.context, from.len, PinnedFlags::empty())?;
+        let view = self.view(from);
+        if scoped {
+            stream.copy_scope(|scope| scope.copy_to_host(&view, &mut pinned))?;
+        } else {
+            pinned = view.copy_to_pinned_async(pinned, stream)?.wait()?;
+        }
+        Ok(pinned.to_vec())
+    }
+
+    /// Reads while a host function waits for that; answers nothing if the wait was for nothing.
+    fn gated(&self, gate: usize, stream: usize, from: &Part) -> Result<Vec<u32>> {
+        let stream = &self.streams[&stream];
+        let (open, opened) = mpsc::channel::<()>();
+        let was_held_up = Arc::new(AtomicBool::new(false));
+        let held_up = Arc::clone(&was_held_up);
+        let call = self.streams[&gate].launch_host(move || {
+            let timeout = opened.recv_timeout(Duration::from_secs(4));
+            held_up.store(timeout == Err(RecvTimeoutError::Timeout), Ordering::SeqCst);
+        })?;
+        let n = from.len as u32;
+        let mut words = DeviceBuffer::<u32>::zeroed(stream, from.len)?;
+        let args = (&mut words, self.view(from), 1_u32, n);
+        // SAFETY: the kernel reads n words of `from` and reads and writes n of `words`: both have as many.
+        unsafe { stream.launch(&self.kernels.weave, block(n), args) }?;
+        let words = words.to_vec()?;
+        drop(open);
+        call.wait()?;
+        if was_held_up.load(Ordering::SeqCst) {
+            return Ok(Vec::new());
+        }
+        Ok(words)
     }
 
     fn view(&self, part: &Part) -> DeviceSlice<'_, u32> {
@@ -255,15 +329,23 @@ impl Machine {
         ];
         owners.extend(self.streams.into_values().map(|it| Box::new(it) as _));
         owners.extend(self.buffers.into_values().map(|it| Box::new(it) as _));
+        let transfers = self.transfers.into_inner().unwrap();
+        owners.extend(transfers.into_iter().map(|it| Box::new(it) as _));
         Rng::with_seed(seed).shuffle(&mut owners);
         // Only what fails to be given back at the very end stays.
         self.simulator.clear_rules();
         drop(owners);
-        let live = self.simulator.live();
-        if live.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("after all was dropped: {live}"))
+        // Transfers that were dropped, and host functions, end on other threads.
+        let start = Instant::now();
+        loop {
+            let live = self.simulator.live();
+            if live.is_empty() {
+                return Ok(());
+            }
+            if start.elapsed() > Duration::from_secs(5) {
+                return Err(format!("after all was dropped: {live}"));
+            }
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

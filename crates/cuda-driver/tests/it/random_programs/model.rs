@@ -33,6 +33,7 @@ impl Model {
         match action {
             Action::Stream { .. }
             | Action::DropStream(_)
+            | Action::Signal { .. }
             | Action::Synchronize(_)
             | Action::Reload => {}
             Action::Zeroed { id, len, .. } => {
@@ -67,6 +68,10 @@ impl Model {
                 }
             }
             Action::Fill { to, value, .. } => fill(self.words(to), *value),
+            Action::Upload { to, words, .. } => self.words(to).copy_from_slice(words),
+            Action::Download { from, .. } | Action::Gated { from, .. } => {
+                return Some(self.words(from).to_vec());
+            }
             Action::Join { to, a, b, .. } => {
                 let (a, b) = (self.words(a).to_vec(), self.words(b).to_vec());
                 for (word, (a, b)) in self.words(to).iter_mut().zip(a.iter().zip(b)) {

@@ -2,18 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fastrand::Rng;
-
 /// The stream that is always there.
 pub(super) const DEFAULT: usize = 0;
-/// The most streams at a time, the default one among them.
-const STREAMS: usize = 5;
-/// The most buffers at a time.
-const BUFFERS: usize = 6;
-/// Few, so that memory that was freed fits what comes next.
-const LENGTHS: [usize; 4] = [1, 16, 33, 48];
-/// The bytes of a caching pool's block for any of them.
-const POOL_BLOCK: usize = 256;
+/// C's NULL stream, which is always there.
+pub(super) const LEGACY: usize = usize::MAX;
+/// The per-thread default stream, which is always there.
+pub(super) const PER_THREAD: usize = usize::MAX - 1;
 
 /// A program, and the schedule that it runs under.
 #[derive(Clone, Debug)]
@@ -96,6 +90,30 @@ pub(super) enum Action {
         values: [u32; 2],
     },
     Synchronize(usize),
+    /// Overwrites words from page-locked memory, which goes with its transfer: at the end of the step, or with the machine.
+    Upload {
+        stream: usize,
+        to: Part,
+        words: Vec<u32>,
+        keep: bool,
+    },
+    /// Reads words to page-locked memory, owned by a transfer or borrowed by a scope.
+    Download {
+        stream: usize,
+        from: Part,
+        scoped: bool,
+    },
+    /// A host function on `gate` waits until the words were read through a kernel on `stream`.
+    Gated {
+        gate: usize,
+        stream: usize,
+        from: Part,
+    },
+    /// One stream waits for a value that another sets.
+    Signal {
+        waiting: usize,
+        setting: usize,
+    },
     /// Drops the kernels and loads them again.
     Reload,
 }
@@ -121,46 +139,9 @@ pub(super) enum Form {
 }
 
 impl Program {
-    pub(super) fn of_seed(seed: u64) -> Self {
-        let mut maker = Maker {
-            rng: Rng::with_seed(seed),
-            next: 1,
-            streams: vec![DEFAULT],
-            buffers: Vec::new(),
-        };
-        let faults = maker.rng.u32(..4) == 0;
-        // A copy that is not waited for because the wait failed must not be one that comes late.
-        let late_copies = !faults && maker.rng.bool();
-        let pool = match maker.rng.u32(..4) {
-            0 => Some(usize::MAX),
-            // Room for as many buffers as there may be, and no more: blocks that are in use go to other streams.
-            1 => Some(BUFFERS * POOL_BLOCK),
-            _ => None,
-        };
-        let mut steps = Vec::new();
-        for _ in 0..maker.rng.usize(8..40) {
-            let action = maker.action();
-            maker.push(&mut steps, action);
-        }
-        // What was not looked at is, in any order.
-        let mut buffers = maker.buffers.clone();
-        maker.rng.shuffle(&mut buffers);
-        for (id, len) in buffers {
-            let part = Part::whole(id, len);
-            maker.push(&mut steps, Action::Read(part));
-        }
-        Self {
-            seed,
-            late_copies,
-            faults,
-            pool,
-            steps,
-        }
-    }
-
     /// The same without the steps of `range`, and without those that need what they would have made.
     pub(super) fn without(&self, range: std::ops::Range<usize>) -> Self {
-        let mut streams = BTreeSet::from([DEFAULT]);
+        let mut streams = BTreeSet::from([DEFAULT, LEGACY, PER_THREAD]);
         let mut buffers = BTreeMap::new();
         let mut kept = self.clone();
         let mut index = 0;
@@ -182,7 +163,8 @@ impl Action {
             | Self::Copy { to, .. }
             | Self::Fill { to, .. }
             | Self::Join { to, .. }
-            | Self::Weave { to, .. } => Some(to.buffer),
+            | Self::Weave { to, .. }
+            | Self::Upload { to, .. } => Some(to.buffer),
             Self::CopyWithin { buffer, .. } | Self::Halves { buffer, .. } => Some(*buffer),
             _ => None,
         }
@@ -191,9 +173,11 @@ impl Action {
     /// The buffers that it reads to find what it writes or answers.
     pub(super) fn sources(&self) -> Vec<usize> {
         match self {
-            Self::Read(from) | Self::Copy { from, .. } | Self::Weave { from, .. } => {
-                vec![from.buffer]
-            }
+            Self::Read(from)
+            | Self::Copy { from, .. }
+            | Self::Weave { from, .. }
+            | Self::Download { from, .. }
+            | Self::Gated { from, .. } => vec![from.buffer],
             Self::Join { a, b, .. } => vec![a.buffer, b.buffer],
             _ => Vec::new(),
         }
@@ -241,205 +225,26 @@ impl Action {
                 ..
             } => buffers.contains_key(buffer) && both.iter().all(|id| streams.contains(id)),
             Self::Synchronize(stream) => streams.contains(stream),
+            Self::Upload { stream, to, .. } => streams.contains(stream) && has(&[to]),
+            Self::Download { stream, from, .. } => streams.contains(stream) && has(&[from]),
+            Self::Gated { gate, stream, from } => {
+                streams.contains(gate) && streams.contains(stream) && has(&[from])
+            }
+            Self::Signal { waiting, setting } => {
+                streams.contains(waiting) && streams.contains(setting)
+            }
             Self::Reload => true,
         }
     }
 }
 
 impl Part {
-    fn whole(buffer: usize, len: usize) -> Self {
+    pub(super) fn whole(buffer: usize, len: usize) -> Self {
         Self {
             buffer,
             start: 0,
             len,
             form: Form::Whole,
-        }
-    }
-}
-
-struct Maker {
-    rng: Rng,
-    next: usize,
-    streams: Vec<usize>,
-    /// With their lengths.
-    buffers: Vec<(usize, usize)>,
-}
-
-impl Maker {
-    fn push(&mut self, steps: &mut Vec<Step>, action: Action) {
-        let elsewhere = self.rng.u32(..20) == 0;
-        steps.push(Step { action, elsewhere });
-    }
-
-    fn fresh(&mut self) -> usize {
-        self.next += 1;
-        self.next
-    }
-
-    fn action(&mut self) -> Action {
-        if self.buffers.len() < 2 {
-            return self.make();
-        }
-        match self.rng.u32(..100) {
-            0..8 if self.streams.len() < STREAMS => self.make_stream(),
-            8..10 if self.streams.len() > 1 => {
-                let index = self.rng.usize(1..self.streams.len());
-                Action::DropStream(self.streams.remove(index))
-            }
-            10..24 if self.buffers.len() < BUFFERS => self.make(),
-            24..36 => {
-                let index = self.rng.usize(..self.buffers.len());
-                Action::Drop(self.buffers.remove(index).0)
-            }
-            36..39 => {
-                let to = self.part(None);
-                let words = self.words(to.len);
-                Action::Write { to, words }
-            }
-            39..43 => Action::Read(self.part(None)),
-            43..51 => {
-                let (to, from) = self.pair();
-                Action::Copy { to, from }
-            }
-            51..56 => self.within(),
-            56..60 => self.halves(),
-            60..70 => Action::Fill {
-                stream: self.stream(),
-                to: self.part(None),
-                value: self.rng.u32(..),
-            },
-            70..84 => {
-                let (mut to, mut a) = self.pair();
-                let b = self.like(&to);
-                self.shorten(&mut to, b.len);
-                self.shorten(&mut a, b.len);
-                Action::Join {
-                    stream: self.stream(),
-                    to,
-                    a,
-                    b,
-                }
-            }
-            84..98 => {
-                let (to, from) = self.pair();
-                Action::Weave {
-                    stream: self.stream(),
-                    to,
-                    from,
-                    factor: self.rng.u32(..) | 1,
-                }
-            }
-            98 => Action::Synchronize(self.stream()),
-            99 if self.rng.u32(..4) == 0 => Action::Reload,
-            _ => self.make_stream_or_fill(),
-        }
-    }
-
-    fn make_stream_or_fill(&mut self) -> Action {
-        if self.streams.len() < STREAMS {
-            return self.make_stream();
-        }
-        Action::Fill {
-            stream: self.stream(),
-            to: self.part(None),
-            value: self.rng.u32(..),
-        }
-    }
-
-    fn make_stream(&mut self) -> Action {
-        let id = self.fresh();
-        self.streams.push(id);
-        let blocking = self.rng.u32(..8) == 0;
-        Action::Stream { id, blocking }
-    }
-
-    fn make(&mut self) -> Action {
-        let id = self.fresh();
-        let len = LENGTHS[self.rng.usize(..LENGTHS.len())];
-        let stream = self.stream();
-        self.buffers.push((id, len));
-        if self.rng.u32(..4) == 0 {
-            let words = self.words(len);
-            Action::FromHost { id, stream, words }
-        } else {
-            Action::Zeroed { id, stream, len }
-        }
-    }
-
-    fn words(&mut self, len: usize) -> Vec<u32> {
-        (0..len).map(|_| self.rng.u32(..)).collect()
-    }
-
-    fn stream(&mut self) -> usize {
-        self.streams[self.rng.usize(..self.streams.len())]
-    }
-
-    /// Words of any buffer but `other`.
-    fn part(&mut self, other: Option<usize>) -> Part {
-        let candidates: Vec<(usize, usize)> = self
-            .buffers
-            .iter()
-            .copied()
-            .filter(|(id, _)| Some(*id) != other)
-            .collect();
-        let (buffer, len) = candidates[self.rng.usize(..candidates.len())];
-        let form = match self.rng.u32(..4) {
-            0 | 1 => return Part::whole(buffer, len),
-            2 => Form::View,
-            _ => Form::Piece,
-        };
-        let start = self.rng.usize(..len);
-        Part {
-            buffer,
-            start,
-            len: self.rng.usize(1..=len - start),
-            form,
-        }
-    }
-
-    /// Words of two buffers, as many of each.
-    fn pair(&mut self) -> (Part, Part) {
-        let mut to = self.part(None);
-        let from = self.like(&to);
-        self.shorten(&mut to, from.len);
-        (to, from)
-    }
-
-    /// As many words of another buffer as `part` has, or fewer if they are not there.
-    fn like(&mut self, part: &Part) -> Part {
-        let mut found = self.part(Some(part.buffer));
-        self.shorten(&mut found, part.len);
-        found
-    }
-
-    fn shorten(&self, part: &mut Part, len: usize) {
-        if len < part.len {
-            part.len = len;
-            if part.form == Form::Whole {
-                part.form = Form::View;
-            }
-        }
-    }
-
-    fn within(&mut self) -> Action {
-        let (buffer, all) = self.buffers[self.rng.usize(..self.buffers.len())];
-        let middle = self.rng.usize(..=all);
-        let stream = self.rng.bool().then(|| self.stream());
-        Action::CopyWithin {
-            buffer,
-            middle,
-            len: middle.min(all - middle),
-            stream,
-        }
-    }
-
-    fn halves(&mut self) -> Action {
-        let (buffer, all) = self.buffers[self.rng.usize(..self.buffers.len())];
-        Action::Halves {
-            buffer,
-            middle: self.rng.usize(..=all),
-            streams: [self.stream(), self.stream()],
-            values: [self.rng.u32(..), self.rng.u32(..)],
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Events: points in a stream that others can wait for, and clocks.
 
+mod pool;
+
+pub(crate) use pool::{EventPool, UseEvent};
+
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cuda_sys::{CUevent, CUevent_st, CUresult};
@@ -11,7 +14,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
-use crate::stream::{SendPtr, Stream, StreamState};
+use crate::stream::{SendPtr, Stream};
 
 bitflags::bitflags! {
     /// How an event behaves. Bits that are not named here are kept.
@@ -95,6 +98,7 @@ impl Event {
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
+        let _current = stream.bind()?;
         // SAFETY: event and stream must be alive ← both are borrowed.
         Ok(unsafe {
             call!(
@@ -130,7 +134,8 @@ impl Event {
         }
     }
 
-    /// `cuEventElapsedTime(start, self)`—The time from `start` to this event, both recorded and done.
+    /// `cuEventElapsedTime(start, self)`—The time from `start` to this event, both recorded and done; zero if `start` is the
+    /// later one.
     ///
     /// The resolution is about half a microsecond.
     ///
@@ -140,6 +145,28 @@ impl Event {
     /// [`Error::OtherContext`](crate::Error::OtherContext) if they are of two drivers.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn time_since(&self, start: &Self) -> Result<Duration> {
+        let milliseconds = self.milliseconds_since(start)?;
+        Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
+    }
+
+    /// `cuEventElapsedTime(self, end)`—The time from this event to `end`: [`time_since`](Self::time_since) the other way round.
+    ///
+    /// # Errors
+    ///
+    /// As [`time_since`](Self::time_since).
+    #[doc(alias = "cuEventElapsedTime")]
+    pub fn time_till(&self, end: &Self) -> Result<Duration> {
+        end.time_since(self)
+    }
+
+    /// `cuEventElapsedTime(start, self)`—The milliseconds from `start` to this event, as the driver tells them: below zero
+    /// if `start` is the later one.
+    ///
+    /// # Errors
+    ///
+    /// As [`time_since`](Self::time_since).
+    #[doc(alias = "cuEventElapsedTime")]
+    pub fn milliseconds_since(&self, start: &Self) -> Result<f32> {
         self.context
             .driver()
             .expect_handles_of(start.context.driver(), "the event")?;
@@ -152,7 +179,17 @@ impl Event {
                 cuEventElapsedTime(&raw mut milliseconds, start.as_raw(), self.as_raw())
             )
         }?;
-        Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
+        Ok(milliseconds)
+    }
+
+    /// `cuEventElapsedTime(self, end)`—The milliseconds from this event to `end`, as the driver tells them.
+    ///
+    /// # Errors
+    ///
+    /// As [`time_since`](Self::time_since).
+    #[doc(alias = "cuEventElapsedTime")]
+    pub fn milliseconds_till(&self, end: &Self) -> Result<f32> {
+        end.milliseconds_since(self)
     }
 
     /// `cuEventDestroy()`—Destroys the event, and answers what the driver says. Streams that wait for it still do.
@@ -169,90 +206,5 @@ impl Event {
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Event({:?})", self.as_raw())
-    }
-}
-
-/// Events of one context that wait to be used again: making one needs the context current, recording does not.
-#[derive(Default)]
-pub(crate) struct EventPool {
-    free: Mutex<Vec<Arc<Handle<RawEvent>>>>,
-}
-
-/// An event that marks the end of some uses of buffers; goes back to its pool with its last owner.
-#[derive(Clone)]
-pub(crate) struct UseEvent {
-    event: Arc<Handle<RawEvent>>,
-    pool: Arc<EventPool>,
-    /// Counts the recordings on its stream: of two, the later one has the greater.
-    turn: u64,
-}
-
-impl UseEvent {
-    /// Records an event of the pool of `context` behind what is queued on `stream` now.
-    pub(crate) fn record(context: &Context, stream: &StreamState) -> Result<Self, DriverError> {
-        let pool = Arc::clone(context.events());
-        let free = pool
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let event = match free {
-            Some(event) => event,
-            None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
-        };
-        let mut this = Self {
-            event,
-            pool,
-            turn: 0,
-        };
-        let mut turns = stream.turns();
-        // SAFETY: event and stream must be alive ← both are borrowed.
-        unsafe { call!(stream.driver(), cuEventRecord(this.raw(), stream.raw())) }?;
-        *turns += 1;
-        this.turn = *turns;
-        Ok(this)
-    }
-
-    /// Whether this event was recorded after `other`, on the same stream.
-    pub(crate) fn is_after(&self, other: &Self) -> bool {
-        self.turn > other.turn
-    }
-
-    /// Whether its context is gone, and with it all work that it stands for.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.event.driver().is_gone()
-    }
-
-    /// Whether the work before it is known to be done.
-    pub(crate) fn is_done(&self) -> bool {
-        if self.is_gone() {
-            return true;
-        }
-        // SAFETY: the event must be alive ← `self` owns it.
-        unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) }.is_ok()
-    }
-
-    /// Makes the calling thread wait until the work before it is done.
-    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
-        // SAFETY: the event must be alive ← `self` owns it.
-        unsafe { call!(self.event.driver(), cuEventSynchronize(self.raw())) }
-    }
-
-    pub(crate) fn raw(&self) -> CUevent {
-        self.event.raw().0
-    }
-}
-
-impl Drop for UseEvent {
-    fn drop(&mut self) {
-        // Two last owners that go at the same time may both see the other: then the event is destroyed, not kept.
-        if Arc::strong_count(&self.event) == 1 {
-            let mut free = self
-                .pool
-                .free
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            free.push(Arc::clone(&self.event));
-        }
     }
 }

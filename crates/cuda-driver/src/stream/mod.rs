@@ -3,18 +3,29 @@
 //! Where C's streams are bare handles, these keep their context alive, and a stream that is dropped with work in
 //! it finishes that work.
 
+mod attribute;
+mod default;
+mod host;
+mod pool;
+mod state;
+mod value;
+
+pub use attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
+pub(crate) use default::ContextStreams;
+pub use host::HostCall;
+pub use pool::StreamPool;
+pub(crate) use state::{Kind, SendPtr, StreamState, Tail};
+pub use value::{StreamWord, ValueBatch, WaitCondition};
+
 use std::fmt;
-use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cuda_sys::{CUresult, CUstream};
 
-use crate::context::Context;
+use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::event::Event;
-use crate::handle::{Destroy, Handle};
+use crate::event::{Event, UseEvent};
 
 bitflags::bitflags! {
     /// How a stream behaves. Bits that are not named here are kept.
@@ -35,110 +46,6 @@ pub struct Stream {
     /// Before `context`: a stream goes before its context.
     state: Arc<StreamState>,
     context: Context,
-}
-
-/// A stream without its context: what the context itself can hold.
-pub(crate) struct StreamState {
-    handle: Handle<RawStream>,
-    /// Never used twice in a process, unlike the handle.
-    id: u64,
-    /// How many use events were recorded on it. Held while recording, so that numbers are in the stream's order.
-    turns: Mutex<u64>,
-}
-
-struct RawStream;
-
-impl Destroy for RawStream {
-    type Raw = SendPtr<cuda_sys::CUstream_st>;
-
-    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the stream must be alive ← the handle owns it. Work still in it runs to its end.
-        unsafe { call!(driver, cuStreamDestroy_v2(raw.0)) }
-    }
-}
-
-/// A raw handle that may go to another thread.
-pub(crate) struct SendPtr<T>(pub(crate) *mut T);
-
-impl<T> Clone for SendPtr<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for SendPtr<T> {}
-
-impl<T> fmt::Debug for SendPtr<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-// SAFETY: the pointer is never followed here, it only names an object of the driver, which is thread safe
-// (docs/safety.md, Threads).
-unsafe impl<T> Send for SendPtr<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for SendPtr<T> {}
-
-impl StreamState {
-    /// `cuStreamCreateWithPriority(flags, priority)`.
-    pub(crate) fn create(context: &Context, flags: u32, priority: i32) -> Result<Arc<Self>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let driver = context.driver();
-        let mut raw = ptr::null_mut();
-        let current = context.enter()?;
-        // SAFETY: the pointer must be writable ← it is to a local.
-        unsafe {
-            call!(
-                driver,
-                cuStreamCreateWithPriority(&raw mut raw, flags, priority)
-            )
-        }?;
-        drop(current);
-        // SAFETY: nobody else must destroy it ← it was made just now.
-        let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Self {
-            handle,
-            id,
-            turns: Mutex::default(),
-        }))
-    }
-
-    pub(crate) fn raw(&self) -> CUstream {
-        self.handle.raw().0
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        self.handle.driver()
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn turns(&self) -> MutexGuard<'_, u64> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until all that was queued is done.
-    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
-        // SAFETY: the stream must be alive ← `self` owns it.
-        unsafe { call!(self.driver(), cuStreamSynchronize(self.raw())) }
-    }
-
-    /// Whether all that was queued is known to be done.
-    pub(crate) fn is_done(&self) -> bool {
-        // SAFETY: the stream must be alive ← `self` owns it.
-        unsafe { call!(self.driver(), cuStreamQuery(self.raw())) }.is_ok()
-    }
-
-    /// Makes the stream wait for a raw event.
-    pub(crate) fn wait(&self, event: cuda_sys::CUevent) -> Result<(), DriverError> {
-        // SAFETY: stream and event must be alive for the call ← the caller has the event, `self` the stream; what
-        // the event stands for is taken over by the driver at the call.
-        unsafe { call!(self.driver(), cuStreamWaitEvent(self.raw(), event, 0)) }
-    }
 }
 
 impl Stream {
@@ -182,7 +89,7 @@ impl Stream {
     /// A fault of any kernel that was still running: see [`DriverError::is_sticky`].
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        Ok(self.state.synchronize()?)
+        Ok(self.state.synchronize(&self.context)?)
     }
 
     /// `cuStreamQuery()`—Whether all that was queued on the stream is done.
@@ -192,6 +99,7 @@ impl Stream {
     /// A fault of any kernel that was still running.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
+        let _current = self.bind()?;
         // SAFETY: the stream must be alive ← `self` owns it.
         match unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) } {
             Ok(()) => Ok(true),
@@ -211,7 +119,107 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.driver()
             .expect_handles_of(event.context().driver(), "the event")?;
-        Ok(self.state.wait(event.as_raw())?)
+        Ok(self.state.wait(&self.context, event.as_raw())?)
+    }
+
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—A new stream like this one, which begins behind what is queued here now.
+    ///
+    /// # Errors
+    ///
+    /// What the calls answer.
+    pub fn fork(&self) -> Result<Self> {
+        let fork = Self::new(&self.context, self.flags()?, self.priority()?)?;
+        fork.join(self)?;
+        Ok(fork)
+    }
+
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes what is queued here from now on wait for all that is queued on `other`
+    /// now.
+    ///
+    /// Streams that share buffers need no join: their uses are ordered by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if `other` is of another driver, or what the calls answer.
+    pub fn join(&self, other: &Self) -> Result<()> {
+        self.driver()
+            .expect_handles_of(other.driver(), "the stream")?;
+        let event = UseEvent::record(&other.context, &other.state)?;
+        Ok(self.state.wait(&self.context, event.raw())?)
+    }
+
+    /// `cuStreamGetPriority()`—The priority: 0 is the default, a lower number is more urgent.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuStreamGetPriority")]
+    pub fn priority(&self) -> Result<i32> {
+        let mut priority = 0;
+        let _current = self.bind()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        unsafe {
+            call!(
+                self.driver(),
+                cuStreamGetPriority(self.as_raw(), &raw mut priority)
+            )
+        }?;
+        Ok(priority)
+    }
+
+    /// `cuStreamGetFlags()`—The flags that it was made with.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuStreamGetFlags")]
+    pub fn flags(&self) -> Result<StreamFlags> {
+        let mut flags = 0;
+        let _current = self.bind()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        unsafe {
+            call!(
+                self.driver(),
+                cuStreamGetFlags(self.as_raw(), &raw mut flags)
+            )
+        }?;
+        Ok(StreamFlags::from_bits_retain(flags))
+    }
+
+    /// `cuStreamGetId()`—The number that the driver and its tools know the stream by, never used twice in a process.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuStreamGetId")]
+    pub fn id(&self) -> Result<u64> {
+        let mut id = 0;
+        let _current = self.bind()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
+        Ok(id)
+    }
+
+    /// `cuStreamDestroy()`—Lets the stream go; if this was the last that used it, destroys it and answers what the driver says.
+    ///
+    /// Other handles, and buffers that were used on it, keep it. What is queued runs to its end.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers.
+    #[doc(alias = "cuStreamDestroy")]
+    pub fn close(self) -> Result<()> {
+        let Self {
+            state,
+            context: _context,
+        } = self;
+        Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
+    }
+
+    /// Makes the context current if calls on this stream need it.
+    #[inline]
+    pub(crate) fn bind(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.state.bind(&self.context)
     }
 
     pub(crate) fn state(&self) -> &Arc<StreamState> {
@@ -235,7 +243,7 @@ impl Stream {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        self.state.id == other.state.id
+        self.state.shared_id() == other.state.shared_id()
     }
 }
 

@@ -1,0 +1,109 @@
+//! The events behind uses of buffers, which the pool of their context keeps for the next.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{CUevent, CUresult};
+
+use super::{EventFlags, RawEvent};
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::DriverError;
+use crate::handle::Handle;
+use crate::stream::{StreamState, Tail};
+
+/// Events of one context that wait to be used again: making one needs the context current, recording does not.
+#[derive(Default)]
+pub(crate) struct EventPool {
+    free: Mutex<Vec<Arc<Handle<RawEvent>>>>,
+}
+
+impl EventPool {
+    fn free(&self) -> MutexGuard<'_, Vec<Arc<Handle<RawEvent>>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An event that marks the end of some uses of buffers; goes back to its pool with its last owner.
+#[derive(Clone)]
+pub(crate) struct UseEvent {
+    event: Arc<Handle<RawEvent>>,
+    pool: Arc<EventPool>,
+    /// Counts the recordings on its stream: of two, the later one has the greater.
+    turn: u64,
+}
+
+impl UseEvent {
+    /// Records an event of the pool of `context` behind what is queued on `stream` now.
+    pub(crate) fn record(context: &Context, stream: &StreamState) -> Result<Self, DriverError> {
+        Self::record_at(context, stream, &mut stream.tail())
+    }
+
+    /// The same with the tail of `stream`, which is locked already.
+    pub(crate) fn record_at(
+        context: &Context,
+        stream: &StreamState,
+        tail: &mut Tail,
+    ) -> Result<Self, DriverError> {
+        let pool = Arc::clone(context.events());
+        let free = pool.free().pop();
+        let event = match free {
+            Some(event) => event,
+            None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
+        };
+        let mut this = Self {
+            event,
+            pool,
+            turn: 0,
+        };
+        let _current = stream.bind(context)?;
+        // SAFETY: event and stream must be alive ← both are borrowed.
+        unsafe { call!(stream.driver(), cuEventRecord(this.raw(), stream.raw())) }?;
+        tail.turn += 1;
+        this.turn = tail.turn;
+        Ok(this)
+    }
+
+    /// Whether this event was recorded after `other`, on the same stream.
+    pub(crate) fn is_after(&self, other: &Self) -> bool {
+        self.turn > other.turn
+    }
+
+    /// Whether the work before it is known to be done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_gone() || self.query() == Ok(true)
+    }
+
+    /// Whether its context is gone, and with it all work that it stands for.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.event.driver().is_gone()
+    }
+
+    /// Whether the work before it is done.
+    pub(crate) fn query(&self) -> Result<bool, DriverError> {
+        // SAFETY: the event must be alive ← `self` owns it.
+        match unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the work before it is done.
+    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        // SAFETY: the event must be alive ← `self` owns it.
+        unsafe { call!(self.event.driver(), cuEventSynchronize(self.raw())) }
+    }
+
+    pub(crate) fn raw(&self) -> CUevent {
+        self.event.raw().0
+    }
+}
+
+impl Drop for UseEvent {
+    fn drop(&mut self) {
+        // Two last owners that go at the same time may both see the other: then the event is destroyed, not kept.
+        if Arc::strong_count(&self.event) == 1 {
+            self.pool.free().push(Arc::clone(&self.event));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A use of a buffer, and how a stream is made to wait for it.
+
+use std::sync::Arc;
+
+use super::{Access, Scope};
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::DriverError;
+use crate::event::UseEvent;
+use crate::planted::Fault;
+use crate::stream::{Kind, Stream, StreamState};
+
+/// A use of the buffer on a stream.
+pub(super) struct Use {
+    pub(super) stream: Arc<StreamState>,
+    /// Which queue that was.
+    pub(super) id: u64,
+    pub(super) write: bool,
+    pub(super) signal: bool,
+    /// Stands for all uses at home that left no trace: the tracker knows the epoch of the last one.
+    pub(super) is_home: bool,
+    /// The epoch of the stream that it was queued in, or an earlier one.
+    pub(super) epoch: u64,
+    /// Behind the use. `None`: not recorded yet.
+    pub(super) event: Option<UseEvent>,
+    /// The last epoch that `event` stands behind.
+    covers: u64,
+    /// The streams that have waited for `event`.
+    pub(super) waited: Vec<u64>,
+    /// The context of `stream`, if it is not that of the buffer. After `stream` and `event`, which go before it.
+    pub(super) elsewhere: Option<Context>,
+}
+
+impl Use {
+    /// One that was just queued in `scope`, not recorded yet.
+    pub(super) fn late(scope: &Scope<'_>, write: bool, signal: bool) -> Self {
+        let stream = Arc::clone(scope.stream.state());
+        Self {
+            id: scope.id,
+            write,
+            signal,
+            is_home: false,
+            epoch: stream.epoch(),
+            event: None,
+            covers: u64::MAX,
+            waited: Vec::new(),
+            elsewhere: None,
+            stream,
+        }
+    }
+
+    /// Those at home that left no trace.
+    pub(super) fn at_home(home: &Stream, write: bool) -> Self {
+        let stream = Arc::clone(home.state());
+        Self {
+            id: stream.id(),
+            write,
+            signal: false,
+            is_home: true,
+            epoch: 0,
+            event: None,
+            covers: u64::MAX,
+            waited: Vec::new(),
+            elsewhere: None,
+            stream,
+        }
+    }
+
+    /// Whether `access` has to wait for it.
+    pub(super) fn matters_to(&self, access: Access) -> bool {
+        if self.signal && access.signal {
+            false
+        } else if self.write {
+            !Fault::WriterNotAwaited.is_planted()
+        } else {
+            access.write && !Fault::ReadersNotAwaited.is_planted()
+        }
+    }
+
+    /// Whether nobody needs to wait for it any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.event.as_ref().is_some_and(UseEvent::is_done)
+    }
+
+    /// Makes the stream of `scope` wait for this use, unless it is its own or has waited already. `home` is the buffer's context,
+    /// `home_epoch` that of the last use at home that left no trace.
+    pub(super) fn order_before(
+        &mut self,
+        scope: &Scope<'_>,
+        home: &Context,
+        home_epoch: u64,
+    ) -> Result<(), DriverError> {
+        if self.id == scope.id {
+            return Ok(());
+        }
+        self.refresh(home_epoch);
+        if self.waited.contains(&scope.id) {
+            return Ok(());
+        }
+        let Some(event) = self.behind(scope.stream, home)? else {
+            return Ok(());
+        };
+        let stream = scope.stream;
+        stream.state().wait(stream.context(), event.raw())?;
+        self.waited.push(scope.id);
+        Ok(())
+    }
+
+    /// Forgets an event that does not stand behind all uses at home.
+    pub(super) fn refresh(&mut self, home_epoch: u64) {
+        if !self.is_home {
+            return;
+        }
+        self.epoch = self.epoch.max(home_epoch);
+        if self.covers < self.epoch {
+            self.event = None;
+            self.waited.clear();
+        }
+    }
+
+    /// Whether it is known to be done, without recording anything.
+    pub(super) fn is_done_on(&self, home: &Context) -> bool {
+        let context = self.elsewhere.as_ref().unwrap_or(home);
+        match &self.event {
+            Some(event) => event.is_done(),
+            None => self.stream.kind() != Kind::PerThread && self.stream.is_done(context),
+        }
+    }
+
+    /// The event to wait for; `None` if the use is done.
+    pub(super) fn behind(
+        &mut self,
+        waiting: &Stream,
+        home: &Context,
+    ) -> Result<Option<UseEvent>, DriverError> {
+        let context = self.elsewhere.as_ref().unwrap_or(home);
+        if context.driver().is_gone() {
+            // Its owner destroyed it, and so all that ran in it.
+            return Ok(None);
+        }
+        if let Some(event) = &self.event {
+            return Ok(Some(event.clone()));
+        }
+        if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
+            // It could not be recorded when it was queued, and this may be another thread, where the stream is another.
+            let _current = context.enter()?;
+            // SAFETY: no pointers.
+            unsafe { call!(context.driver(), cuCtxSynchronize()) }?;
+            return Ok(None);
+        }
+        let at = if Fault::EventOnOtherStream.is_planted() {
+            waiting.state()
+        } else {
+            &self.stream
+        };
+        let Some((event, covers)) = at.behind(context, self.epoch)? else {
+            return Ok(None);
+        };
+        self.covers = covers;
+        Ok(Some(self.event.insert(event).clone()))
+    }
+}

@@ -1,0 +1,230 @@
+//! The list of what is pending, and the thread that looks after it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Entry, Id, quietly};
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::error::DriverError;
+use crate::event::UseEvent;
+
+/// How often the driver is asked for what it has not reported.
+const TICK: Duration = Duration::from_millis(100);
+/// Asking may fail so often before what is pending counts as failed; once if the device is lost.
+const FAILURES: u32 = 3;
+
+struct Watch {
+    state: Mutex<State>,
+    /// Something was deferred.
+    deferred: Condvar,
+}
+
+struct State {
+    entries: BTreeMap<Id, Entry>,
+    deferred: Vec<Box<dyn FnOnce() + Send>>,
+    next: usize,
+    /// Whether the thread runs.
+    is_watched: bool,
+}
+
+static WATCH: Watch = Watch {
+    state: Mutex::new(State {
+        entries: BTreeMap::new(),
+        deferred: Vec::new(),
+        next: 1,
+        is_watched: false,
+    }),
+    deferred: Condvar::new(),
+};
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread is the driver's, inside a host function, until the guard goes.
+pub(super) struct Inside {
+    before: bool,
+}
+
+impl Inside {
+    pub(super) fn enter() -> Self {
+        Self {
+            before: INSIDE.replace(true),
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.before);
+    }
+}
+
+/// Whether this is inside a host function, where the driver must not be called.
+#[inline]
+pub(crate) fn is_inside_host_function() -> bool {
+    INSIDE.get()
+}
+
+/// Whether calls that give something back must be [deferred](defer): inside a host function, and while such calls are
+/// still to come. What was dropped first, as a stream before its context, is so given back first.
+#[inline]
+pub(crate) fn must_defer(driver: &Driver) -> bool {
+    is_inside_host_function() || driver.deferred().load(Ordering::Acquire) > 0
+}
+
+/// Waits until what was deferred is done; answers whether it is. Not inside a host function, which may hold it up.
+pub(crate) fn settle(driver: &Driver) -> bool {
+    let start = Instant::now();
+    while must_defer(driver) {
+        if is_inside_host_function() || start.elapsed() > 10 * TICK {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Does `work` on the thread that looks after what is pending, soon, and in the order in which it was deferred.
+pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
+    let driver = driver.clone();
+    driver.deferred().fetch_add(1, Ordering::AcqRel);
+    let work = move || {
+        quietly(work);
+        driver.deferred().fetch_sub(1, Ordering::AcqRel);
+    };
+    let mut state = lock();
+    state.deferred.push(Box::new(work));
+    ensure(&mut state);
+    WATCH.deferred.notify_all();
+}
+
+pub(super) fn add(entry: Entry) -> Id {
+    let mut state = lock();
+    let id = Id(state.next);
+    state.next = state.next.wrapping_add(1);
+    state.entries.insert(id, entry);
+    ensure(&mut state);
+    id
+}
+
+pub(super) fn take(id: Id) -> Option<Entry> {
+    lock().entries.remove(&id)
+}
+
+pub(super) fn set_event(id: Id, event: UseEvent) {
+    if let Some(entry) = lock().entries.get_mut(&id) {
+        entry.event = Some(event);
+    }
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    WATCH.state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sees to it that the thread runs. Where none can be started, what is pending is only what the driver reports, and what
+/// was deferred waits for the next time.
+fn ensure(state: &mut State) {
+    if !state.is_watched {
+        let thread = thread::Builder::new().name(String::from("cuda-driver pending"));
+        state.is_watched = thread.spawn(watch).is_ok();
+    }
+}
+
+/// An entry as the driver can be asked for it.
+struct Probe {
+    id: Id,
+    event: Option<UseEvent>,
+    /// Last: it goes behind the event.
+    context: Context,
+}
+
+fn watch() {
+    let mut asked = Instant::now();
+    loop {
+        let mut state = lock();
+        if state.deferred.is_empty() {
+            let left = TICK.saturating_sub(asked.elapsed());
+            let waited = WATCH.deferred.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let deferred = mem::take(&mut state.deferred);
+        let is_time = asked.elapsed() >= TICK;
+        if deferred.is_empty() && state.entries.is_empty() && is_time {
+            state.is_watched = false;
+            return;
+        }
+        let probes: Vec<Probe> = if is_time {
+            state.entries.iter().map(Probe::new).collect()
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for work in deferred {
+            quietly(work);
+        }
+        for probe in probes {
+            quietly(|| probe.ask());
+        }
+        if is_time {
+            asked = Instant::now();
+        }
+    }
+}
+
+impl Probe {
+    fn new((id, entry): (&Id, &Entry)) -> Self {
+        Self {
+            id: *id,
+            event: entry.event.clone(),
+            context: entry.context.clone(),
+        }
+    }
+
+    fn ask(self) {
+        match self.query() {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Some(entry) = take_if(self.id, |entry| entry.run.is_none()) {
+                    drop(self);
+                    entry.end(Ok(()));
+                }
+            }
+            Err(error) => {
+                let is_over = |entry: &mut Entry| {
+                    entry.failures += 1;
+                    error.is_sticky() || entry.failures >= FAILURES
+                };
+                if let Some(entry) = take_if(self.id, is_over) {
+                    drop(self);
+                    entry.fail(error);
+                }
+            }
+        }
+    }
+
+    /// Whether it is done, as far as the driver tells.
+    fn query(&self) -> Result<bool, DriverError> {
+        match &self.event {
+            Some(event) => event.query(),
+            // Nothing was recorded behind it. That the device is lost, any stream tells.
+            None => self.context.probe().map(|()| false),
+        }
+    }
+}
+
+/// Takes an entry out of the list if it is there and `is_over` says so.
+fn take_if(id: Id, is_over: impl FnOnce(&mut Entry) -> bool) -> Option<Entry> {
+    let mut state = lock();
+    if is_over(state.entries.get_mut(&id)?) {
+        state.entries.remove(&id)
+    } else {
+        None
+    }
+}

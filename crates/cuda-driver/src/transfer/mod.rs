@@ -1,0 +1,390 @@
+//! Copies between device and page-locked host memory that go on when the call has returned.
+//!
+//! Where C leaves it to the program not to touch or free the memory meanwhile, a [`Transfer`] owns the host memory until the copy
+//! is done, and a [`CopyScope`] borrows it until it ends.
+
+mod scope;
+
+pub use scope::CopyScope;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use crate::context::Context;
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Error, Result};
+use crate::event::UseEvent;
+use crate::memory::pinned::sealed::Lock;
+use crate::memory::{
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
+};
+use crate::order::Scope;
+use crate::pending::{self, Completion, Entry, Keep};
+use crate::stream::Stream;
+
+/// A copy under way, with the page-locked memory that it reads or writes.
+///
+/// [`wait`](Self::wait) or `.await` gives the memory back. Dropping this does not wait: the memory is freed when the copy is
+/// done.
+///
+/// If the device is lost, or the copy cannot be waited for, the memory is never freed: the copy's last bytes may be on their
+/// way.
+#[must_use = "it has the memory; dropping it frees that behind the copy"]
+pub struct Transfer<P> {
+    memory: Option<P>,
+    /// Behind the copy. `None`: there was nothing to copy.
+    event: Option<UseEvent>,
+    completion: Option<Completion>,
+    on_failure: fn(P, DriverError),
+    on_drop: fn(P, UseEvent, &Context),
+    /// Last: it goes behind the events.
+    context: Context,
+}
+
+/// A copy that was not started, or not seen to its end, and the host memory if it is not in use.
+pub struct TransferError<P> {
+    error: Error,
+    memory: Option<P>,
+}
+
+impl<P> Transfer<P> {
+    /// The context of the stream that copies.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// `cuEventQuery()`—Whether the copy is done.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the device.
+    #[doc(alias = "cuEventQuery")]
+    pub fn is_done(&self) -> Result<bool> {
+        Ok(self.event.as_ref().map_or(Ok(true), UseEvent::query)?)
+    }
+
+    /// `cuEventSynchronize()`—Waits until the copy is done, and gives the memory back.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the device. The memory then stays allocated for ever.
+    #[doc(alias = "cuEventSynchronize")]
+    pub fn wait(mut self) -> Result<P, TransferError<P>> {
+        let result = self
+            .event
+            .take()
+            .map_or(Ok(()), |event| event.synchronize());
+        self.finish(result.map_err(Error::from))
+    }
+
+    /// The memory, after a copy that ended so.
+    fn finish(&mut self, result: Result<()>) -> Result<P, TransferError<P>> {
+        let memory = self.memory.take();
+        match (result, memory) {
+            (Ok(()), Some(memory)) => Ok(memory),
+            (Ok(()), None) => Err(TransferError {
+                error: Error::AlreadyTaken {
+                    what: "the memory of the transfer",
+                },
+                memory: None,
+            }),
+            (Err(error), memory) => {
+                if let Some(memory) = memory {
+                    abandon(memory, &error, self.on_failure);
+                }
+                Err(TransferError {
+                    error,
+                    memory: None,
+                })
+            }
+        }
+    }
+}
+
+/// Gives `memory` up for ever.
+fn abandon<P>(memory: P, error: &Error, on_failure: fn(P, DriverError)) {
+    match error {
+        Error::Driver(error) => on_failure(memory, *error),
+        // No other error comes from waiting.
+        _ => std::mem::forget(memory),
+    }
+}
+
+impl<P: Unpin> Future for Transfer<P> {
+    type Output = Result<P, TransferError<P>>;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+    ) -> Poll<Result<P, TransferError<P>>> {
+        let this = &mut *self;
+        if this.completion.is_none()
+            && let Some(event) = &this.event
+        {
+            this.completion = Some(Completion::behind(&this.context, event.clone()));
+        }
+        let result = match &mut this.completion {
+            Some(completion) => ready!(Pin::new(completion).poll(context)),
+            None => Ok(()),
+        };
+        this.event = None;
+        Poll::Ready(this.finish(result))
+    }
+}
+
+impl<P> Drop for Transfer<P> {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else {
+            return;
+        };
+        if let Some(event) = self.event.take() {
+            (self.on_drop)(memory, event, &self.context);
+        }
+    }
+}
+
+impl<P> fmt::Debug for Transfer<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer")
+            .field("is_done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy.
+struct Left<P>(P);
+
+impl<P: Lock + Send> Keep for Left<P> {
+    fn abandon(mut self: Box<Self>, error: DriverError) {
+        self.0.abandon(error);
+    }
+}
+
+fn leave<P: Lock + Send + 'static>(memory: P, event: UseEvent, context: &Context) {
+    let is_done = !pending::is_inside_host_function() && event.is_done();
+    if is_done {
+        return drop(memory);
+    }
+    let mut entry = Entry::new(context);
+    entry.event = Some(event);
+    entry.keep = Some(Box::new(Left(memory)));
+    pending::add(entry);
+}
+
+/// Queues a copy on `stream` that uses `memory`, and waits for it by `queue`.
+///
+/// `queue` answers whether it queued anything.
+fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
+    memory: P,
+    stream: &Stream,
+    queue: impl FnOnce(&P) -> Result<bool>,
+) -> Result<Transfer<P>, TransferError<P>> {
+    let give_back = |error, memory| {
+        Err(TransferError {
+            error,
+            memory: Some(memory),
+        })
+    };
+    if let Err(error) = expect_driver(stream.driver(), memory.context()) {
+        return give_back(error, memory);
+    }
+    let event = match queue(&memory) {
+        Err(error) => return give_back(error, memory),
+        Ok(false) => None,
+        Ok(true) => match UseEvent::record(stream.context(), stream.state()) {
+            Ok(event) => Some(event),
+            // Nothing tells when it is done but the end of all.
+            Err(_) => match stream.synchronize() {
+                Ok(()) => None,
+                Err(error) => {
+                    abandon(memory, &error, abandon_lock::<P>);
+                    return Err(TransferError {
+                        error,
+                        memory: None,
+                    });
+                }
+            },
+        },
+    };
+    Ok(Transfer {
+        memory: Some(memory),
+        event,
+        completion: None,
+        on_failure: abandon_lock::<P>,
+        on_drop: leave::<P>,
+        context: stream.context().clone(),
+    })
+}
+
+fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) {
+    memory.abandon(error);
+}
+
+/// An error unless page-locked memory of `context` is so for `driver`.
+fn expect_driver(driver: &Driver, context: &Context) -> Result<()> {
+    driver.expect_handles_of(context.driver(), "the page-locked memory")
+}
+
+impl<T: DeviceRepr> DeviceSlice<'_, T> {
+    /// Queues the copy on `stream`; whether there was anything to copy.
+    ///
+    /// # Safety
+    ///
+    /// `to` has room for as many elements until the copy is done, and nobody else uses them.
+    unsafe fn queue_to_host(&self, to: *mut T, stream: &Stream) -> Result<bool> {
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(false);
+        }
+        let mut scope = Scope::new(stream);
+        self.memory.tracker.before(&scope, self.access)?;
+        let bytes = self.len() * size_of::<T>();
+        // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free waits
+        // for this use; the caller says so of the other.
+        unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
+            )
+        }?;
+        self.memory.tracker.after(&mut scope, self.access);
+        Ok(true)
+    }
+
+    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements to page-locked memory on `stream`, in the order of the buffer's uses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
+    /// the buffer or the memory of another driver, or what the calls answer.
+    #[doc(alias = "cuMemcpyDtoHAsync")]
+    pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
+        &self,
+        destination: P,
+        stream: &Stream,
+    ) -> Result<Transfer<P>, TransferError<P>> {
+        start(destination, stream, |destination| {
+            expect_len(self.len(), destination.len())?;
+            // SAFETY: there must be room, for nobody else, until the copy is done ← the lengths are equal, and the transfer
+            // owns the memory until then.
+            unsafe { self.queue_to_host(destination.start().cast(), stream) }
+        })
+    }
+}
+
+impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
+    /// Queues the copy on `stream`; whether there was anything to copy.
+    ///
+    /// # Safety
+    ///
+    /// `from` has as many elements until the copy is done, and nobody writes them.
+    unsafe fn queue_from_host(&mut self, from: *const T, stream: &Stream) -> Result<bool> {
+        if self.is_empty() || size_of::<T>() == 0 {
+            return Ok(false);
+        }
+        let mut scope = Scope::new(stream);
+        self.memory.tracker.before(&scope, self.access)?;
+        let bytes = self.len() * size_of::<T>();
+        // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free waits
+        // for this use; the caller says so of the other.
+        unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
+            )
+        }?;
+        self.memory.tracker.after(&mut scope, self.access);
+        Ok(true)
+    }
+
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements on `stream`, in the order of the buffer's
+    /// uses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
+    /// the buffer or the memory of another driver, or what the calls answer.
+    #[doc(alias = "cuMemcpyHtoDAsync")]
+    pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
+        &mut self,
+        source: P,
+        stream: &Stream,
+    ) -> Result<Transfer<P>, TransferError<P>> {
+        start(source, stream, |source| {
+            expect_len(source.len(), self.len())?;
+            // SAFETY: there must be as many, written by nobody, until the copy is done ← the lengths are equal, and the
+            // transfer owns the memory until then.
+            unsafe { self.queue_from_host(source.start().cast_const().cast(), stream) }
+        })
+    }
+}
+
+impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// As [`DeviceSlice::copy_to_pinned_async`], of all elements.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
+        &self,
+        destination: P,
+        stream: &Stream,
+    ) -> Result<Transfer<P>, TransferError<P>> {
+        self.as_slice().copy_to_pinned_async(destination, stream)
+    }
+
+    /// As [`DeviceSliceMut::copy_from_pinned_async`], of all elements.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
+        &mut self,
+        source: P,
+        stream: &Stream,
+    ) -> Result<Transfer<P>, TransferError<P>> {
+        self.as_mut_slice().copy_from_pinned_async(source, stream)
+    }
+}
+
+impl<P> TransferError<P> {
+    /// Why.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The memory, if no copy was started. Otherwise it stays allocated for ever: the copy may be under way.
+    #[must_use]
+    pub fn into_memory(self) -> Option<P> {
+        self.memory
+    }
+}
+
+impl<P> From<TransferError<P>> for Error {
+    fn from(error: TransferError<P>) -> Self {
+        error.error
+    }
+}
+
+impl<P> fmt::Display for TransferError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)?;
+        if self.memory.is_none() && !matches!(self.error, Error::AlreadyTaken { .. }) {
+            f.write_str(
+                "; the host memory of the copy stays allocated, as it may still be in use",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl<P> fmt::Debug for TransferError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<P> std::error::Error for TransferError<P> {}

@@ -1,0 +1,162 @@
+//! Copies that borrow page-locked memory, in a scope that waits for them.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process;
+
+use super::expect_driver;
+use crate::error::{Error, Result};
+use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len, resolve};
+use crate::stream::Stream;
+
+/// Queues copies that borrow page-locked memory: see [`Stream::copy_scope`].
+pub struct CopyScope<'scope, 'env: 'scope> {
+    stream: &'scope Stream,
+    /// Whether anything was queued.
+    is_used: Cell<bool>,
+    /// Invariant, as those of `std::thread::Scope`.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl Stream {
+    /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies borrow page-locked memory of the program, and waits for them
+    /// before it returns: when `f` returns, and when it panics.
+    ///
+    /// ```no_run
+    /// # use cuda_driver::prelude::*;
+    /// # fn f(stream: &Stream, buffer: &DeviceBuffer<f32>, pinned: &mut PinnedBuffer<f32>) -> cuda_driver::Result<()> {
+    /// stream.copy_scope(|scope| {
+    ///     scope.copy_to_host(&buffer.as_slice(), pinned)?;
+    ///     // Other work of the host, beside the copy.
+    ///     Ok(())
+    /// })?;
+    /// println!("{:?}", &pinned[..]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// If the stream cannot be waited for, because the device is lost, the process is aborted: the copies may still be
+    /// writing memory that the program would get back. A [`Transfer`](crate::Transfer) owns its memory and gives an error
+    /// instead.
+    ///
+    /// # Errors
+    ///
+    /// What `f` answers.
+    pub fn copy_scope<'env, R>(
+        &'env self,
+        f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        let scope = CopyScope {
+            stream: self,
+            is_used: Cell::new(false),
+            scope: PhantomData,
+            env: PhantomData,
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+        if scope.is_used.get()
+            && let Err(error) = self.synchronize()
+        {
+            eprintln!(
+                "cuda-driver: copies of borrowed memory cannot be waited for, and may be under way: {error}"
+            );
+            process::abort();
+        }
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl<'scope> CopyScope<'scope, '_> {
+    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements of `source` to page-locked memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
+    /// the buffer or the memory of another driver, or what the calls answer.
+    #[doc(alias = "cuMemcpyDtoHAsync")]
+    pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
+        &'scope self,
+        source: &DeviceSlice<'_, T>,
+        destination: &'scope mut P,
+    ) -> Result<()> {
+        self.copy_to_host_part(source, destination, ..)
+    }
+
+    /// The same to the elements of `range` of the memory.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::OutOfRange`].
+    pub fn copy_to_host_part<T: DeviceRepr, P: PageLocked<T>>(
+        &'scope self,
+        source: &DeviceSlice<'_, T>,
+        destination: &'scope mut P,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        expect_driver(self.stream.driver(), destination.context())?;
+        let len = destination.len();
+        let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
+        expect_len(source.len(), len)?;
+        let first = destination.start().cast::<T>().wrapping_add(start);
+        // SAFETY: there must be room, for nobody else, until the copy is done ← the range is within the memory, which is
+        // borrowed for all of the scope, and that ends behind the copy.
+        let is_queued = unsafe { source.queue_to_host(first, self.stream) }?;
+        self.is_used.set(self.is_used.get() || is_queued);
+        Ok(())
+    }
+
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements of `destination`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
+    /// the buffer or the memory of another driver, or what the calls answer.
+    #[doc(alias = "cuMemcpyHtoDAsync")]
+    pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
+        &'scope self,
+        destination: &mut DeviceSliceMut<'_, T>,
+        source: &'scope P,
+    ) -> Result<()> {
+        self.copy_from_host_part(destination, source, ..)
+    }
+
+    /// The same from the elements of `range` of the memory.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::OutOfRange`].
+    pub fn copy_from_host_part<T: DeviceRepr, P: PageLocked<T>>(
+        &'scope self,
+        destination: &mut DeviceSliceMut<'_, T>,
+        source: &'scope P,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        expect_driver(self.stream.driver(), source.context())?;
+        let len = source.len();
+        let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
+        expect_len(len, destination.len())?;
+        let first = source.start().cast_const().cast::<T>().wrapping_add(start);
+        // SAFETY: there must be as many, written by nobody, until the copy is done ← the range is within the memory, which is
+        // borrowed for all of the scope, and that ends behind the copy.
+        let is_queued = unsafe { destination.queue_from_host(first, self.stream) }?;
+        self.is_used.set(self.is_used.get() || is_queued);
+        Ok(())
+    }
+
+    /// The stream of the scope.
+    #[must_use]
+    pub fn stream(&self) -> &'scope Stream {
+        self.stream
+    }
+}
+
+impl fmt::Debug for CopyScope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CopyScope")
+            .field("stream", self.stream)
+            .finish_non_exhaustive()
+    }
+}

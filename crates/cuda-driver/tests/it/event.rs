@@ -1,0 +1,64 @@
+//! Events: time, and what flags go together.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::Builder;
+
+use crate::support::{everywhere, software};
+
+#[test]
+fn time_runs_forward_and_is_told_both_ways() {
+    for bench in everywhere("time_runs_forward_and_is_told_both_ways") {
+        let stream = bench.stream();
+        let event = || Event::new(&bench.context, EventFlags::empty()).unwrap();
+        let (start, end) = (event(), event());
+        let begun = Instant::now();
+        start.record(&stream).unwrap();
+        start.synchronize().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        end.record(&stream).unwrap();
+        end.synchronize().unwrap();
+        let most = begun.elapsed() + Duration::from_millis(1);
+        let time = end.time_since(&start).unwrap();
+        assert!(
+            (Duration::from_millis(19)..=most).contains(&time),
+            "{time:?}"
+        );
+        assert_eq!(start.time_till(&end).unwrap(), time);
+        let milliseconds = end.milliseconds_since(&start).unwrap();
+        assert!((f64::from(milliseconds) / 1e3 - time.as_secs_f64()).abs() < 1e-6);
+        assert_eq!(start.milliseconds_till(&end).unwrap(), milliseconds);
+        // The wrong way round: below zero, which a `Duration` cannot be.
+        assert!(start.milliseconds_since(&end).unwrap() < -19.0);
+        assert_eq!(start.time_since(&end).unwrap(), Duration::ZERO);
+    }
+}
+
+#[test]
+fn an_interprocess_event_keeps_no_time() {
+    for bench in everywhere("an_interprocess_event_keeps_no_time") {
+        let invalid = Event::new(&bench.context, EventFlags::INTERPROCESS).unwrap_err();
+        assert_eq!(invalid.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
+        let flags = EventFlags::INTERPROCESS | EventFlags::DISABLE_TIMING;
+        let event = Event::new(&bench.context, flags).unwrap();
+        let stream = bench.stream();
+        event.record(&stream).unwrap();
+        stream.wait(&event).unwrap();
+        event.synchronize().unwrap();
+        assert!(event.is_done().unwrap());
+        let timed = event.time_since(&event).unwrap_err();
+        assert_eq!(timed.status(), Some(Status::CUDA_ERROR_INVALID_HANDLE));
+    }
+}
+
+#[test]
+fn events_of_two_drivers_have_no_time_between_them() {
+    let (one, other) = (software(Builder::new()), software(Builder::new()));
+    let event = |context| Event::new(context, EventFlags::empty()).unwrap();
+    let (one, other) = (event(&one.context), event(&other.context));
+    let error = one.time_till(&other).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}

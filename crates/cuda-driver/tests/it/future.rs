@@ -1,0 +1,219 @@
+//! Awaiting streams and events.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Completion, Status, WaitCondition};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{everywhere, late, software};
+use crate::task::{Count, block_on, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Queues a host function that holds up `stream` until the sender is used or dropped.
+fn gate(stream: &Stream) -> mpsc::Sender<()> {
+    let (open, gate) = mpsc::channel();
+    let call = stream.launch_host(move || {
+        let _ = gate.recv_timeout(20 * SECOND);
+    });
+    drop(call.unwrap());
+    open
+}
+
+fn poll(future: &mut Completion, count: &Arc<Count>) -> Poll<cuda_driver::Result<()>> {
+    let waker = Waker::from(Arc::clone(count));
+    Pin::new(future).poll(&mut TaskContext::from_waker(&waker))
+}
+
+#[test]
+fn a_stream_is_awaited_to_the_end_of_its_work() {
+    for bench in everywhere("a_stream_is_awaited_to_the_end_of_its_work") {
+        let stream = bench.stream();
+        let is_called = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_called);
+        stream
+            .launch_host(move || {
+                thread::sleep(Duration::from_millis(20));
+                seen.store(true, Ordering::SeqCst);
+            })
+            .unwrap();
+        block_on(async { (&stream).await }, 10 * SECOND).unwrap();
+        assert!(is_called.load(Ordering::SeqCst), "{}", bench.name);
+    }
+}
+
+#[test]
+fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
+    for bench in everywhere("an_event_is_awaited_as_it_was_recorded_at_the_call") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+        // Never recorded: nothing to wait for.
+        block_on(event.completion(), 10 * SECOND).unwrap();
+        let open = gate(&stream);
+        event.record(&stream).unwrap();
+        let mut completion = event.completion();
+        // Recorded anew where nothing is queued: that is another point.
+        event.record(&other).unwrap();
+        event.synchronize().unwrap();
+        let count = Arc::<Count>::default();
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(50));
+            assert!(poll(&mut completion, &count).is_pending(), "{}", bench.name);
+        }
+        assert_eq!(count.get(), 0);
+        open.send(()).unwrap();
+        block_on(completion, 10 * SECOND).unwrap();
+    }
+}
+
+#[test]
+fn the_driver_wakes_the_task_that_asked_last_and_once() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    let open = gate(&stream);
+    let mut completion = stream.completion();
+    let (first, last) = (Arc::<Count>::default(), Arc::<Count>::default());
+    assert!(poll(&mut completion, &first).is_pending());
+    assert!(poll(&mut completion, &first).is_pending());
+    assert!(poll(&mut completion, &last).is_pending());
+    assert!(!completion.is_done().unwrap());
+    open.send(()).unwrap();
+    until("the task is woken", SECOND, || last.get() == 1);
+    assert_eq!(first.get(), 0);
+    // Asked again and again, it is ready.
+    for _ in 0..2 {
+        assert_eq!(poll(&mut completion, &last), Poll::Ready(Ok(())));
+    }
+    assert!(completion.is_done().unwrap());
+    completion.wait().unwrap();
+    assert_eq!(last.get(), 1);
+}
+
+#[test]
+fn futures_do_not_hold_up_one_another() {
+    for bench in everywhere("futures_do_not_hold_up_one_another") {
+        let (blocked, free) = (bench.stream(), bench.stream());
+        let flag = DeviceBuffer::from_host(&free, &[0_u32]).unwrap();
+        let waiting = blocked.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32);
+        if let Err(error) = waiting {
+            assert!(bench.simulator.is_none(), "{error}");
+            continue;
+        }
+        let mut first = blocked.completion();
+        block_on(free.completion(), 10 * SECOND).unwrap();
+        assert!(poll(&mut first, &Arc::default()).is_pending());
+        free.write_value(&flag, 0, 1_u32).unwrap();
+        block_on(first, 10 * SECOND).unwrap();
+    }
+}
+
+#[test]
+fn futures_may_be_dropped_at_any_time() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let open = gate(&stream);
+        drop(stream.completion());
+        let mut polled = stream.completion();
+        assert!(poll(&mut polled, &Arc::default()).is_pending());
+        drop(polled);
+        let kept = stream.completion();
+        open.send(()).unwrap();
+        stream.synchronize().unwrap();
+        drop((bench, stream));
+        kept.wait().unwrap();
+        // The late driver calls no host function until it is asked a few times.
+        until("all is given back", 4 * SECOND, || {
+            simulator.live().is_empty()
+        });
+    }
+}
+
+/// A task that owns everything, and is dropped where it is woken.
+struct Owner(Mutex<Option<(Context, Stream, DeviceBuffer<u32>)>>);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+#[test]
+fn a_waker_may_drop_the_last_handle_of_the_context() {
+    for builder in [Builder::new(), late(4)] {
+        let bench = software(builder);
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let open = gate(&stream);
+        let mut completion = stream.completion();
+        let buffer = DeviceBuffer::<u32>::zeroed(&stream, 9).unwrap();
+        let all = (bench.context.clone(), stream, buffer);
+        let owner = Arc::new(Owner(Mutex::new(Some(all))));
+        let waker = Waker::from(owner);
+        let pending = Pin::new(&mut completion).poll(&mut TaskContext::from_waker(&waker));
+        assert!(pending.is_pending());
+        drop((bench, waker));
+        open.send(()).unwrap();
+        completion.wait().unwrap();
+        until("all is given back", 4 * SECOND, || {
+            simulator.live().is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_lost_device_is_the_answer_within_a_second() {
+    for builder in [Builder::new(), late(1), late(2)] {
+        let bench = software(builder);
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let flag = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
+        stream
+            .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+        event.record(&stream).unwrap();
+        let pending = [stream.completion(), event.completion()];
+        simulator.lose_device(0, Status::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let lost = Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS);
+        for completion in pending {
+            assert_eq!(block_on(completion, SECOND).unwrap_err().status(), lost);
+        }
+        // What is asked for now fails at once.
+        assert_eq!(block_on(stream.completion(), SECOND).status(), lost);
+    }
+}
+
+/// So that an error can be asked for its status.
+trait Answer {
+    fn status(self) -> Option<Status>;
+}
+
+impl Answer for cuda_driver::Result<()> {
+    fn status(self) -> Option<Status> {
+        self.unwrap_err().status()
+    }
+}
+
+#[test]
+fn what_cannot_be_queued_is_an_error_of_the_future() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    for name in ["cuEventRecord", "cuStreamWaitEvent", "cuLaunchHostFunc"] {
+        let rule = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(name);
+        simulator.add_rule(rule);
+        let failed = block_on(stream.completion(), SECOND);
+        assert_eq!(failed.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+        simulator.clear_rules();
+        block_on(stream.completion(), SECOND).unwrap();
+    }
+}

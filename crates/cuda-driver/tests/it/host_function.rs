@@ -1,0 +1,235 @@
+//! Closures in the order of a stream.
+
+use std::panic;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{everywhere, late, software};
+use crate::task::{block_on, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Says when it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn host_functions_are_called_once_in_the_order_of_their_stream() {
+    for bench in everywhere("host_functions_are_called_once_in_the_order_of_their_stream") {
+        let stream = bench.stream();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut calls = Vec::new();
+        for i in 0..50 {
+            let seen = Arc::clone(&seen);
+            let call = stream.launch_host(move || seen.lock().unwrap().push(i));
+            calls.push(call.unwrap());
+        }
+        // The last first: it is behind the others.
+        for call in calls.into_iter().rev() {
+            call.wait().unwrap();
+            assert_eq!(*seen.lock().unwrap(), (0..50).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
+    for bench in everywhere("a_panic_of_a_host_function_is_an_error_of_its_call_alone") {
+        let stream = bench.stream();
+        let drops = Arc::new(AtomicUsize::new(0));
+        let captured = Dropped(Arc::clone(&drops));
+        let panicking = stream
+            .launch_host(move || {
+                let _captured = captured;
+                panic::resume_unwind(Box::new("on purpose"));
+            })
+            .unwrap();
+        let text = stream.launch_host(|| panic::resume_unwind(Box::new(format!("{} too", 1))));
+        let fine = stream.launch_host(|| ()).unwrap();
+        let panicked = |message: &str| {
+            let message = message.to_owned();
+            Err(Error::HostFunctionPanicked { message })
+        };
+        assert_eq!(panicking.wait(), panicked("on purpose"));
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+        assert_eq!(block_on(text.unwrap(), 10 * SECOND), panicked("1 too"));
+        fine.wait().unwrap();
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_is_called_all_the_same() {
+    for bench in everywhere("a_call_that_is_dropped_is_called_all_the_same") {
+        let stream = bench.stream();
+        let is_called = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_called);
+        let call = stream.launch_host(move || seen.store(true, Ordering::SeqCst));
+        drop(call.unwrap());
+        stream.synchronize().unwrap();
+        assert!(is_called.load(Ordering::SeqCst), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_a_host_function_drops_is_given_back_by_another_thread() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.clone().unwrap();
+        let baseline = simulator.live();
+        let stream = bench.stream();
+        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
+        let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
+        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 100, PinnedFlags::empty());
+        let registered =
+            RegisteredBuffer::from_vec(&bench.context, vec![1_u32; 5000], RegisterFlags::empty());
+        let kernel = bench.kernel(crate::support::COPY, "copy");
+        let (pinned, registered) = (pinned.unwrap(), registered.unwrap());
+        let own = (stream.clone(), event, buffer, pinned, registered, kernel);
+        let call = stream.launch_host(move || drop(own)).unwrap();
+        drop(stream);
+        call.wait().unwrap();
+        let left = || {
+            let mut live = simulator.live();
+            // Pools of the context keep some.
+            live.streams = baseline.streams;
+            live.events = baseline.events;
+            live
+        };
+        until("all is given back", SECOND, || left() == baseline);
+        drop(bench);
+        until("the context too", SECOND, || simulator.live().is_empty());
+    }
+}
+
+#[test]
+fn the_last_handle_of_a_context_may_go_inside_a_host_function() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let context = bench.context.clone();
+        drop(bench);
+        let call = stream.clone().launch_host(move || drop((stream, context)));
+        call.unwrap().wait().unwrap();
+        until("all is given back", SECOND, || simulator.live().is_empty());
+    }
+}
+
+#[test]
+fn a_lost_device_releases_host_functions_and_tells_their_calls() {
+    for seed in 0..6 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let drops = Arc::new(AtomicUsize::new(0));
+        let launch = || {
+            let captured = Dropped(Arc::clone(&drops));
+            let call = stream.launch_host(move || {
+                let _captured = captured;
+                panic!("a lost device calls nothing");
+            });
+            call.unwrap()
+        };
+        let (awaited, waited, _dropped) = (launch(), launch(), drop(launch()));
+        simulator.lose_device(0, Status::CUDA_ERROR_LAUNCH_FAILED);
+        let lost = Some(Status::CUDA_ERROR_LAUNCH_FAILED);
+        let start = Instant::now();
+        assert_eq!(waited.wait().unwrap_err().status(), lost);
+        assert_eq!(block_on(awaited, SECOND).unwrap_err().status(), lost);
+        until("all closures are dropped", SECOND, || {
+            drops.load(Ordering::SeqCst) == 3
+        });
+        assert!(start.elapsed() < SECOND);
+    }
+}
+
+#[test]
+fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    for name in ["cuLaunchHostFunc", "cuEventRecord"] {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let captured = Dropped(Arc::clone(&drops));
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(name));
+        let error = stream.launch_host(move || {
+            let _captured = captured;
+            panic!("it was not queued");
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+        assert_eq!(drops.load(Ordering::SeqCst), 1, "{name}");
+        simulator.clear_rules();
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends() {
+    for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
+        let (first, second) = (bench.stream(), bench.stream());
+        // Used at home, and late on another stream.
+        let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
+        let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
+        let copy = bench.kernel(crate::support::COPY, "copy");
+        let config = LaunchConfig::for_num_elems(64);
+        // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
+        unsafe { first.launch(&copy, config, (&source, &mut other, 64_u32)) }.unwrap();
+        let (open, gate) = mpsc::channel::<()>();
+        let blocked = first
+            .launch_host(move || gate.recv_timeout(Duration::from_secs(20)).unwrap())
+            .unwrap();
+        let mut result = DeviceBuffer::<u32>::zeroed(&second, 64).unwrap();
+        // SAFETY: as above.
+        unsafe { second.launch(&copy, config, (&source, &mut result, 64_u32)) }.unwrap();
+        // SAFETY: as above.
+        unsafe { second.launch(&copy, config, (&other, &mut result, 64_u32)) }.unwrap();
+        assert_eq!(result.to_vec().unwrap(), [7; 64], "{}", bench.name);
+        // Only now: behind the reader.
+        open.send(()).unwrap();
+        blocked.wait().unwrap();
+        first.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn threads_that_queue_while_others_block_are_waited_for_on_their_own() {
+    for bench in everywhere("threads_that_queue_while_others_block") {
+        let home = bench.stream();
+        let (a, b) = (bench.stream(), bench.stream());
+        let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();
+        let copy = bench.kernel(crate::support::COPY, "copy");
+        let config = LaunchConfig::for_num_elems(16);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    home.launch_host(|| ()).unwrap().wait().unwrap();
+                }
+            });
+            for stream in [&home, &a, &b] {
+                let (source, copy) = (&source, &copy);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let mut result = DeviceBuffer::<u32>::zeroed(stream, 16).unwrap();
+                        // SAFETY: the kernel reads and writes 16 words; each has 16.
+                        unsafe { stream.launch(copy, config, (source, &mut result, 16_u32)) }
+                            .unwrap();
+                        assert_eq!(result.to_vec().unwrap(), [3; 16]);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! A device that is lost while work is pending. Each test does it in a process of its own, which has no device after it.
+
+use std::env;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use cuda_driver::Status;
+use cuda_driver::prelude::*;
+use cuda_sim::Builder;
+
+use crate::support::{Bench, gpu, late, software};
+use crate::task::{block_on, until};
+
+const TRAP: &str = include_str!("kernels/trap.ptx");
+const SECOND: Duration = Duration::from_secs(1);
+/// Where a child runs: `eager`, `late` or `gpu`.
+const WHERE: &str = "CUDA_DRIVER_TEST_LOSE";
+
+/// Runs a test of this file that is ignored, on every kind of device, in a process for each.
+fn in_processes(child: &str) {
+    let has_gpu = gpu(child).is_some();
+    for device in ["eager", "late", "gpu"] {
+        if device == "gpu" && !has_gpu {
+            continue;
+        }
+        let output = Command::new(env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+                child,
+            ])
+            .env(WHERE, device)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{device}: {said}{why}");
+        assert!(said.contains("1 passed"), "{device}: {said}");
+        let told = said.lines().filter(|line| line.starts_with("told: "));
+        told.for_each(|line| println!("{device}: {line}"));
+    }
+}
+
+/// The device of this child; `None` in a process that is none.
+fn child() -> Option<Bench> {
+    match env::var(WHERE).ok()?.as_str() {
+        "eager" => Some(software(Builder::new())),
+        "late" => Some(software(late(3))),
+        _ => gpu("a child"),
+    }
+}
+
+/// Queues a kernel that ends with a trap, on a GPU after some tenths of a second.
+fn queue_trap(bench: &Bench, kernel: &Function, stream: &Stream) {
+    let count = if bench.simulator.is_some() {
+        1000
+    } else {
+        30_000_000_u64
+    };
+    // SAFETY: the kernel touches no memory.
+    unsafe { stream.launch(kernel, LaunchConfig::new(1, 1), (count,)) }.unwrap();
+}
+
+#[test]
+fn what_is_pending_when_the_device_is_lost_ends_within_a_second() {
+    in_processes("lost::child_with_everything_pending");
+}
+
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+#[ignore = "it loses the device: in a process of its own"]
+fn child_with_everything_pending() {
+    let Some(bench) = child() else { return };
+    let stream = bench.stream();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1 << 20).unwrap();
+    let pinned =
+        || PinnedBuffer::<u32>::zeroed(&bench.context, 1 << 20, PinnedFlags::empty()).unwrap();
+    let memory = [pinned(), pinned(), pinned()];
+    let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+    stream.synchronize().unwrap();
+    // On the software device all of it is queued before anything runs.
+    let drops = Arc::new(AtomicUsize::new(0));
+    let captured = Dropped(Arc::clone(&drops));
+    // Only so that the first calls of their kind are not made after the trap.
+    block_on(stream.completion(), 10 * SECOND).unwrap();
+    let kernel = bench.kernel(TRAP, "late_trap");
+    let (open, gate) = mpsc::channel::<()>();
+    let blocked = stream.launch_host(move || {
+        let _ = gate.recv_timeout(10 * SECOND);
+    });
+    queue_trap(&bench, &kernel, &stream);
+    let call = stream.launch_host(move || {
+        let _captured = captured;
+        panic!("it is behind a trap");
+    });
+    let call = call.unwrap();
+    event.record(&stream).unwrap();
+    let futures = [stream.completion(), event.completion()];
+    let [a, b, c] = memory;
+    let awaited = buffer.copy_from_pinned_async(a, &stream).unwrap();
+    let waited = buffer.copy_to_pinned_async(b, &stream).unwrap();
+    drop(buffer.copy_to_pinned_async(c, &stream).unwrap());
+    open.send(()).unwrap();
+    drop(blocked.unwrap());
+    let lost = Some(Status::CUDA_ERROR_LAUNCH_FAILED);
+    // Until the kernel has trapped.
+    assert_eq!(stream.synchronize().unwrap_err().status(), lost);
+    let start = Instant::now();
+    for future in futures {
+        assert_eq!(block_on(future, SECOND).unwrap_err().status(), lost);
+    }
+    assert_eq!(block_on(call, SECOND).unwrap_err().status(), lost);
+    let error = block_on(awaited, SECOND).unwrap_err();
+    assert_eq!(error.error().status(), lost);
+    assert!(error.into_memory().is_none());
+    assert!(waited.wait().unwrap_err().into_memory().is_none());
+    until("the closure is dropped", SECOND, || {
+        drops.load(Ordering::SeqCst) == 1
+    });
+    assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+    println!("told: all ended {:?} after the error", start.elapsed());
+}
+
+#[test]
+fn a_copy_in_flight_when_the_device_is_lost_keeps_its_memory() {
+    in_processes("lost::child_with_a_copy_in_flight");
+}
+
+#[test]
+#[ignore = "it loses the device: in a process of its own"]
+fn child_with_a_copy_in_flight() {
+    let Some(bench) = child() else { return };
+    let words = if bench.simulator.is_some() {
+        1 << 18
+    } else {
+        1 << 28
+    };
+    let (trapping, copying) = (bench.stream(), bench.stream());
+    let source = DeviceBuffer::filled(&copying, words, 7_u32).unwrap();
+    let zeroed = |len| PinnedBuffer::<u32>::zeroed(&bench.context, len, PinnedFlags::empty());
+    let mut pinned = zeroed(words).unwrap();
+    // Memory that was given back before, and is somebody else's now.
+    let done = source.slice(..1024).unwrap();
+    let done = done.copy_to_pinned_async(zeroed(1024).unwrap(), &copying);
+    let mut given_back = done.unwrap().wait().unwrap();
+    given_back.fill(1);
+    let start = pinned.as_mut_ptr();
+    copying.synchronize().unwrap();
+    let kernel = bench.kernel(TRAP, "late_trap");
+    queue_trap(&bench, &kernel, &trapping);
+    // Copies of 1 GiB until the trap: one is in flight then.
+    let mut count = 0;
+    let error = loop {
+        let copy = match source.copy_to_pinned_async(pinned, &copying) {
+            Ok(copy) => copy,
+            Err(error) => {
+                println!("told: no copy was in flight when the error came");
+                assert_eq!(
+                    error.error().status(),
+                    Some(Status::CUDA_ERROR_LAUNCH_FAILED)
+                );
+                return;
+            }
+        };
+        match copy.wait() {
+            Ok(memory) => {
+                pinned = memory;
+                count += 1;
+                // Nobody waits for the trap on the late software device.
+                if count == 100 {
+                    let _ = trapping.synchronize();
+                }
+            }
+            Err(error) => break error,
+        }
+        assert!(count < 1000, "the trap does not come");
+    };
+    assert_eq!(
+        error.error().status(),
+        Some(Status::CUDA_ERROR_LAUNCH_FAILED)
+    );
+    assert!(error.into_memory().is_none());
+    // The memory was not given back: it is there, and nobody's. Whether anything is written to it is only told.
+    for i in (0..words).step_by(1024) {
+        // SAFETY: the word must be allocated ← it is in the buffer, which is never freed.
+        unsafe { start.wrapping_add(i).write_volatile(9) };
+    }
+    let since = Instant::now();
+    let mut written = 0;
+    while since.elapsed() < SECOND {
+        for i in (0..words).step_by(1024) {
+            // SAFETY: as above.
+            written += usize::from(unsafe { start.wrapping_add(i).read_volatile() } != 9);
+        }
+        assert!(given_back.iter().all(|&word| word == 1));
+        if written > 0 {
+            break;
+        }
+    }
+    println!("told: {written} words of the copy came after the error; {count} copies were done");
+}

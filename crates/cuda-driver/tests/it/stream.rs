@@ -1,0 +1,418 @@
+//! Streams: what they are asked, the default ones, forks, and threads that share the per-thread one.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    AccessPolicyWindow, AccessProperty, Error, MemSyncDomain, MemSyncDomainMap, Status, StreamPool,
+    SynchronizationPolicy, ValueBatch, WaitCondition,
+};
+
+use crate::support::{Bench, COPY, MIX, everywhere, gpu, late, software};
+
+const N: u32 = 1 << 14;
+
+/// One at a time: a process has room for so many software drivers.
+fn adverse(test: &str) -> impl Iterator<Item = Bench> {
+    (0..24).map(|seed| software(late(seed))).chain(gpu(test))
+}
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+/// `x = 2 * x + y`, on `stream`.
+fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) {
+    // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N.
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+}
+
+fn all_are(buffer: &DeviceBuffer<u32>, value: u32, bench: &Bench) {
+    let words = buffer.to_vec().unwrap();
+    let wrong = words.iter().position(|&word| word != value);
+    assert_eq!(
+        wrong.map(|i| words[i]),
+        None,
+        "not {value} on {}",
+        bench.name
+    );
+}
+
+#[test]
+fn a_stream_says_what_it_was_made_with() {
+    for bench in everywhere("a_stream_says_what_it_was_made_with") {
+        let (least, greatest) = bench.context.stream_priority_range().unwrap();
+        assert!(greatest <= least, "{least} {greatest}");
+        for flags in [StreamFlags::empty(), StreamFlags::NON_BLOCKING] {
+            let stream = Stream::new(&bench.context, flags, greatest).unwrap();
+            assert_eq!(stream.flags().unwrap(), flags);
+            assert_eq!(stream.priority().unwrap(), greatest);
+            let fork = stream.fork().unwrap();
+            assert_ne!(fork, stream);
+            assert_eq!(fork.flags().unwrap(), flags);
+            assert_eq!(fork.priority().unwrap(), greatest);
+            assert_ne!(fork.id().unwrap(), stream.id().unwrap());
+            assert_eq!(stream.clone().id().unwrap(), stream.id().unwrap());
+        }
+        // A priority out of the range is moved into it.
+        let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, i32::MIN).unwrap();
+        assert_eq!(stream.priority().unwrap(), greatest);
+    }
+}
+
+#[test]
+fn close_destroys_the_stream_only_when_nobody_else_has_it() {
+    let bench = software(late(0));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let before = simulator.live().streams;
+    let stream = bench.stream();
+    let buffer = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+    stream.close().unwrap();
+    assert_eq!(simulator.live().streams, before + 1);
+    assert_eq!(buffer.to_vec().unwrap(), [0]);
+    drop(buffer);
+    assert_eq!(simulator.live().streams, before);
+    bench.stream().close().unwrap();
+    assert_eq!(simulator.live().streams, before);
+    let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamDestroy_v2");
+    let stream = bench.stream();
+    simulator.add_rule(rule);
+    let error = stream.close().unwrap_err();
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
+}
+
+#[test]
+fn default_streams_are_each_one_for_all_handles_of_the_context() {
+    let bench = software(late(0));
+    let again = bench.context.device().primary_context().unwrap();
+    assert_eq!(bench.context.legacy_stream(), again.legacy_stream());
+    assert_eq!(bench.context.per_thread_stream(), again.per_thread_stream());
+    assert_ne!(bench.context.legacy_stream(), again.per_thread_stream());
+    assert_ne!(
+        bench.context.legacy_stream(),
+        again.default_stream().unwrap()
+    );
+}
+
+#[test]
+fn buffers_are_ordered_between_all_kinds_of_streams() {
+    for bench in adverse("buffers_are_ordered_between_all_kinds_of_streams") {
+        let kernel = bench.kernel(MIX, "mix");
+        let streams = [
+            bench.stream(),
+            bench.context.legacy_stream(),
+            bench.context.per_thread_stream(),
+            Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap(),
+            bench.context.default_stream().unwrap(),
+        ];
+        // Every kind is the home of one, and every kind is crossed to from each.
+        for home in &streams {
+            let (mut x, y) = (filled(home, 1), filled(home, 3));
+            let mut value = 1_u32;
+            for step in 0..15_usize {
+                mix(&kernel, &streams[step * step % 5], &mut x, &y);
+                value = value.wrapping_mul(2).wrapping_add(3);
+            }
+            all_are(&x, value, &bench);
+        }
+    }
+}
+
+#[test]
+fn the_per_thread_stream_is_another_queue_on_each_thread() {
+    for bench in adverse("the_per_thread_stream_is_another_queue_on_each_thread") {
+        let kernel = bench.kernel(MIX, "mix");
+        let stream = bench.context.per_thread_stream();
+        let home = bench.stream();
+        // At home on an ordinary stream, and on the per-thread one of this thread.
+        for mut x in [filled(&home, 1), filled(&stream, 1)] {
+            let y = filled(&stream, 5);
+            let mut value = 1_u32;
+            for _ in 0..3 {
+                mix(&kernel, &stream, &mut x, &y);
+                thread::scope(|scope| {
+                    scope.spawn(|| mix(&kernel, &stream, &mut x, &y));
+                });
+                for _ in 0..2 {
+                    value = value.wrapping_mul(2).wrapping_add(5);
+                }
+            }
+            all_are(&x, value, &bench);
+            thread::scope(|scope| {
+                scope.spawn(|| all_are(&x, value, &bench));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
+    for bench in adverse("a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses") {
+        let kernel = bench.kernel(COPY, "copy");
+        let stream = bench.context.per_thread_stream();
+        let home = bench.stream();
+        let mut result = filled(&home, 0);
+        let source = thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let source = filled(&stream, 7);
+                let args = (&source, &mut result, N);
+                // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+                unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+                source
+            });
+            thread.join().unwrap()
+        });
+        // Freed on this thread's stream, which has waited for nothing so far.
+        drop(source);
+        let next = filled(&stream, 9);
+        all_are(&result, 7, &bench);
+        all_are(&next, 9, &bench);
+    }
+}
+
+#[test]
+fn calls_on_the_default_streams_of_c_need_nothing_current() {
+    let bench = software(late(5));
+    let simulator = bench.simulator.as_ref().unwrap();
+    for stream in [
+        bench.context.legacy_stream(),
+        bench.context.per_thread_stream(),
+    ] {
+        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                event.record(&stream).unwrap();
+                stream.wait(&event).unwrap();
+                stream.synchronize().unwrap();
+                assert!(stream.is_done().unwrap());
+                assert_eq!(stream.priority().unwrap(), 0);
+                stream.flags().unwrap();
+                stream.id().unwrap();
+                let ordinary = stream.fork().unwrap();
+                stream.join(&ordinary).unwrap();
+            });
+        });
+    }
+    // An ordinary stream binds nothing.
+    let stream = bench.stream();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
+    // So that the context has blocks to copy through.
+    buffer.copy_from_host(&[0; 4]).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [0; 4]);
+    simulator.reset_calls();
+    buffer.copy_from_host(&[1, 2, 3, 4]).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3, 4]);
+    drop(buffer);
+    let calls = simulator.calls();
+    assert!(!calls.contains_key("cuCtxGetCurrent"), "{calls:?}");
+}
+
+#[test]
+fn a_default_stream_that_cannot_be_bound_is_an_error_and_queues_nothing() {
+    let bench = software(late(6));
+    let kernel = bench.kernel(COPY, "copy");
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.context.legacy_stream();
+    let (input, mut output) = (filled(&stream, 1), filled(&stream, 2));
+    simulator.add_rule(
+        cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_CONTEXT).function("cuCtxGetCurrent"),
+    );
+    simulator.reset_calls();
+    let args = (&input, &mut output, N);
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    let launched = unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) };
+    let unbound = |result: Result<(), Error>| {
+        assert_eq!(
+            result.unwrap_err().status(),
+            Some(Status::CUDA_ERROR_INVALID_CONTEXT)
+        );
+    };
+    unbound(launched);
+    unbound(stream.synchronize());
+    unbound(output.to_vec().map(drop));
+    let calls = simulator.calls();
+    assert!(!calls.contains_key("cuLaunchKernel"), "{calls:?}");
+    simulator.clear_rules();
+    all_are(&output, 2, &bench);
+}
+
+#[test]
+fn a_fork_begins_behind_and_a_join_waits_for_all() {
+    for bench in adverse("a_fork_begins_behind_and_a_join_waits_for_all") {
+        let kernel = bench.kernel(MIX, "mix");
+        let stream = bench.stream();
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let (x_at, y_at) = (x.as_raw(), y.as_raw());
+        let config = LaunchConfig::for_num_elems(N);
+        // By address: nothing but fork and join orders these.
+        // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N, and outlives its use.
+        let raw = |on: &Stream| unsafe { on.launch(&kernel, config, (x_at, y_at, N)) }.unwrap();
+        raw(&stream);
+        let fork = stream.fork().unwrap();
+        raw(&fork);
+        stream.join(&fork).unwrap();
+        drop(fork);
+        mix(&kernel, &stream, &mut x, &y);
+        all_are(&x, 8 + 7 * 3, &bench);
+    }
+}
+
+#[test]
+fn attributes_are_as_they_were_set_and_copied() {
+    for bench in everywhere("attributes_are_as_they_were_set_and_copied") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        stream
+            .set_synchronization_policy(SynchronizationPolicy::YIELD)
+            .unwrap();
+        let buffer = filled(&stream, 1);
+        let window = AccessPolicyWindow {
+            address: buffer.as_raw(),
+            bytes: 4096,
+            hit_ratio: 0.5,
+            hit: AccessProperty::Streaming,
+            miss: AccessProperty::Normal,
+        };
+        stream.set_access_policy_window(window).unwrap();
+        other.copy_attributes(&stream).unwrap();
+        // The software device takes a window and does not keep it.
+        for stream in [&stream, &other] {
+            match stream.access_policy_window() {
+                Ok(kept) => assert_eq!(kept, window),
+                Err(error) => {
+                    assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));
+                    assert!(bench.simulator.is_some());
+                }
+            }
+        }
+        assert_eq!(
+            other.synchronization_policy().unwrap(),
+            SynchronizationPolicy::YIELD
+        );
+        let foreign = software(late(0)).stream();
+        let error = stream.copy_attributes(&foreign).unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+        // Domains: since compute capability 9.0.
+        if bench.simulator.is_some() {
+            stream.set_mem_sync_domain(MemSyncDomain::Remote).unwrap();
+            assert_eq!(stream.mem_sync_domain().unwrap(), MemSyncDomain::Remote);
+            let map = MemSyncDomainMap {
+                default: 0,
+                remote: 1,
+            };
+            stream.set_mem_sync_domain_map(map).unwrap();
+        }
+        all_are(&buffer, 1, &bench);
+    }
+}
+
+#[test]
+fn a_pool_hands_out_its_streams_in_turn() {
+    for bench in everywhere("a_pool_hands_out_its_streams_in_turn") {
+        let pool = StreamPool::new(&bench.context, 3, 0).unwrap();
+        let first: Vec<&Stream> = (0..3).map(|_| pool.next()).collect();
+        assert_eq!(first, pool.streams().iter().collect::<Vec<_>>());
+        assert_ne!(first[0], first[1]);
+        assert_ne!(first[0], first[2]);
+        assert_ne!(first[1], first[2]);
+        assert_eq!((0..3).map(|_| pool.next()).collect::<Vec<_>>(), first);
+        let mut x = filled(pool.next(), 1);
+        let y = filled(pool.next(), 3);
+        let kernel = bench.kernel(MIX, "mix");
+        mix(&kernel, pool.next(), &mut x, &y);
+        pool.synchronize().unwrap();
+        all_are(&x, 5, &bench);
+        assert_eq!(
+            StreamPool::new(&bench.context, 0, 0)
+                .unwrap()
+                .streams()
+                .len(),
+            1
+        );
+    }
+}
+
+#[test]
+fn streams_wait_for_values_that_others_set() {
+    for bench in everywhere("streams_wait_for_values_that_others_set") {
+        let kernel = bench.kernel(MIX, "mix");
+        let (waiting, setting) = (bench.stream(), bench.stream());
+        let flags = DeviceBuffer::from_host(&setting, &[0_u32, 5]).unwrap();
+        let (mut x, y) = (filled(&waiting, 1), filled(&waiting, 3));
+        let conditions = [
+            (WaitCondition::EQUAL, 7, 7),
+            (WaitCondition::GREATER_OR_EQUAL, 8, 9),
+            (WaitCondition::AND, 0b100, 0b110),
+            (WaitCondition::NOR, !0b1000, 0b0001),
+        ];
+        let mut value = 1_u32;
+        for (condition, wanted, set) in conditions {
+            waiting.wait_value(&flags, 0, condition, wanted).unwrap();
+            mix(&kernel, &waiting, &mut x, &y);
+            assert!(!waiting.is_done().unwrap(), "{condition:?}");
+            setting.write_value(&flags, 0, set).unwrap();
+            value = value.wrapping_mul(2).wrapping_add(3);
+            all_are(&x, value, &bench);
+        }
+        // Of 64 bits, and in one call.
+        let wide = DeviceBuffer::from_host(&setting, &[1_u64 << 40, 0]).unwrap();
+        ValueBatch::new()
+            .wait(&wide, 1, WaitCondition::GREATER_OR_EQUAL, 3_u64 << 33)
+            .unwrap()
+            .write(&flags, 1, 6_u32)
+            .unwrap()
+            .write(&wide, 0, u64::MAX)
+            .unwrap()
+            .queue(&waiting)
+            .unwrap();
+        assert!(!waiting.is_done().unwrap());
+        setting.write_value(&wide, 1, 3_u64 << 33).unwrap();
+        waiting.synchronize().unwrap();
+        assert_eq!(wide.to_vec().unwrap(), [u64::MAX, 3 << 33]);
+        assert_eq!(flags.to_vec().unwrap()[1], 6);
+        // Out of range, and nothing.
+        let error = waiting.write_value(&flags, 2, 1_u32).unwrap_err();
+        assert_eq!(error, Error::OutOfRange { len: 2 });
+        ValueBatch::new().queue(&waiting).unwrap();
+    }
+}
+
+#[test]
+fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
+    for seed in 0..16 {
+        let bench = software(late(seed));
+        let (waiting, setting) = (bench.stream(), bench.stream());
+        let flag = DeviceBuffer::from_host(&setting, &[0_u32]).unwrap();
+        waiting
+            .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        setting.write_value(&flag, 0, 1_u32).unwrap();
+        drop(flag);
+        // Likely the same memory.
+        let next = DeviceBuffer::from_host(&setting, &[9_u32]).unwrap();
+        waiting.synchronize().unwrap();
+        assert_eq!(next.to_vec().unwrap(), [9]);
+    }
+}
+
+#[test]
+fn a_first_stream_may_wait_for_a_value_that_the_second_ones_reader_sets() {
+    for bench in adverse("a_first_stream_may_wait_for_a_value") {
+        let kernel = bench.kernel(COPY, "copy");
+        for flags in [StreamFlags::NON_BLOCKING, StreamFlags::empty()] {
+            let stream = || Stream::new(&bench.context, flags, 0).unwrap();
+            let (first, second) = (stream(), stream());
+            let source = filled(&first, 7);
+            let mut result = filled(&second, 0);
+            let flag = DeviceBuffer::from_host(&second, &[0_u32]).unwrap();
+            first
+                .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+                .unwrap();
+            let args = (&source, &mut result, N);
+            // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+            unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+            second.write_value(&flag, 0, 1_u32).unwrap();
+            all_are(&result, 7, &bench);
+            first.synchronize().unwrap();
+        }
+    }
+}

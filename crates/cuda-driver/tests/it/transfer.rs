@@ -1,0 +1,253 @@
+//! Copies of page-locked memory that go on when the call has returned.
+
+use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context as TaskContext, Waker};
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status, Transfer};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{MIX, everywhere, late, software};
+use crate::task::{Count, block_on, until};
+
+const N: usize = 10_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn pinned(context: &Context, value: u32) -> PinnedBuffer<u32> {
+    PinnedBuffer::from_slice(context, &vec![value; N], PinnedFlags::empty()).unwrap()
+}
+
+fn gate(stream: &Stream) -> mpsc::Sender<()> {
+    let (open, gate) = mpsc::channel();
+    let call = stream.launch_host(move || {
+        let _ = gate.recv_timeout(20 * SECOND);
+    });
+    drop(call.unwrap());
+    open
+}
+
+#[test]
+fn a_transfer_gives_the_memory_back_when_it_is_done() {
+    for bench in everywhere("a_transfer_gives_the_memory_back_when_it_is_done") {
+        let (home, copying) = (bench.stream(), bench.stream());
+        let kernel = bench.kernel(MIX, "mix");
+        let mut x = DeviceBuffer::<u32>::zeroed(&home, N).unwrap();
+        let up = x
+            .copy_from_pinned_async(pinned(&bench.context, 5), &copying)
+            .unwrap();
+        let y = DeviceBuffer::from_host(&home, &vec![3_u32; N]).unwrap();
+        let (config, n) = (LaunchConfig::for_num_elems(N as u32), N as u32);
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { home.launch(&kernel, config, (&mut x, &y, n)) }.unwrap();
+        let source = up.wait().unwrap();
+        assert!(source.iter().all(|&word| word == 5));
+        let down = x.copy_to_pinned_async(source, &copying).unwrap();
+        let result = block_on(down, 10 * SECOND).unwrap();
+        assert!(result.iter().all(|&word| word == 13), "{}", bench.name);
+        // Registered memory too; a view; and the buffer may go at once.
+        let registered =
+            RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 10], RegisterFlags::empty());
+        let view = x.slice(5..15).unwrap();
+        let down = view.copy_to_pinned_async(registered.unwrap(), &copying);
+        let down = down.unwrap();
+        drop(x);
+        let next = DeviceBuffer::from_host(&home, &vec![77_u32; N]).unwrap();
+        assert_eq!(down.wait().unwrap().into_vec().unwrap(), [13; 10]);
+        assert_eq!(next.to_vec().unwrap(), vec![77; N]);
+    }
+}
+
+#[test]
+fn a_transfer_of_nothing_calls_nothing() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    let empty = || PinnedBuffer::<u32>::zeroed(&bench.context, 0, PinnedFlags::empty()).unwrap();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap();
+    simulator.reset_calls();
+    let up = buffer.copy_from_pinned_async(empty(), &stream).unwrap();
+    assert!(up.is_done().unwrap());
+    up.wait().unwrap();
+    let down = buffer.copy_to_pinned_async(empty(), &stream).unwrap();
+    block_on(down, SECOND).unwrap();
+    drop(buffer.copy_to_pinned_async(empty(), &stream).unwrap());
+    assert_eq!(simulator.calls().values().sum::<u64>(), 0);
+}
+
+#[test]
+fn a_dropped_transfer_frees_its_memory_behind_the_copy_without_waiting() {
+    for bench in everywhere("a_dropped_transfer_frees_its_memory_behind_the_copy") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
+        // Blocks that slices are copied through come in whole pages.
+        let live = || {
+            let simulator = bench.simulator.as_ref();
+            simulator.map_or(0, |it| it.live().host_bytes % 4096)
+        };
+        assert_eq!(live(), 0);
+        let open = gate(&stream);
+        let up = buffer
+            .copy_from_pinned_async(pinned(&bench.context, 9), &stream)
+            .unwrap();
+        assert!(!up.is_done().unwrap());
+        drop(up);
+        if bench.simulator.is_some() {
+            assert_eq!(live(), (N * 4) as u64 % 4096);
+        }
+        open.send(()).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), vec![9; N], "{}", bench.name);
+        until("the memory is freed", 4 * SECOND, || live() == 0);
+    }
+}
+
+#[test]
+fn a_transfer_that_is_awaited_may_be_dropped_or_asked_again() {
+    for bench in everywhere("a_transfer_that_is_awaited_may_be_dropped_or_asked_again") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
+        let open = gate(&stream);
+        let mut start = |value| -> Transfer<_> {
+            let memory = pinned(&bench.context, value);
+            buffer.copy_from_pinned_async(memory, &stream).unwrap()
+        };
+        let (mut dropped, mut kept) = (start(1), start(2));
+        let waker = Waker::from(Arc::<Count>::default());
+        for transfer in [&mut dropped, &mut kept] {
+            let poll = Pin::new(transfer).poll(&mut TaskContext::from_waker(&waker));
+            assert!(poll.is_pending());
+        }
+        drop(dropped);
+        open.send(()).unwrap();
+        let memory = block_on(&mut kept, 10 * SECOND).unwrap();
+        assert_eq!(memory[N - 1], 2);
+        let again = block_on(&mut kept, SECOND).unwrap_err();
+        assert!(matches!(again.error(), Error::AlreadyTaken { .. }));
+        assert_eq!(buffer.to_vec().unwrap(), vec![2; N]);
+    }
+}
+
+#[test]
+fn what_cannot_be_started_gives_the_memory_back() {
+    let bench = software(late(1));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
+    let other = software(Builder::new());
+    let short = PinnedBuffer::<u32>::zeroed(&bench.context, 3, PinnedFlags::empty()).unwrap();
+    let error = buffer.copy_from_pinned_async(short, &stream).unwrap_err();
+    assert_eq!(
+        *error.error(),
+        Error::LengthMismatch {
+            source_len: 3,
+            destination_len: N
+        }
+    );
+    assert_eq!(error.into_memory().unwrap().len(), 3);
+    let foreign = pinned(&other.context, 1);
+    let error = buffer.copy_to_pinned_async(foreign, &stream).unwrap_err();
+    assert!(matches!(error.error(), Error::OtherContext { .. }));
+    let elsewhere = other.stream();
+    let own = pinned(&bench.context, 1);
+    let error = buffer.copy_to_pinned_async(own, &elsewhere).unwrap_err();
+    assert!(matches!(error.error(), Error::OtherContext { .. }));
+    let rule = Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuMemcpyHtoDAsync_v2");
+    simulator.add_rule(rule);
+    let own = error.into_memory().unwrap();
+    let error = buffer.copy_from_pinned_async(own, &stream).unwrap_err();
+    assert_eq!(error.into_memory().unwrap()[0], 1);
+    simulator.clear_rules();
+    // Nothing was recorded, so the stream was waited for.
+    let rule = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord");
+    simulator.add_rule(rule);
+    let up = buffer.copy_from_pinned_async(pinned(&bench.context, 4), &stream);
+    let up = up.unwrap();
+    assert!(up.is_done().unwrap());
+    up.wait().unwrap();
+    simulator.clear_rules();
+    assert_eq!(buffer.to_vec().unwrap(), vec![4; N]);
+}
+
+#[test]
+fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
+    for builder in [Builder::new(), late(2)] {
+        let bench = software(builder);
+        let simulator = bench.simulator.clone().unwrap();
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
+        let before = simulator.live().host_allocations;
+        let _open = gate(&stream);
+        let mut start = || {
+            let memory = pinned(&bench.context, 1);
+            buffer.copy_from_pinned_async(memory, &stream).unwrap()
+        };
+        let (waited, awaited, dropped) = (start(), start(), start());
+        simulator.lose_device(0, Status::CUDA_ERROR_LAUNCH_FAILED);
+        drop(dropped);
+        let lost = Some(Status::CUDA_ERROR_LAUNCH_FAILED);
+        let error = waited.wait().unwrap_err();
+        assert_eq!(error.error().status(), lost);
+        assert!(error.to_string().contains("stays allocated"), "{error}");
+        assert!(error.into_memory().is_none());
+        let error = block_on(awaited, SECOND).unwrap_err();
+        assert_eq!(error.error().status(), lost);
+        assert!(error.into_memory().is_none());
+        std::thread::sleep(SECOND / 4);
+        assert_eq!(simulator.live().host_allocations, before + 3);
+    }
+}
+
+#[test]
+fn a_scope_waits_for_its_copies_also_when_it_panics() {
+    for bench in everywhere("a_scope_waits_for_its_copies_also_when_it_panics") {
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
+        let (up, mut down) = (pinned(&bench.context, 6), pinned(&bench.context, 0));
+        let mut part = pinned(&bench.context, 1);
+        let answer = stream
+            .copy_scope(|scope| {
+                let view = &mut buffer.as_mut_slice();
+                scope.copy_from_host(view, &up)?;
+                scope.copy_to_host(&view.as_slice(), &mut down)?;
+                let few = view.as_slice().slice(..10).unwrap();
+                scope.copy_to_host_part(&few, &mut part, 5..15)?;
+                Ok(scope.stream() == &stream)
+            })
+            .unwrap();
+        assert!(answer);
+        assert!(down.iter().all(|&word| word == 6), "{}", bench.name);
+        assert_eq!(part[..20], [&[1; 5][..], &[6; 10], &[1; 5]].concat());
+        buffer.copy_from_host(&vec![8; N]).unwrap();
+        let panicked = panic::catch_unwind(AssertUnwindSafe(|| {
+            stream.copy_scope(|scope| -> cuda_driver::Result<()> {
+                scope.copy_to_host(&buffer.as_slice(), &mut down)?;
+                panic::resume_unwind(Box::new("on purpose"));
+            })
+        }));
+        assert!(panicked.is_err());
+        assert!(down.iter().all(|&word| word == 8), "{}", bench.name);
+        let error =
+            stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, 1..));
+        let mismatch = Error::LengthMismatch {
+            source_len: N,
+            destination_len: N - 1,
+        };
+        assert_eq!(error, Err(mismatch));
+        let range =
+            stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, ..=N));
+        assert_eq!(range, Err(Error::OutOfRange { len: N }));
+    }
+}
+
+#[test]
+fn a_scope_that_copies_nothing_calls_nothing() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    simulator.reset_calls();
+    assert_eq!(stream.copy_scope(|_| Ok(5)), Ok(5));
+    assert_eq!(simulator.calls().values().sum::<u64>(), 0);
+}

@@ -1,0 +1,12 @@
+//! A host function runs on another thread: what it owns must be able to go there.
+
+use std::rc::Rc;
+
+use cuda_driver::prelude::*;
+
+fn f(stream: &Stream, shared: Rc<u32>) -> cuda_driver::Result<()> {
+    stream.launch_host(move || println!("{shared}"))?;
+    Ok(())
+}
+
+fn main() {}
