@@ -225,10 +225,12 @@ impl Tracker {
         let mut events = Vec::new();
         for earlier in self.lock().iter_mut().filter(|it| it.matters_to(access)) {
             earlier.refresh(home_epoch);
-            events.extend(earlier.behind(&self.home, context)?);
+            let event = earlier.behind(&self.home, context)?;
+            // With its context, which nobody else may keep once the use is forgotten.
+            events.extend(event.map(|event| (event, earlier.elsewhere.clone())));
         }
         // The lock is free: others may queue reads meanwhile.
-        for event in events {
+        for (event, _context) in events {
             event.synchronize()?;
         }
         Ok(())

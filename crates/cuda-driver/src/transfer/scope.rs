@@ -57,8 +57,10 @@ impl Stream {
             env: PhantomData,
         };
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+        // What was queued in a borrowed context is done when its owner declares it dead: `Context::borrow_raw` asks for that.
         if scope.is_used.get()
             && let Err(error) = self.synchronize()
+            && !matches!(error, Error::ContextGone { .. })
         {
             eprintln!(
                 "cuda-driver: copies of borrowed memory cannot be waited for, and may be under way: {error}"

@@ -422,3 +422,56 @@ fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
         drop((managed, stream, context));
     }
 }
+
+#[test]
+fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
+    for bench in everywhere("a_scope_ends_though_its_context_was_declared_dead_in_it") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let buffer = DeviceBuffer::from_host(&stream, &[3_u32; 100]).unwrap();
+        let flags = PinnedFlags::empty();
+        let mut pinned = PinnedBuffer::<u32>::zeroed(&context, 100, flags).unwrap();
+        stream
+            .copy_scope(|scope| {
+                scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
+                context.synchronize()?;
+                token.store(false, Ordering::SeqCst);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(*pinned, [3; 100], "{}", bench.name);
+        drop((buffer, stream, context));
+    }
+}
+
+#[test]
+fn the_host_waits_for_managed_memory_that_a_dead_context_has_read() {
+    for bench in everywhere("the_host_waits_for_managed_memory_that_a_dead_context_has_read") {
+        if !bench
+            .context
+            .device()
+            .has_concurrent_managed_access()
+            .unwrap()
+        {
+            continue;
+        }
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let mut source = ManagedBuffer::from_host(&bench.stream(), &[4_u32; 100]).unwrap();
+        {
+            let stream = context.default_stream().unwrap();
+            let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+            copy.as_mut_slice()
+                .copy_from_peer(&source.as_slice())
+                .unwrap();
+            context.synchronize().unwrap();
+        }
+        token.store(false, Ordering::SeqCst);
+        drop((context, foreign));
+        source.host_mut().unwrap()[7] = 9;
+        assert_eq!(source.host().unwrap()[6..8], [4, 9], "{}", bench.name);
+    }
+}
