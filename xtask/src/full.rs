@@ -40,6 +40,11 @@ const CHECKS: &[Check] = &[
         "the same with faults planted in the order of uses: each must be found",
         order::planted,
     ),
+    (
+        "signatures",
+        "10,000 kernels with random parameter lists: mismatches are refused, what matches arrives byte by byte",
+        signatures::full,
+    ),
 ];
 
 /// `cargo xtask full NAME`.

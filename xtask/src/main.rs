@@ -11,6 +11,7 @@ mod nvrtc;
 mod order;
 mod regen_bindings;
 mod setup;
+mod signatures;
 mod test;
 mod tidy;
 mod workspace;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function, LoadError};
 
+use crate::lto::LtoError;
 use crate::memory::Extent;
 
 /// The result of most calls of this crate.
@@ -39,6 +40,8 @@ pub enum Error {
     },
     /// An image could not be loaded, or images could not be linked.
     Jit(Box<JitError>),
+    /// LTO-IR could not be linked.
+    Lto(Box<LtoError>),
     /// A file could not be read.
     File {
         /// Which file.
@@ -182,6 +185,7 @@ impl fmt::Display for Error {
                 write!(f, "{source}, {bytes} bytes were asked for")
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::Lto(error) => fmt::Display::fmt(error, f),
             Self::File { path, kind } => {
                 write!(f, "{} could not be read: {kind}", path.display())
             }

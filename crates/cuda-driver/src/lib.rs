@@ -40,8 +40,10 @@ mod function;
 mod global;
 mod handle;
 mod launch;
+mod launch_macro;
 mod library;
 mod linker;
+mod lto;
 mod memory;
 mod module;
 #[cfg(feature = "nvrtc")]
@@ -52,11 +54,14 @@ mod planted;
 pub mod prelude;
 mod stream;
 mod transfer;
+pub mod vector;
 
 pub use context::{
     CacheConfig, Context, ContextFlags, CurrentContext, Limit, LivenessToken, PrimaryContextState,
 };
-pub use cuda_sys::image::{Archive, Cubin, Fatbin, Object, Parameter, Ptx};
+#[cfg(feature = "derive")]
+pub use cuda_driver_derive::DeviceRepr;
+pub use cuda_sys::image::{Archive, Cubin, Fatbin, LtoIr, Object, Parameter, Ptx};
 pub use cuda_sys::log::{Diagnostic, Log, Severity};
 pub use cuda_sys::{CUdevice_attribute as DeviceAttribute, CUresult as Status, LoadError, Version};
 pub use device::{
@@ -74,6 +79,7 @@ pub use launch::{
 };
 pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};
+pub use lto::{LtoError, LtoLinker};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
@@ -93,6 +99,13 @@ pub use stream::{
     HostCall, Stream, StreamFlags, StreamPool, StreamWord, ValueBatch, WaitCondition,
 };
 pub use transfer::{CopyScope, Transfer, TransferError};
+
+/// What the derive macro names.
+#[cfg(feature = "derive")]
+#[doc(hidden)]
+pub mod derive {
+    pub use bytemuck::{Pod, Zeroable};
+}
 
 /// What the raw bindings were made from, and up to which CUDA version they go.
 #[must_use]

@@ -28,6 +28,8 @@ use crate::stream::SendPtr;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// It takes no LTO-IR of CUDA 12.0 and newer: that is for [`LtoLinker`](crate::LtoLinker).
 pub struct Linker {
     /// Before `compilation`, whose buffers the driver writes to as long as this lives.
     handle: Handle<RawLink>,

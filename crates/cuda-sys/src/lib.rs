@@ -74,6 +74,13 @@ pub use search::{Attempt, LoadError};
 pub use table::{DriverTable, FUNCTIONS, calls};
 pub use version::{BINDINGS, Bindings, Source, Version};
 
+/// nvJitLink, the linker of LTO-IR, found at run time.
+pub mod nvjitlink {
+    pub use crate::library::nvjitlink::{
+        NvJitLinkLibrary, NvJitLinkTable, nvJitLinkHandle, nvJitLinkInputType, nvJitLinkResult,
+    };
+}
+
 /// The raw bindings to NVRTC, under C's names.
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc {

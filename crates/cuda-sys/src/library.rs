@@ -21,8 +21,10 @@ use crate::{
     Function, LoadError, Version, cuuint64_t,
 };
 
+pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
+mod places;
 
 /// The environment variable that names the driver library to load.
 const DRIVER_VAR: &str = "CUDA_DRIVER_LIBRARY";

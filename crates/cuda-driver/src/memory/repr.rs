@@ -2,7 +2,9 @@
 
 /// A type whose values may lie in device memory and be arguments of kernels.
 ///
-/// Implemented for the integers and floats and arrays of them. For a struct of your own:
+/// Implemented for the integers and floats and arrays of them, for [vectors](crate::vector), and with the feature `half` for
+/// `f16` and `bf16`. With the feature `derive`, `#[derive(DeviceRepr)]` does it for a `#[repr(C)]` struct without padding, and
+/// checks that it is one. By hand:
 ///
 /// ```
 /// use cuda_driver::DeviceRepr;
@@ -43,3 +45,13 @@ device_repr!(
 
 // SAFETY: layouts must agree ← arrays of C and of Rust have their elements one after the other.
 unsafe impl<T: DeviceRepr, const N: usize> DeviceRepr for [T; N] where [T; N]: bytemuck::Pod {}
+
+#[cfg(feature = "half")]
+#[diagnostic::do_not_recommend]
+// SAFETY: layouts must agree ← 16 bits, aligned to 2 bytes, as `__half`.
+unsafe impl DeviceRepr for half::f16 {}
+
+#[cfg(feature = "half")]
+#[diagnostic::do_not_recommend]
+// SAFETY: layouts must agree ← 16 bits, aligned to 2 bytes, as `__nv_bfloat16`.
+unsafe impl DeviceRepr for half::bf16 {}

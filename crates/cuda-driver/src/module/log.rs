@@ -20,6 +20,15 @@ pub struct JitLog {
 }
 
 impl JitLog {
+    /// Both logs of a linker that tells no time.
+    pub(crate) fn of(info: Log, errors: Log) -> Self {
+        Self {
+            info,
+            errors,
+            wall_time: Duration::ZERO,
+        }
+    }
+
     /// Information: what [`JitOptions::verbose`] asks for, and remarks.
     #[must_use]
     pub fn info(&self) -> &Log {

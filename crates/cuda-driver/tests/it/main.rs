@@ -1,6 +1,7 @@
 //! What the safe layer promises, on the software device and, where there is one, on a GPU.
 
 mod allocation;
+mod arguments;
 mod bad_input;
 mod borrowed;
 mod caching_pool;
@@ -20,6 +21,8 @@ mod leaks;
 mod library;
 mod linker;
 mod lost;
+#[cfg(feature = "nvrtc")]
+mod lto;
 mod managed;
 mod memory;
 mod module;
@@ -33,6 +36,8 @@ mod pitched;
 mod pointer;
 mod pool;
 mod random_programs;
+#[cfg(feature = "nvrtc")]
+mod signatures;
 mod staging;
 mod stream;
 mod support;

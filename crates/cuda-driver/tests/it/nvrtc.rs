@@ -24,7 +24,7 @@ extern "C" __global__ void add(float *x, unsigned n) {
 /// How many numbers there are.
 const N: u32 = 1000;
 
-fn nvrtc(test: &str) -> Option<Nvrtc> {
+pub(crate) fn nvrtc(test: &str) -> Option<Nvrtc> {
     match Nvrtc::load() {
         Ok(nvrtc) => Some(nvrtc),
         Err(error) => {

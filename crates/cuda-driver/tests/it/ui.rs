@@ -7,5 +7,9 @@ fn what_must_not_compile_does_not() {
         crate::support::skipped("what must not compile: there is no cargo");
         return;
     }
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/*.rs");
+    if cfg!(feature = "derive") {
+        cases.compile_fail("tests/ui/derive/*.rs");
+    }
 }

@@ -1,9 +1,7 @@
 //! NVRTC: where it may be, and its table.
 
-use std::env;
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::fs;
 use std::mem;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -13,15 +11,12 @@ use std::sync::Arc;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 
-use super::{attempt, named};
+use super::{attempt, named, places};
 use crate::nvrtc::{FUNCTIONS, NvrtcTable, calls, nvrtcResult};
 use crate::{LoadError, Version};
 
 /// The environment variable that names the NVRTC library to load.
 const NVRTC_VAR: &str = "CUDA_NVRTC_LIBRARY";
-
-/// The folder that `cargo xtask setup` fills, below a build directory.
-const SETUP_DIR: &str = "cuda-setup/lib";
 
 const NAME: &str = "NVRTC";
 
@@ -187,93 +182,11 @@ fn number(major: c_int, minor: c_int) -> Option<u32> {
 /// environments, and the folder that `cargo xtask setup` fills.
 #[must_use]
 pub fn library_candidates() -> Vec<PathBuf> {
-    if let Some(path) = named(NVRTC_VAR) {
-        return vec![path];
-    }
-    let mut paths: Vec<PathBuf> = file_names().map(PathBuf::from).collect();
-    for dir in toolkit_dirs()
-        .into_iter()
-        .chain(python_dirs())
-        .chain(setup_dirs())
-    {
-        paths.extend(
-            file_names()
-                .map(|name| dir.join(name))
-                .filter(|path| path.is_file()),
-        );
-    }
-    paths
-}
-
-fn file_names() -> impl Iterator<Item = &'static str> {
     let names: &[&str] = if cfg!(target_os = "windows") {
         &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
     } else {
         &["libnvrtc.so.13", "libnvrtc.so.12"]
     };
-    names.iter().copied()
-}
-
-fn toolkit_dirs() -> Vec<PathBuf> {
-    let named = ["CUDA_PATH", "CUDA_HOME"]
-        .iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
-    let usual = ["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from);
-    named
-        .chain(usual)
-        .flat_map(|root| ["lib64", "lib", "bin/x64", "bin"].map(|dir| root.join(dir)))
-        .collect()
-}
-
-fn python_dirs() -> Vec<PathBuf> {
-    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
-    let user = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));
-    let mut dirs = Vec::new();
-    for root in environments
-        .chain(user)
-        .chain(["/usr/local", "/usr"].map(PathBuf::from))
-    {
-        dirs.push(root.join("lib"));
-        let mut packages = vec![
-            root.join("Lib/site-packages"),
-            root.join("lib/python3/dist-packages"),
-        ];
-        if let Ok(entries) = fs::read_dir(root.join("lib")) {
-            let mut pythons: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-            pythons.retain(|path| {
-                path.file_name()
-                    .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
-            });
-            // The newest first; the order of a folder's entries is no order.
-            pythons.sort();
-            pythons.reverse();
-            packages.extend(pythons.iter().flat_map(|python| {
-                ["site-packages", "dist-packages"].map(|name| python.join(name))
-            }));
-        }
-        for site in packages {
-            dirs.extend(
-                [
-                    "nvidia/cu13/lib",
-                    "nvidia/cu13/bin/x86_64",
-                    "nvidia/cuda_nvrtc/lib",
-                    "nvidia/cuda_nvrtc/bin",
-                ]
-                .map(|dir| site.join(dir)),
-            );
-        }
-    }
-    dirs
-}
-
-/// `target/cuda-setup/lib` of the workspace that this program was built in.
-///
-/// Not of the folder that it is run in: whoever can write there would choose the code that this program loads.
-fn setup_dirs() -> Vec<PathBuf> {
-    let program = env::current_exe().unwrap_or_default();
-    program.ancestors().map(|dir| dir.join(SETUP_DIR)).collect()
+    let packages = ["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"];
+    places::candidates(NVRTC_VAR, names, &packages)
 }

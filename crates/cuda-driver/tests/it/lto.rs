@@ -1,0 +1,130 @@
+//! Linking of LTO-IR. It needs NVRTC and nvJitLink, and no device.
+
+use std::env;
+use std::sync::Arc;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ComputeCapability, Error, LtoLinker};
+use cuda_nvrtc::{Arch, LtoIr, Nvrtc, Options, Program};
+use cuda_sys::LoadError;
+use cuda_sys::nvjitlink::{NvJitLinkLibrary, nvJitLinkResult};
+
+use crate::nvrtc::nvrtc;
+use crate::support::{gpu, skipped};
+
+const CALLER: &str = "extern __device__ unsigned weigh(unsigned x);
+extern \"C\" __global__ void weigh_all(unsigned *x, unsigned n) {
+    unsigned i = threadIdx.x;
+    if (i < n) x[i] = weigh(x[i]);
+}";
+const CALLEE: &str = "__device__ unsigned weigh(unsigned x) { return 3 * x + 11; }";
+
+const HOPPER: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
+
+/// The compiler and the linker of its major version.
+fn tools(test: &str) -> Option<(Nvrtc, Arc<NvJitLinkLibrary>)> {
+    let nvrtc = nvrtc(test)?;
+    match NvJitLinkLibrary::system(nvrtc.version().number() / 1000) {
+        Ok(library) => Some((nvrtc, library)),
+        Err(error) => {
+            let required = env::var("CUDA_TEST_REQUIRE_NVJITLINK").is_ok_and(|value| value == "1");
+            assert!(!required, "{test} needs nvJitLink: {error}");
+            skipped(&format!("{test}: there is no nvJitLink"));
+            None
+        }
+    }
+}
+
+fn lto_ir(nvrtc: &Nvrtc, source: &str, target: ComputeCapability) -> LtoIr {
+    let arch = Arch::compute(target.major, target.minor);
+    let options = Options::new().arch(arch).relocatable(true);
+    let program = Program::new(nvrtc, source);
+    program.compile_lto_ir(&options).unwrap().image
+}
+
+#[test]
+fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
+    let test = "lto_ir_becomes_a_cubin_in_which_names_are_resolved";
+    let Some((nvrtc, library)) = tools(test) else {
+        return;
+    };
+    let bench = gpu(test);
+    let target = bench.as_ref().map_or(HOPPER, |bench| {
+        bench.context.device().compute_capability().unwrap()
+    });
+    let mut linker = LtoLinker::new(&library, target, &["-O3"]).unwrap();
+    for (name, source) in [("caller", CALLER), ("callee", CALLEE)] {
+        linker
+            .add_lto_ir(&lto_ir(&nvrtc, source, target), name)
+            .unwrap();
+    }
+    let cubin = linker.complete().unwrap().cubin;
+    let bytes = cubin.as_bytes();
+    assert!(bytes.starts_with(b"\x7fELF"));
+    assert!(bytes.windows(9).any(|window| window == b"weigh_all"));
+    // The function went into its caller: that is what LTO-IR is for.
+    assert!(!bytes.windows(10).any(|window| window == b".text._Z5w"));
+    let Some(bench) = bench else { return };
+    let stream = bench.stream();
+    let module = Module::load(&bench.context, &cubin).unwrap();
+    let weigh_all = module.function("weigh_all").unwrap();
+    let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
+    // SAFETY: the kernel touches three words.
+    unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 3_u32)) }.unwrap();
+    assert_eq!(x.to_vec().unwrap(), [14, 17, 20]);
+}
+
+#[test]
+fn what_the_linker_of_lto_ir_has_against_it_is_told() {
+    let test = "what_the_linker_of_lto_ir_has_against_it_is_told";
+    let Some((nvrtc, library)) = tools(test) else {
+        return;
+    };
+    // A name that nobody defines.
+    let mut linker = LtoLinker::new(&library, HOPPER, &[]).unwrap();
+    linker
+        .add_lto_ir(&lto_ir(&nvrtc, CALLER, HOPPER), "caller")
+        .unwrap();
+    let error = linker.complete().unwrap_err();
+    let Error::Lto(lto) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(lto.call(), "nvJitLinkComplete");
+    let found = lto.log().diagnostics();
+    let named = |text: &str| {
+        found
+            .iter()
+            .any(|one| one.severity.is_error() && one.message.contains(text))
+    };
+    assert!(named("weigh"), "{error}");
+    // An option, and an architecture, that there is not.
+    let error = LtoLinker::new(&library, HOPPER, &["--no-such-option"]).unwrap_err();
+    let Error::Lto(lto) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        lto.status(),
+        nvJitLinkResult::NVJITLINK_ERROR_UNRECOGNIZED_OPTION
+    );
+    let nowhere = ComputeCapability { major: 1, minor: 1 };
+    let error = LtoLinker::new(&library, nowhere, &[]).unwrap_err();
+    assert!(matches!(error, Error::Lto(_)), "{error}");
+    let error = LtoLinker::new(&library, HOPPER, &["a\0b"]).unwrap_err();
+    assert!(
+        matches!(error, Error::NulByte { position: 1, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_library_that_is_not_there_is_an_error_with_what_was_tried() {
+    // No release has this number.
+    let error = NvJitLinkLibrary::system(99).unwrap_err();
+    let fine = match &error {
+        LoadError::NotFound { tried, .. } => !tried.is_empty(),
+        // Where the environment names one, that one is tried, and is of another version.
+        LoadError::NotTheLibrary { .. } => env::var_os("CUDA_NVJITLINK_LIBRARY").is_some(),
+        _ => false,
+    };
+    assert!(fine, "{error}");
+}
