@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{headers, leaks, nvrtc, order};
+use crate::{headers, leaks, nvrtc, order, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
