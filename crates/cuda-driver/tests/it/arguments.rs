@@ -7,6 +7,7 @@ use cuda_driver::{Error, launch};
 use crate::support::{COPY, everywhere};
 
 /// Writes the bytes of its arguments to `out`: 16 of a `float4`, 12 of a struct with three words, 2 of a half.
+#[cfg(all(feature = "derive", feature = "half"))]
 const ECHO: &str = include_str!("kernels/echo.ptx");
 
 #[test]
