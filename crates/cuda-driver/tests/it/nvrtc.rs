@@ -330,7 +330,7 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
     let other = software(Builder::new().compute_capability(8, 0));
     // It may be too old for what this NVRTC writes; then nothing runs there.
     let older = software(Builder::new().version(12080));
-    let fast = Options::new().ftz(true);
+    let traced = Options::new().line_info(true);
     let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(n == 77u ? 2.0f : 1.0f)"));
     for (changed, tuning) in [
         ("problem", run(&bench, &program, blocks, "n = 1001", &plain)),
@@ -338,7 +338,7 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
             "blocks",
             run(&bench, &program, [32, 64], "n = 1000", &plain),
         ),
-        ("options", run(&bench, &program, blocks, "n = 1000", &fast)),
+        ("options", run(&bench, &program, blocks, "n = 1000", &traced)),
         ("source", run(&bench, &changed, blocks, "n = 1000", &plain)),
         ("device", run(&other, &program, blocks, "n = 1000", &plain)),
         ("driver", run(&older, &program, blocks, "n = 1000", &plain)),
