@@ -71,12 +71,13 @@ impl LibraryKernel {
         &self.name
     }
 
-    /// `cuKernelGetParamInfo()`—The parameters of the kernel, as the driver or its image tells them; `None` where
+    /// `cuKernelGetParamInfo()`—The parameters of the kernel, as its image or else the driver tells them; `None` where
     /// neither does, as for [`Function::parameters`].
     ///
     /// # Errors
     ///
-    /// What the calls answer.
+    /// What the calls answer: `CUDA_ERROR_INVALID_CONTEXT` where only the driver knows and no context is current on this
+    /// thread.
     #[doc(alias = "cuKernelGetParamInfo")]
     #[doc(alias = "cuKernelGetParamCount")]
     pub fn parameters(&self) -> Result<Option<Vec<Parameter>>> {
@@ -89,7 +90,10 @@ impl LibraryKernel {
             unsafe { call!(driver, cuKernelGetParamCount(kernel, &raw mut count)) }?;
             Ok(count)
         };
-        let known = parameters::collect(driver, told, count, |index, offset, size| {
+        if let Some(told) = told {
+            return Ok(Some(told.to_vec()));
+        }
+        let known = parameters::collect(driver, None, count, |index, offset, size| {
             let table = driver.table_for(calls::cuKernelGetParamInfo)?;
             // SAFETY: as above, for two pointers.
             let status = unsafe { table.cuKernelGetParamInfo(kernel, index, offset, size) };

@@ -51,12 +51,20 @@ pub(crate) struct Block {
 impl Memory {
     /// `bytes` bytes of whatever was in that memory.
     pub(crate) fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
+        Self::allocate_of(home, bytes, Source::allocated(home))
+    }
+
+    /// The same, of no memory pool.
+    pub(crate) fn allocate_plain(home: &Stream, bytes: usize) -> Result<Self> {
+        Self::allocate_of(home, bytes, Source::Plain)
+    }
+
+    fn allocate_of(home: &Stream, bytes: usize, source: Source) -> Result<Self> {
         let mut address = 0;
         if bytes == 0 {
             return Ok(Self::nothing(home));
         }
         let driver = home.driver();
-        let source = Source::allocated(home);
         let status = if matches!(source, Source::Ordered) {
             let _current = home.bind()?;
             // SAFETY: pointer and stream must be valid ← a local, and borrowed.

@@ -55,6 +55,22 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         Ok(buffer)
     }
 
+    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, in memory that is of no pool.
+    ///
+    /// [`Stream::wait_value`] and its like take no other. Making it needs the context to be current; dropping it waits for
+    /// everything that runs in the context (`cuMemFree`).
+    ///
+    /// # Errors
+    ///
+    /// As [`uninit`](Self::uninit).
+    #[doc(alias = "cuMemAlloc")]
+    pub fn zeroed_plain(stream: &Stream, len: usize) -> Result<Self> {
+        let memory = Memory::allocate_plain(stream, bytes_of::<T>(len)?)?;
+        let mut buffer = Self::of_memory(memory, len);
+        buffer.set_zero()?;
+        Ok(buffer)
+    }
+
     /// `cuMemAllocAsync()`, [`fill`](DeviceSliceMut::fill)—`len` elements that all are `value`.
     ///
     /// # Errors

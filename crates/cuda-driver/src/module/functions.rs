@@ -39,7 +39,8 @@ impl Driver {
 }
 
 impl Module {
-    /// `cuModuleEnumerateFunctions()`—All kernels of the module, with their names as they stand in the image.
+    /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—All kernels of the module, loaded, with their names as they stand in
+    /// the image.
     ///
     /// # Errors
     ///
@@ -73,6 +74,9 @@ impl Module {
             unsafe { call!(driver, cuFuncGetName(&raw mut name, raw)) }?;
             // SAFETY: it must be a string that lives as long as it is used ← the driver's, which lives with the module.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+            // Of one that is enumerated but not loaded the driver tells no attributes.
+            // SAFETY: the function must be of a loaded module ← `self` owns it.
+            unsafe { call!(driver, cuFuncLoad(raw)) }?;
             functions.push(Function::new(self.inner(), raw, &name)?);
         }
         Ok(functions)

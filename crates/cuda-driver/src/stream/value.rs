@@ -181,8 +181,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], [`Error::OtherContext`], `CUDA_ERROR_NOT_SUPPORTED` where the device cannot, or what else
-    /// the calls answer.
+    /// [`Error::OutOfRange`], [`Error::OtherContext`], `CUDA_ERROR_NOT_SUPPORTED` where the device cannot,
+    /// `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have, and for managed memory
+    /// ([`DeviceBuffer::zeroed_plain`](crate::DeviceBuffer::zeroed_plain) has neither), or what else the calls answer.
     #[doc(alias = "cuStreamWaitValue32")]
     #[doc(alias = "cuStreamWaitValue64")]
     pub fn wait_value<'a, T: StreamWord>(

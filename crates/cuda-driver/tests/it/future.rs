@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Completion, Status, WaitCondition};
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{everywhere, late, software};
+use crate::support::{self, everywhere, late, software};
 use crate::task::{Count, block_on, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ fn the_driver_wakes_the_task_that_asked_last_and_once() {
 fn futures_do_not_hold_up_one_another() {
     for bench in everywhere("futures_do_not_hold_up_one_another") {
         let (blocked, free) = (bench.stream(), bench.stream());
-        let flag = DeviceBuffer::from_host(&free, &[0_u32]).unwrap();
+        let flag = support::flags(&free, &[0_u32]);
         let waiting = blocked.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32);
         if let Err(error) = waiting {
             assert!(bench.simulator.is_none(), "{error}");
@@ -175,7 +175,7 @@ fn a_lost_device_is_the_answer_within_a_second() {
         let bench = software(builder);
         let simulator = bench.simulator.clone().unwrap();
         let stream = bench.stream();
-        let flag = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
+        let flag = support::flags(&stream, &[0_u32]);
         stream
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();

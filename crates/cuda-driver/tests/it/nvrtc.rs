@@ -338,7 +338,10 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
             "blocks",
             run(&bench, &program, [32, 64], "n = 1000", &plain),
         ),
-        ("options", run(&bench, &program, blocks, "n = 1000", &traced)),
+        (
+            "options",
+            run(&bench, &program, blocks, "n = 1000", &traced),
+        ),
         ("source", run(&bench, &changed, blocks, "n = 1000", &plain)),
         ("device", run(&other, &program, blocks, "n = 1000", &plain)),
         ("driver", run(&older, &program, blocks, "n = 1000", &plain)),

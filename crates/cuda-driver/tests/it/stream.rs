@@ -8,7 +8,7 @@ use cuda_driver::{
     SynchronizationPolicy, ValueBatch, WaitCondition,
 };
 
-use crate::support::{Bench, COPY, MIX, everywhere, gpu, late, software};
+use crate::support::{self, Bench, COPY, MIX, everywhere, gpu, late, software};
 
 const N: u32 = 1 << 14;
 
@@ -336,7 +336,7 @@ fn streams_wait_for_values_that_others_set() {
     for bench in everywhere("streams_wait_for_values_that_others_set") {
         let kernel = bench.kernel(MIX, "mix");
         let (waiting, setting) = (bench.stream(), bench.stream());
-        let flags = DeviceBuffer::from_host(&setting, &[0_u32, 5]).unwrap();
+        let flags = support::flags(&setting, &[0_u32, 5]);
         let (mut x, y) = (filled(&waiting, 1), filled(&waiting, 3));
         let conditions = [
             (WaitCondition::EQUAL, 7, 7),
@@ -354,7 +354,7 @@ fn streams_wait_for_values_that_others_set() {
             all_are(&x, value, &bench);
         }
         // Of 64 bits, and in one call.
-        let wide = DeviceBuffer::from_host(&setting, &[1_u64 << 40, 0]).unwrap();
+        let wide = support::flags(&setting, &[1_u64 << 40, 0]);
         ValueBatch::new()
             .wait(&wide, 1, WaitCondition::GREATER_OR_EQUAL, 3_u64 << 33)
             .unwrap()
@@ -373,6 +373,10 @@ fn streams_wait_for_values_that_others_set() {
         let error = waiting.write_value(&flags, 2, 1_u32).unwrap_err();
         assert_eq!(error, Error::OutOfRange { len: 2 });
         ValueBatch::new().queue(&waiting).unwrap();
+        // Memory of a pool is not taken.
+        let pooled = DeviceBuffer::<u32>::zeroed(&setting, 1).unwrap();
+        let error = waiting.write_value(&pooled, 0, 1_u32).unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
     }
 }
 
@@ -381,7 +385,7 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
     for seed in 0..16 {
         let bench = software(late(seed));
         let (waiting, setting) = (bench.stream(), bench.stream());
-        let flag = DeviceBuffer::from_host(&setting, &[0_u32]).unwrap();
+        let flag = support::flags(&setting, &[0_u32]);
         waiting
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
@@ -403,7 +407,7 @@ fn a_first_stream_may_wait_for_a_value_that_the_second_ones_reader_sets() {
             let (first, second) = (stream(), stream());
             let source = filled(&first, 7);
             let mut result = filled(&second, 0);
-            let flag = DeviceBuffer::from_host(&second, &[0_u32]).unwrap();
+            let flag = support::flags(&second, &[0_u32]);
             first
                 .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
                 .unwrap();

@@ -96,3 +96,10 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
 pub(crate) fn late(seed: u64) -> Builder {
     Builder::new().schedule(Schedule::Late { seed })
 }
+
+/// Words that a stream can wait for: memory of pools is not taken.
+pub(crate) fn flags<T: DeviceRepr>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
+    let mut flags = DeviceBuffer::zeroed_plain(stream, values.len()).unwrap();
+    flags.copy_from_host(values).unwrap();
+    flags
+}

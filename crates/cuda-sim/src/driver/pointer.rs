@@ -33,6 +33,13 @@ struct Known {
 }
 
 impl Call {
+    /// Whether stream memory operations take memory at this address: neither that of a pool nor managed memory, as
+    /// seen on driver 580.
+    pub(super) fn takes_mem_ops(&self, ptr: u64) -> bool {
+        self.known(ptr)
+            .is_none_or(|known| known.pool.is_none() && !known.is_managed)
+    }
+
     fn known(&self, ptr: u64) -> Option<Known> {
         let listed = self.find_allocation(ptr, |start, allocation| Known {
             start,

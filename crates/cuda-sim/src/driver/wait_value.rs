@@ -160,6 +160,13 @@ impl MemOp {
         }
     }
 
+    fn word(self) -> Option<Word> {
+        match self {
+            Self::Wait { word, .. } | Self::Write { word, .. } => Some(word),
+            Self::Barrier => None,
+        }
+    }
+
     /// The operation as queued work.
     pub(super) fn work(self, spaces: &Spaces, device: &Arc<Device>) -> Work {
         let spaces = spaces.clone();
@@ -226,6 +233,10 @@ impl Call {
         stream: &Stream,
         ops: Vec<(MemOp, CUstreamBatchMemOpParams)>,
     ) -> Status {
+        let words = ops.iter().filter_map(|(op, _)| op.word());
+        if !words.into_iter().all(|word| self.takes_mem_ops(word.addr)) {
+            return Err(INVALID_VALUE);
+        }
         let spaces = self.spaces();
         if self.captured(stream, || Ok(Payload::operations(&ops, 0, &stream.context)))? {
             return Ok(());

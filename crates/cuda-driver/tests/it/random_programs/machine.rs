@@ -179,7 +179,8 @@ impl Machine {
             }
             Action::Signal { waiting, setting } => {
                 let (waiting, setting) = (&self.streams[waiting], &self.streams[setting]);
-                let flag = DeviceBuffer::from_host(setting, &[0_u32, 7])?;
+                let mut flag = DeviceBuffer::zeroed_plain(setting, 2)?;
+                flag.copy_from_host(&[0_u32, 7])?;
                 waiting.wait_value(&flag, 0, WaitCondition::EQUAL, 1)?;
                 setting.write_value(&flag, 0, 1)?;
             }
