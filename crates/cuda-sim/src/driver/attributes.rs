@@ -50,7 +50,9 @@ impl Limits {
 
 /// The value of an attribute; `None` if `cuda.h` has no such attribute.
 pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -> Option<i32> {
-    if attribute.0 == 0 || attribute.0 >= A::CU_DEVICE_ATTRIBUTE_MAX.0 {
+    // Not `CU_DEVICE_ATTRIBUTE_MAX`, which is that of the header that the bindings are of.
+    let last = A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED;
+    if attribute.0 == 0 || attribute.0 > last.0 {
         return None;
     }
     Some(match attribute {

@@ -113,13 +113,14 @@ impl Logs {
     }
 }
 
-/// The first option that a driver of `version` does not know, as the headers have them.
+/// The first option that a driver of `version` does not know, as the headers have them. (Not `CU_JIT_NUM_OPTIONS`, which
+/// is that of the header that the bindings are of.)
 fn options_of(version: u32) -> CUjit_option {
     match version {
         ..12010 => CUjit_option::CU_JIT_MIN_CTA_PER_SM,
         12010..13000 => CUjit_option::CU_JIT_SPLIT_COMPILE,
         13000..13010 => CUjit_option::CU_JIT_BINARY_LOADER_THREAD_COUNT,
-        _ => CUjit_option::CU_JIT_NUM_OPTIONS,
+        _ => CUjit_option(CUjit_option::CU_JIT_BINARY_LOADER_THREAD_COUNT.0 + 1),
     }
 }
 
