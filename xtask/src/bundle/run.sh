@@ -112,6 +112,16 @@ if [ $sanitizer -eq 1 ]; then
         step "memcheck $(named "$program")" "$program" \
             compute-sanitizer --tool memcheck --error-exitcode 1 "$program"
     done
+    # Of the tests those whose calls succeed: not those that lose the device, nor those that make a stream wait for the
+    # host, which the tool, that runs one piece of work after the other, would wait for.
+    tests=$here/cuda-driver/tests/it
+    if [ -x "$tests" ]; then
+        step "memcheck cuda-driver/tests/it" "$tests" \
+            compute-sanitizer --tool memcheck --leak-check full --report-api-errors no --error-exitcode 1 "$tests" \
+            kernel:: memory:: order:: pinned:: managed:: pool:: pitched:: global:: allocation:: transfer:: event:: \
+            module:: library:: arguments:: staging::copies_of staging::random staging::two_threads \
+            --skip futures --skip wait
+    fi
 fi
 if [ $benches -eq 1 ]; then
     for program in $(each benches); do
