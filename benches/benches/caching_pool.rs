@@ -5,8 +5,9 @@
 
 use std::hint::black_box;
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use benches::drained;
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };
@@ -16,25 +17,6 @@ use cuda_sim::Builder;
 
 /// Bytes of each allocation.
 const BYTES: usize = 1 << 20;
-/// So many calls fit in a stream's queue without making one wait.
-const BATCH: u64 = 256;
-
-/// Runs `work` as often as Criterion asks, draining the stream between batches, outside the measured time.
-fn drained(stream: &Stream, iterations: u64, mut work: impl FnMut()) -> Duration {
-    let mut left = iterations;
-    let mut elapsed = Duration::ZERO;
-    while left > 0 {
-        let batch = left.min(BATCH);
-        let start = Instant::now();
-        for _ in 0..batch {
-            work();
-        }
-        elapsed += start.elapsed();
-        stream.synchronize().expect("nothing can fail");
-        left -= batch;
-    }
-    elapsed
-}
 
 fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
     let driver = stream.context().driver();

@@ -6,33 +6,12 @@
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
-use std::time::{Duration, Instant};
 
-use benches::{empty_kernels, null_driver};
+use benches::{drained, empty_kernels, null_driver};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };
 use cuda_driver::prelude::*;
-
-/// So many launches fit in a stream's queue without making one wait.
-const BATCH: u64 = 512;
-
-/// Runs `launch` as often as Criterion asks, draining the stream between batches, outside the measured time.
-fn drained(stream: &Stream, iterations: u64, mut launch: impl FnMut()) -> Duration {
-    let mut left = iterations;
-    let mut elapsed = Duration::ZERO;
-    while left > 0 {
-        let batch = left.min(BATCH);
-        let start = Instant::now();
-        for _ in 0..batch {
-            launch();
-        }
-        elapsed += start.elapsed();
-        stream.synchronize().expect("the kernels do nothing");
-        left -= batch;
-    }
-    elapsed
-}
 
 fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;

@@ -1,10 +1,12 @@
 //! What the benches share: the null driver, on which only the wrapper's own cost is left, kernels that do nothing, and
 //! measurements in pairs.
 
+mod drained;
 mod kernels;
 mod null_driver;
 mod pairs;
 
+pub use drained::drained;
 pub use kernels::{COUNTS, empty_kernels};
 pub use null_driver::null_driver;
 pub use pairs::{Estimate, Pairs};

@@ -32,7 +32,7 @@ pub struct Tracked<'a> {
 /// # Safety
 ///
 /// `Value` is what the kernel takes: its bytes are copied into the parameter block. What `tracked` answers lives as
-/// long as every borrow in `Self`, and covers whatever `Value` points to.
+/// long as every borrow in `Self`, also when the value itself is gone, and covers whatever `Value` points to.
 pub unsafe trait KernelArg {
     /// What the kernel sees.
     type Value: Copy;

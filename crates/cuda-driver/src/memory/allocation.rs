@@ -135,8 +135,7 @@ impl Memory {
         self.tracker.home()
     }
 
-    /// Queues something on the home stream that uses this memory: waits for what matters, then notes the use. What
-    /// fails may have queued a part, so that is noted too.
+    /// [`use_on`](Self::use_on) the home stream.
     pub(crate) fn use_at_home<E>(
         &self,
         access: Access,
@@ -145,7 +144,21 @@ impl Memory {
     where
         Error: From<E>,
     {
-        let mut scope = Scope::new(self.home());
+        self.use_on(self.home(), access, queue)
+    }
+
+    /// Queues something on `stream` that uses this memory: waits for what matters, then notes the use. What fails may have
+    /// queued a part, so that is noted too.
+    pub(crate) fn use_on<E>(
+        &self,
+        stream: &Stream,
+        access: Access,
+        queue: impl FnOnce() -> Result<(), E>,
+    ) -> Result<()>
+    where
+        Error: From<E>,
+    {
+        let mut scope = Scope::new(stream);
         self.tracker.before(&scope, access)?;
         let queued = queue();
         self.tracker.after(&mut scope, access);

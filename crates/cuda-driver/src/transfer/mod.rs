@@ -20,7 +20,6 @@ use crate::memory::pinned::sealed::Lock;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };
-use crate::order::Scope;
 use crate::pending::{self, Completion, Entry, Keep};
 use crate::stream::Stream;
 
@@ -238,18 +237,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(false);
         }
-        let mut scope = Scope::new(stream);
-        self.memory.tracker.before(&scope, self.access)?;
         let bytes = self.len() * size_of::<T>();
-        // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free waits
-        // for this use; the caller says so of the other.
-        unsafe {
-            call!(
-                stream.driver(),
-                cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
-            )
-        }?;
-        self.memory.tracker.after(&mut scope, self.access);
+        self.memory.use_on(stream, self.access, || {
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free
+            // waits for this use; the caller says so of the other.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
+                )
+            }
+        })?;
         Ok(true)
     }
 
@@ -284,18 +282,17 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(false);
         }
-        let mut scope = Scope::new(stream);
-        self.memory.tracker.before(&scope, self.access)?;
         let bytes = self.len() * size_of::<T>();
-        // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free waits
-        // for this use; the caller says so of the other.
-        unsafe {
-            call!(
-                stream.driver(),
-                cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
-            )
-        }?;
-        self.memory.tracker.after(&mut scope, self.access);
+        self.memory.use_on(stream, self.access, || {
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free
+            // waits for this use; the caller says so of the other.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
+                )
+            }
+        })?;
         Ok(true)
     }
 
