@@ -13,6 +13,7 @@ use once_cell::sync::OnceCell;
 use crate::context::{ContextInner, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
+use crate::launch::DriverLaunches;
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 ///
@@ -33,6 +34,8 @@ pub struct Driver {
     inner: Arc<Inner>,
     /// In the handles that a borrowed context and its objects have: whether its owner still has it.
     life: Option<Arc<Life>>,
+    /// In the handles that contexts and their objects have: the ordinal of their device.
+    device: Option<u32>,
 }
 
 struct Inner {
@@ -43,6 +46,8 @@ struct Inner {
     may_block: AtomicBool,
     /// How much was deferred and is not done.
     deferred: AtomicUsize,
+    /// What is told if a device is lost.
+    launches: DriverLaunches,
 }
 
 impl Driver {
@@ -72,10 +77,12 @@ impl Driver {
             contexts: Mutex::default(),
             may_block: AtomicBool::new(false),
             deferred: AtomicUsize::new(0),
+            launches: DriverLaunches::default(),
         };
         let driver = Self {
             inner: Arc::new(inner),
             life: None,
+            device: None,
         };
         // SAFETY: no pointers; the flags must be 0 ← they are.
         unsafe { call!(driver, cuInit(0)) }?;
@@ -160,17 +167,31 @@ impl Driver {
     /// The handle for a borrowed context and its objects: calls through it fail when the context is declared dead.
     pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
             life: Some(Arc::clone(life)),
+            ..self.clone()
+        }
+    }
+
+    /// The handle for a context on a device and its objects: errors of calls through it tell what was running there.
+    pub(crate) fn of_device(&self, ordinal: u32) -> Self {
+        Self {
+            device: Some(ordinal),
+            ..self.clone()
         }
     }
 
     /// The handle that no context can take with it.
     pub(crate) fn of_all(&self) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
             life: None,
+            device: None,
+            ..self.clone()
         }
+    }
+
+    /// The launches of all its contexts.
+    pub(crate) fn launches(&self) -> &DriverLaunches {
+        &self.inner.launches
     }
 
     /// How many calls of this driver were deferred and are not done.
@@ -188,6 +209,7 @@ impl Driver {
         self.inner.may_block.store(true, atomic::Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn check(
         &self,
         status: CUresult,
@@ -196,7 +218,18 @@ impl Driver {
         if status.is_success() {
             Ok(())
         } else {
-            Err(DriverError::new(status, call, self.version()))
+            Err(self.error(status, call))
+        }
+    }
+
+    #[cold]
+    fn error(&self, status: CUresult, call: &'static Function) -> DriverError {
+        let error = DriverError::new(status, call, self.version());
+        match self.device {
+            Some(device) if error.is_sticky() => {
+                error.with_loss(self.launches().loss(device, &error))
+            }
+            _ => error,
         }
     }
 

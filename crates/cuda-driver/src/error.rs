@@ -3,10 +3,13 @@
 mod call;
 mod image;
 mod launch;
+mod loss;
 
 pub use call::DriverError;
 pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
+pub use loss::DeviceLoss;
+pub(crate) use loss::LossId;
 
 use std::fmt;
 use std::io;
@@ -320,6 +323,16 @@ impl Error {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(error.status()),
             Self::Jit(error) => Some(error.driver_error().status()),
             Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            _ => None,
+        }
+    }
+
+    /// What is known of the device, if this error tells that it is lost to this process.
+    #[must_use]
+    pub fn loss(&self) -> Option<DeviceLoss> {
+        match self {
+            Self::Driver(error) | Self::OutOfMemory { source: error, .. } => error.loss(),
+            Self::Jit(error) => error.driver_error().loss(),
             _ => None,
         }
     }

@@ -68,14 +68,16 @@ pub use device::{
     ComputeCapability, Device, DevicePool, DeviceProperties, PeerAttribute, PeerAttributes,
 };
 pub use driver::Driver;
-pub use error::{ArgumentError, DriverError, Error, JitError, LaunchConfigError, Result};
+pub use error::{
+    ArgumentError, DeviceLoss, DriverError, Error, JitError, LaunchConfigError, Result,
+};
 pub use event::{Event, EventFlags};
 pub use function::{BlockSize, Function, FunctionAttribute};
 pub use global::Global;
 pub use launch::{
     Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
-    KernelParam, KernelParams, LaunchAttributes, LaunchConfig, MemSyncDomain, PortableClusterMode,
-    Reads, SharedMemoryMode, Writes,
+    KernelParam, KernelParams, LaunchAttributes, LaunchConfig, LaunchesInFlight, MemSyncDomain,
+    PortableClusterMode, Reads, SharedMemoryMode, Writes,
 };
 pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};

@@ -25,6 +25,7 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 use crate::event::EventPool;
+use crate::launch::ContextLaunches;
 use crate::memory::staging::Staging;
 use crate::pending;
 use crate::stream::ContextStreams;
@@ -49,6 +50,8 @@ pub(crate) struct ContextInner {
     driver: Driver,
     device: Device,
     limits: Limits,
+    /// What is told if the device is lost.
+    launches: Arc<ContextLaunches>,
 }
 
 /// What a launch is checked against.
@@ -63,14 +66,17 @@ pub(crate) struct Limits {
 
 impl ContextInner {
     fn new(device: &Device, owner: Owner) -> Result<Arc<Self>> {
+        let launches = Arc::new(ContextLaunches::new(device.ordinal()));
+        device.driver().launches().add(&launches);
         Ok(Arc::new(Self {
             streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
-            driver: owner.driver(device.driver()),
+            driver: owner.driver(&device.driver().of_device(device.ordinal())),
             owner,
             device: device.clone(),
             limits: Limits::of(device)?,
+            launches,
         }))
     }
 
@@ -230,8 +236,10 @@ impl Context {
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: no pointers.
-        Ok(unsafe { call!(self.driver(), cuCtxSynchronize()) }?)
+        self.launches().settle_after(|| {
+            // SAFETY: no pointers.
+            Ok(unsafe { call!(self.driver(), cuCtxSynchronize()) }?)
+        })
     }
 
     /// `cuMemGetInfo()`—The free and the total bytes of the device's memory.
@@ -255,6 +263,10 @@ impl Context {
 
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
+    }
+
+    pub(crate) fn launches(&self) -> &ContextLaunches {
+        &self.0.launches
     }
 
     pub(crate) fn streams(&self) -> &ContextStreams {

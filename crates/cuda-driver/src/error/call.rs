@@ -4,6 +4,8 @@ use std::fmt;
 
 use cuda_sys::{CUresult, Function, Version};
 
+use super::loss::{DeviceLoss, LossId};
+
 /// A C call that answered something else than success.
 ///
 /// Small and `Copy`: made without asking the driver anything.
@@ -12,6 +14,7 @@ pub struct DriverError {
     status: CUresult,
     call: &'static Function,
     driver: Version,
+    loss: Option<LossId>,
     /// The call was not made: its context was borrowed, and its owner has it no more.
     pub(super) is_gone: bool,
 }
@@ -22,6 +25,7 @@ impl DriverError {
             status,
             call,
             driver,
+            loss: None,
             is_gone: false,
         }
     }
@@ -32,6 +36,11 @@ impl DriverError {
             is_gone: true,
             ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
         }
+    }
+
+    /// The same with what is known of the device that it tells is lost.
+    pub(crate) fn with_loss(self, loss: Option<LossId>) -> Self {
+        Self { loss, ..self }
     }
 
     /// The status code.
@@ -72,6 +81,12 @@ impl DriverError {
                 | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
         )
     }
+
+    /// What is known of the device that this error tells is lost: every such error of one device has the same.
+    #[must_use]
+    pub fn loss(&self) -> Option<DeviceLoss> {
+        self.loss?.loss()
+    }
 }
 
 impl fmt::Display for DriverError {
@@ -80,6 +95,7 @@ impl fmt::Display for DriverError {
             status,
             call,
             driver,
+            loss: _,
             is_gone,
         } = self;
         if *is_gone {
@@ -96,10 +112,11 @@ impl fmt::Display for DriverError {
             );
         }
         write!(f, "{call}: {status}")?;
-        if self.is_sticky() {
-            f.write_str("; the device is lost to this process")?;
+        match self.loss() {
+            Some(loss) => write!(f, "; {loss}"),
+            None if self.is_sticky() => f.write_str("; the device is lost to this process"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

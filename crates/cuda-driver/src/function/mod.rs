@@ -18,6 +18,7 @@ pub use occupancy::BlockSize;
 use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::Result;
+use crate::launch::NameId;
 use crate::module::ModuleInner;
 use crate::stream::SendPtr;
 
@@ -28,6 +29,8 @@ pub struct Function(Arc<Inner>);
 struct Inner {
     raw: SendPtr<cuda_sys::CUfunc_st>,
     name: String,
+    /// The number of the name, which a launch leaves with its stream.
+    launch_name: NameId,
     parameters: Option<Vec<Parameter>>,
     /// The sizes of `parameters` on their own, to compare at each launch.
     sizes: Vec<usize>,
@@ -52,6 +55,7 @@ impl Function {
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
             raw: SendPtr(raw),
+            launch_name: module.context().launches().name(&name),
             name,
             parameters,
             sizes,
@@ -80,6 +84,11 @@ impl Function {
     #[must_use]
     pub fn max_threads_per_block(&self) -> u32 {
         self.0.max_threads
+    }
+
+    #[inline]
+    pub(crate) fn launch_name(&self) -> NameId {
+        self.0.launch_name
     }
 
     pub(crate) fn driver(&self) -> &Driver {

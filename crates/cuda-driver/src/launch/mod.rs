@@ -5,6 +5,7 @@ mod attributes;
 mod config;
 mod kernel;
 mod list;
+mod recent;
 
 use args::Uses;
 pub use args::{KernelArg, KernelArgs};
@@ -15,6 +16,8 @@ pub use attributes::{
 pub use config::{Dim3, LaunchConfig};
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
+pub use recent::LaunchesInFlight;
+pub(crate) use recent::{ContextLaunches, DriverLaunches, NameId, RecentLaunches};
 
 use std::ffi::c_void;
 use std::ptr;
@@ -117,6 +120,7 @@ impl Stream {
                 })?;
             }
         }
+        self.state().launches().note(function.launch_name());
         args.after(&mut uses);
         Ok(())
     }

@@ -100,8 +100,11 @@ impl Stream {
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.bind()?;
-        // SAFETY: the stream must be alive ← `self` owns it.
-        match unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) } {
+        let asked = self.state.settle_after(|| {
+            // SAFETY: the stream must be alive ← `self` owns it.
+            unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) }
+        });
+        match asked {
             Ok(()) => Ok(true),
             Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             Err(error) => Err(error.into()),

@@ -20,6 +20,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::handle::{Destroy, Handle};
+use crate::launch::RecentLaunches;
 use crate::planted::Fault;
 
 /// A stream without its context: what the context itself can hold.
@@ -28,6 +29,7 @@ pub(crate) struct StreamState {
     /// Moves on with each checkpoint; what is queued belongs to the one that is read behind it.
     epoch: AtomicU64,
     kind: Kind,
+    launches: Arc<RecentLaunches>,
     /// Never used twice in a process, unlike the handle.
     id: u64,
     /// Whether the legacy stream waits for it, and it for the legacy stream.
@@ -138,6 +140,7 @@ impl StreamState {
             raw: SendPtr(raw),
             epoch: AtomicU64::new(0),
             kind: Kind::Own,
+            launches: context.launches().of_stream(raw),
             id: fresh_id(),
             is_blocking,
             tail: Mutex::default(),
@@ -156,10 +159,12 @@ impl StreamState {
             Kind::PerThread => default::PER_THREAD,
             Kind::Legacy | Kind::Own => default::LEGACY,
         };
+        let raw = ptr::without_provenance_mut(raw);
         let this = Arc::new(Self {
-            raw: SendPtr(ptr::without_provenance_mut(raw)),
+            raw: SendPtr(raw),
             epoch: AtomicU64::new(0),
             kind,
+            launches: context.launches().of_stream(raw),
             id: fresh_id(),
             is_blocking: true,
             tail: Mutex::default(),
@@ -178,6 +183,11 @@ impl StreamState {
 
     pub(crate) fn driver(&self) -> &Driver {
         &self.driver
+    }
+
+    #[inline]
+    pub(crate) fn launches(&self) -> &RecentLaunches {
+        &self.launches
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -245,8 +255,10 @@ impl StreamState {
     /// Waits until all that was queued is done.
     pub(crate) fn synchronize(&self, context: &Context) -> Result<(), DriverError> {
         let _current = self.bind(context)?;
-        // SAFETY: the stream must be alive ← `self` owns it.
-        unsafe { call!(self.driver, cuStreamSynchronize(self.raw())) }
+        self.settle_after(|| {
+            // SAFETY: the stream must be alive ← `self` owns it.
+            unsafe { call!(self.driver, cuStreamSynchronize(self.raw())) }
+        })
     }
 
     /// Whether all that was queued is known to be done.
@@ -256,6 +268,17 @@ impl StreamState {
         };
         // SAFETY: the stream must be alive ← `self` owns it.
         unsafe { call!(self.driver, cuStreamQuery(self.raw())) }.is_ok()
+    }
+
+    /// Calls `wait`; if it succeeds, all launches before are done.
+    pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        let count = self.launches.count();
+        let result = wait()?;
+        // The per-thread stream is done for this thread only.
+        if self.kind != Kind::PerThread {
+            self.launches.settle(count);
+        }
+        Ok(result)
     }
 
     /// Makes the stream wait for a raw event.

@@ -1,7 +1,5 @@
 //! A device that is lost while work is pending. Each test does it in a process of its own, which has no device after it.
 
-use std::env;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -10,49 +8,12 @@ use cuda_driver::Status;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, gpu, late, software};
+use crate::process::{child_of, in_processes};
+use crate::support::Bench;
 use crate::task::{block_on, until};
 
 const TRAP: &str = include_str!("kernels/trap.ptx");
 const SECOND: Duration = Duration::from_secs(1);
-/// Where a child runs: `eager`, `late` or `gpu`.
-const WHERE: &str = "CUDA_DRIVER_TEST_LOSE";
-
-/// Runs a test of this file that is ignored, on every kind of device, in a process for each.
-fn in_processes(child: &str) {
-    let has_gpu = gpu(child).is_some();
-    for device in ["eager", "late", "gpu"] {
-        if device == "gpu" && !has_gpu {
-            continue;
-        }
-        let output = Command::new(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "--ignored",
-                "--nocapture",
-                "--test-threads=1",
-                child,
-            ])
-            .env(WHERE, device)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{device}: {said}{why}");
-        assert!(said.contains("1 passed"), "{device}: {said}");
-        let told = said.lines().filter(|line| line.starts_with("told: "));
-        told.for_each(|line| println!("{device}: {line}"));
-    }
-}
-
-/// The device of this child; `None` in a process that is none.
-fn child() -> Option<Bench> {
-    match env::var(WHERE).ok()?.as_str() {
-        "eager" => Some(software(Builder::new())),
-        "late" => Some(software(late(3))),
-        _ => gpu("a child"),
-    }
-}
 
 /// Queues a kernel that ends with a trap, on a GPU after some tenths of a second.
 fn queue_trap(bench: &Bench, kernel: &Function, stream: &Stream) {
@@ -81,7 +42,9 @@ impl Drop for Dropped {
 #[test]
 #[ignore = "it loses the device: in a process of its own"]
 fn child_with_everything_pending() {
-    let Some(bench) = child() else { return };
+    let Some(bench) = child_of(Builder::new()) else {
+        return;
+    };
     let stream = bench.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1 << 20).unwrap();
     let pinned =
@@ -140,7 +103,9 @@ fn a_copy_in_flight_when_the_device_is_lost_keeps_its_memory() {
 #[test]
 #[ignore = "it loses the device: in a process of its own"]
 fn child_with_a_copy_in_flight() {
-    let Some(bench) = child() else { return };
+    let Some(bench) = child_of(Builder::new()) else {
+        return;
+    };
     let words = if bench.simulator.is_some() {
         1 << 18
     } else {

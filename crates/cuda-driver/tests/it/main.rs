@@ -11,6 +11,7 @@ mod current;
 mod device;
 mod error;
 mod event;
+mod fatal;
 mod fault;
 mod future;
 mod global;
@@ -35,6 +36,7 @@ mod pinned;
 mod pitched;
 mod pointer;
 mod pool;
+mod process;
 mod random_programs;
 #[cfg(feature = "nvrtc")]
 mod signatures;

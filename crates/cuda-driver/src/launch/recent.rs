@@ -1,0 +1,355 @@
+//! The last launches of each stream: what may have been running when a device was lost.
+//!
+//! A launch leaves the number of its kernel's name in a ring of its stream: two loads and two stores, which wait for nobody.
+//! Of threads that launch on one stream at the same instant one may overwrite what the other left; what is told here is
+//! never relied on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use cuda_sys::CUstream;
+
+use crate::error::{DeviceLoss, DriverError, LossId};
+use crate::stream::Stream;
+
+/// So many launches of each stream are remembered.
+const KEPT: usize = 64;
+/// Of so many streams that are gone it is remembered what they may still have been running.
+const GONE: usize = 16;
+
+/// The last launches of a stream.
+pub(crate) struct RecentLaunches {
+    /// How many there were.
+    count: AtomicU64,
+    /// How many of them are known to be done.
+    done: AtomicU64,
+    names: [AtomicU32; KEPT],
+    /// The handle of the stream.
+    stream: usize,
+}
+
+/// The number of a kernel's name, in its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameId(u32);
+
+/// The launches of a context.
+pub(crate) struct ContextLaunches {
+    device: u32,
+    names: Mutex<Names>,
+    streams: Mutex<Vec<Arc<RecentLaunches>>>,
+}
+
+#[derive(Default)]
+struct Names {
+    list: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, NameId>,
+}
+
+/// The launches of all contexts of a driver, and the devices that it has lost.
+#[derive(Default)]
+pub(crate) struct DriverLaunches {
+    contexts: Mutex<Vec<Weak<ContextLaunches>>>,
+    losses: Mutex<Vec<Known>>,
+}
+
+/// A device that was told to be lost.
+struct Known {
+    device: u32,
+    /// How many launches there were on it by then.
+    launches: u64,
+    loss: Option<LossId>,
+}
+
+/// Launches of one stream that are not known to be done, the last one first: at most the last 64.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct LaunchesInFlight {
+    stream: usize,
+    kernels: Vec<Arc<str>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RecentLaunches {
+    fn new(stream: CUstream) -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            names: [const { AtomicU32::new(0) }; KEPT],
+            stream: stream.addr(),
+        }
+    }
+
+    /// Notes a launch that was queued.
+    #[inline]
+    pub(crate) fn note(&self, name: NameId) {
+        let count = self.count.load(Ordering::Relaxed);
+        self.names[count as usize % KEPT].store(name.0, Ordering::Relaxed);
+        self.count.store(count.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// How many launches there were so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the first `count` launches are done.
+    pub(crate) fn settle(&self, count: u64) {
+        self.done.store(count, Ordering::Relaxed);
+    }
+
+    /// How many launches are not known to be done.
+    fn in_flight(&self) -> u64 {
+        let (count, done) = (self.count(), self.done.load(Ordering::Relaxed));
+        // Fewer than are done: threads were in each other's way, and all may be.
+        count.checked_sub(done).unwrap_or(count)
+    }
+
+    /// Their names, the last one first.
+    fn names(&self) -> impl Iterator<Item = NameId> {
+        let (count, kept) = (self.count(), self.in_flight().min(KEPT as u64));
+        (count.saturating_sub(kept)..count)
+            .rev()
+            .map(|at| NameId(self.names[at as usize % KEPT].load(Ordering::Relaxed)))
+    }
+}
+
+impl ContextLaunches {
+    pub(crate) fn new(device: u32) -> Self {
+        Self {
+            device,
+            names: Mutex::default(),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// The number of a name. It is kept as long as the context.
+    pub(crate) fn name(&self, name: &str) -> NameId {
+        let mut names = lock(&self.names);
+        if let Some(id) = names.ids.get(name) {
+            return *id;
+        }
+        let id = NameId(u32::try_from(names.list.len()).unwrap_or(u32::MAX));
+        let name: Arc<str> = name.into();
+        names.list.push(Arc::clone(&name));
+        names.ids.insert(name, id);
+        id
+    }
+
+    /// The launches of a new stream.
+    pub(crate) fn of_stream(&self, stream: CUstream) -> Arc<RecentLaunches> {
+        let this = Arc::new(RecentLaunches::new(stream));
+        let mut streams = lock(&self.streams);
+        if streams.len() == streams.capacity() {
+            let is_gone = |stream: &Arc<RecentLaunches>| Arc::strong_count(stream) == 1;
+            let mut gone = streams.iter().filter(|stream| is_gone(stream)).count();
+            streams.retain(|stream| {
+                if !is_gone(stream) {
+                    return true;
+                }
+                gone -= 1;
+                gone < GONE && stream.in_flight() > 0
+            });
+        }
+        streams.push(Arc::clone(&this));
+        this
+    }
+
+    /// Calls `wait` for all that is queued in the context, and if it succeeds notes that all launches before are done.
+    pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        let before: Vec<_> = lock(&self.streams)
+            .iter()
+            .filter(|stream| stream.in_flight() > 0)
+            .map(|stream| (Arc::clone(stream), stream.count()))
+            .collect();
+        let result = wait()?;
+        for (stream, count) in before {
+            stream.settle(count);
+        }
+        Ok(result)
+    }
+
+    fn count(&self) -> u64 {
+        let streams = lock(&self.streams);
+        streams.iter().map(|stream| stream.count()).sum()
+    }
+
+    fn names_of(&self, stream: &RecentLaunches) -> LaunchesInFlight {
+        let names = lock(&self.names);
+        let known = |NameId(id)| names.list.get(id as usize).map(Arc::clone);
+        LaunchesInFlight {
+            stream: stream.stream,
+            kernels: stream.names().filter_map(known).collect(),
+        }
+    }
+
+    fn in_flight(&self) -> Vec<LaunchesInFlight> {
+        let streams: Vec<_> = lock(&self.streams).clone();
+        let launches = streams.iter().map(|stream| self.names_of(stream));
+        launches.filter(|launches| !launches.is_empty()).collect()
+    }
+}
+
+impl DriverLaunches {
+    /// Those of a new context.
+    pub(crate) fn add(&self, launches: &Arc<ContextLaunches>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|context| context.strong_count() > 0);
+        contexts.push(Arc::downgrade(launches));
+    }
+
+    /// The loss of a device that `error` tells of: the one that is known, or else this.
+    ///
+    /// Calls nothing: it can be asked from within any call that failed.
+    pub(crate) fn loss(&self, device: u32, error: &DriverError) -> Option<LossId> {
+        let contexts: Vec<_> = lock(&self.contexts)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|context| context.device == device)
+            .collect();
+        let launches = contexts.iter().map(|context| context.count()).sum();
+        let mut losses = lock(&self.losses);
+        // If there were launches since, the device was not lost.
+        let known = losses.iter().find(|known| known.device == device);
+        if let Some(known) = known.filter(|known| known.launches >= launches) {
+            return known.loss;
+        }
+        let streams = contexts.iter().flat_map(|context| context.in_flight());
+        let loss = LossId::new(DeviceLoss::new(device, error, streams.collect()));
+        losses.retain(|known| known.device != device);
+        losses.push(Known {
+            device,
+            launches,
+            loss,
+        });
+        loss
+    }
+}
+
+impl LaunchesInFlight {
+    /// The kernels, the last one first.
+    pub fn kernels(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.kernels.iter().map(|name| &**name)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kernels.is_empty()
+    }
+
+    /// Whether they were launched on this stream.
+    #[must_use]
+    pub fn are_of(&self, stream: &Stream) -> bool {
+        self.stream == stream.as_raw().addr()
+    }
+}
+
+impl Stream {
+    /// The launches on this stream that are not known to be done: those since the last wait for the stream or its context
+    /// that succeeded, at most 64.
+    ///
+    /// Graphs and what other code launches are not among them.
+    #[must_use]
+    pub fn launches_in_flight(&self) -> LaunchesInFlight {
+        let launches = self.context().launches();
+        launches.names_of(self.state().launches())
+    }
+}
+
+impl fmt::Display for LaunchesInFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = self.kernels().peekable();
+        while let Some(name) = names.next() {
+            f.write_str(name)?;
+            let mut times = 1;
+            while names.next_if_eq(&name).is_some() {
+                times += 1;
+            }
+            if times > 1 {
+                write!(f, " ×{times}")?;
+            }
+            if names.peek().is_some() {
+                f.write_str(", ")?;
+            }
+        }
+        write!(f, " on Stream({:#x})", self.stream)
+    }
+}
+
+impl fmt::Debug for LaunchesInFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::Arc;
+
+    use super::{ContextLaunches, GONE, KEPT};
+
+    fn names(launches: &ContextLaunches) -> Vec<String> {
+        let streams = launches.in_flight();
+        streams.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_last_launches_of_a_stream_are_told_the_last_one_first() {
+        let launches = ContextLaunches::new(0);
+        let (a, b) = (launches.name("a"), launches.name("b"));
+        assert_eq!((launches.name("a"), launches.name("b")), (a, b));
+        let stream = launches.of_stream(ptr::without_provenance_mut(0x10));
+        assert!(names(&launches).is_empty());
+        stream.note(a);
+        stream.note(b);
+        stream.note(b);
+        assert_eq!(names(&launches), ["b ×2, a on Stream(0x10)"]);
+        for _ in 0..KEPT {
+            stream.note(a);
+        }
+        assert_eq!(names(&launches), ["a ×64 on Stream(0x10)"]);
+    }
+
+    #[test]
+    fn what_is_done_is_not_told() {
+        let launches = ContextLaunches::new(0);
+        let a = launches.name("a");
+        let stream = launches.of_stream(ptr::without_provenance_mut(1));
+        stream.note(a);
+        let failed: Result<(), ()> = launches.settle_after(|| Err(()));
+        assert_eq!((failed, names(&launches).len()), (Err(()), 1));
+        // A launch while it was waited may be running still.
+        let waited: Result<(), ()> = launches.settle_after(|| {
+            stream.note(launches.name("b"));
+            Ok(())
+        });
+        assert_eq!(waited, Ok(()));
+        assert_eq!(names(&launches), ["b on Stream(0x1)"]);
+    }
+
+    #[test]
+    fn streams_that_are_gone_are_remembered_while_something_may_run_there() {
+        let launches = ContextLaunches::new(0);
+        let name = launches.name("a");
+        let kept = launches.of_stream(ptr::without_provenance_mut(1));
+        kept.note(name);
+        for at in 2..1000 {
+            let stream = launches.of_stream(ptr::without_provenance_mut(at));
+            if at % 2 == 0 {
+                stream.note(name);
+            }
+        }
+        let streams = super::lock(&launches.streams);
+        assert!(Arc::ptr_eq(&streams[0], &kept));
+        assert!(streams.len() <= 4 * GONE, "{}", streams.len());
+        drop(streams);
+        let told = names(&launches);
+        assert!(told.contains(&"a on Stream(0x1)".to_owned()));
+        assert!(told.contains(&"a on Stream(0x3e6)".to_owned()), "{told:?}");
+    }
+}

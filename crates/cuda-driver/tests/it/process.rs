@@ -1,0 +1,47 @@
+//! Tests that lose the device, each in a process of its own, which has no device after it.
+
+use std::env;
+use std::process::Command;
+
+use cuda_sim::{Builder, Schedule};
+
+use crate::support::{Bench, gpu, software};
+
+/// Where a child runs: `eager`, `late` or `gpu`.
+const WHERE: &str = "CUDA_DRIVER_TEST_LOSE";
+
+/// Runs a test of this binary that is ignored, on every kind of device, in a process for each.
+pub(crate) fn in_processes(child: &str) {
+    let has_gpu = gpu(child).is_some();
+    for device in ["eager", "late", "gpu"] {
+        if device == "gpu" && !has_gpu {
+            continue;
+        }
+        let output = Command::new(env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+                child,
+            ])
+            .env(WHERE, device)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{device}: {said}{why}");
+        assert!(said.contains("1 passed"), "{device}: {said}");
+        let told = said.lines().filter(|line| line.starts_with("told: "));
+        told.for_each(|line| println!("{device}: {line}"));
+    }
+}
+
+/// The device of this child, `builder`'s where it is a software one; `None` in a process that is no child.
+pub(crate) fn child_of(builder: Builder) -> Option<Bench> {
+    match env::var(WHERE).ok()?.as_str() {
+        "eager" => Some(software(builder)),
+        "late" => Some(software(builder.schedule(Schedule::Late { seed: 3 }))),
+        _ => gpu("a child"),
+    }
+}
