@@ -144,15 +144,19 @@ impl ContextLaunches {
         let this = Arc::new(RecentLaunches::new(stream));
         let mut streams = lock(&self.streams);
         if streams.len() == streams.capacity() {
-            let is_gone = |stream: &Arc<RecentLaunches>| Arc::strong_count(stream) == 1;
-            let mut gone = streams.iter().filter(|stream| is_gone(stream)).count();
-            streams.retain(|stream| {
-                if !is_gone(stream) {
+            // The newest of those that are gone. A stream can go at any time.
+            let mut room = GONE;
+            let mut is_kept = |stream: &Arc<RecentLaunches>| {
+                if Arc::strong_count(stream) > 1 {
                     return true;
                 }
-                gone -= 1;
-                gone < GONE && stream.in_flight() > 0
-            });
+                let is_kept = room > 0 && stream.in_flight() > 0;
+                room -= usize::from(is_kept);
+                is_kept
+            };
+            let mut kept: Vec<_> = streams.drain(..).rev().filter(|it| is_kept(it)).collect();
+            kept.reverse();
+            *streams = kept;
         }
         streams.push(Arc::clone(&this));
         this
