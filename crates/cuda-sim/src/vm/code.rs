@@ -32,6 +32,8 @@ pub(super) type TouchFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<()
 pub(super) enum Kind {
     Lanes(LaneFn),
     Touch(TouchFn),
+    /// The same, once all lanes that have not exited are here.
+    Together(TouchFn),
     /// To `imm`.
     Jump,
     /// To entry `a` (a register) of the branch table number `imm`.

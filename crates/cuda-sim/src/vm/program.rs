@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::code::{CallSite, FunctionCode, Ins};
+use super::code::{CallSite, FunctionCode, Ins, Slot};
 use super::decode;
 use super::fault::LoadError;
 use super::image::Image;
+use super::matrix::{Product, Tile};
 use crate::memory::Arena;
 use crate::ptx;
 
@@ -122,6 +123,10 @@ pub struct Program {
     pub(super) sites: Vec<CallSite>,
     /// Branch tables.
     pub(super) tables: Vec<Vec<u32>>,
+    pub(super) products: Vec<Product>,
+    pub(super) tiles: Vec<Tile>,
+    /// Registers that an instruction has a list of.
+    pub(super) lists: Vec<Vec<Slot>>,
     pub(super) messages: Vec<String>,
     pub(super) consts32: Vec<u32>,
     pub(super) consts64: Vec<u64>,

@@ -96,6 +96,15 @@ impl Warp {
                     }
                     pc += 1;
                 }
+                Kind::Together(run) if m == self.live => {
+                    // SAFETY: `pick_touch` chose a version that this CPU can run.
+                    let outcome = unsafe { run(self, env, i, m) };
+                    if outcome.is_err() {
+                        self.fragments[self.current].pc = pc;
+                    }
+                    outcome?;
+                    pc += 1;
+                }
                 Kind::Jump if m == mask => pc = i.imm as u32,
                 Kind::Nop => pc += 1,
                 _ if m == 0 => pc += 1,
@@ -141,6 +150,15 @@ impl Warp {
                 }
                 self.fragments[part].wait = Wait::Sync;
                 self.sync_arrived(&env.program.code, part)
+            }
+            Kind::Together(_) => {
+                let part = self.split(m).unwrap_or(self.current);
+                if part != self.current {
+                    self.fragments[self.current].pc += 1;
+                }
+                self.fragments[part].wait = Wait::Together;
+                self.gathered(part);
+                Ok(())
             }
             Kind::Trap => Err(Trouble::new(FaultKind::LaunchFailed, m, "trap")),
             Kind::Missing => {

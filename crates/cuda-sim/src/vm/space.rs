@@ -54,6 +54,12 @@ pub(super) struct Window {
 pub(super) const HITS: usize = 8;
 
 impl Window {
+    /// Whether `size` bytes at `address` are inside.
+    pub(super) fn holds(&self, address: u64, size: u64) -> bool {
+        let offset = address.wrapping_sub(self.start);
+        offset < self.len && size <= self.len - offset
+    }
+
     /// Where all of `address` are in this process, if the lanes of `m` are inside and aligned.
     #[inline(always)]
     fn hosts(&self, address: &[u64; LANES], m: u32, size: u64, align: u64) -> Option<[u64; LANES]> {
@@ -134,7 +140,7 @@ pub(super) fn bits(mask: u32) -> impl Iterator<Item = usize> {
 impl Warp {
     /// Generic addresses: the register `slot`, plus `imm`, plus the tag of the space in `c`.
     #[inline(always)]
-    fn generic(&self, slot: u32, i: &Ins) -> [u64; LANES] {
+    pub(super) fn generic(&self, slot: u32, i: &Ins) -> [u64; LANES] {
         let tag = u64::from(i.c >> TAG_SHIFT) << 56;
         if i.c & NARROW != 0 {
             let base = self.get32(slot);
@@ -195,13 +201,9 @@ impl Warp {
                     message: format!("{:#x} is not a multiple of {}", at & !TAG, align + 1),
                 });
             }
-            let inside = |window: &Window| {
-                let offset = at.wrapping_sub(window.start);
-                offset < window.len && size <= window.len - offset
-            };
-            if !inside(&window) {
+            if !window.holds(at, size) {
                 window = self.window(env, at, lane);
-                if !inside(&window) {
+                if !window.holds(at, size) {
                     return Err(self.outside(env, at, size, lane));
                 }
             }
@@ -214,7 +216,7 @@ impl Warp {
     }
 
     /// The window that `at` is in, or an empty one.
-    fn window(&self, env: &Env<'_>, at: u64, lane: usize) -> Window {
+    pub(super) fn window(&self, env: &Env<'_>, at: u64, lane: usize) -> Window {
         match at & TAG {
             0 if at.wrapping_sub(env.workspace) < env.workspace_bytes && env.workspace != 0 => {
                 Window {
@@ -242,7 +244,7 @@ impl Warp {
         }
     }
 
-    fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> Trouble {
+    pub(super) fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> Trouble {
         let offset = at & !TAG;
         let message = match at & TAG {
             0 => env.launch.map.error(at, size).to_string(),

@@ -4,7 +4,7 @@ use super::code::{Ins, Kind, Slot, Trouble};
 use super::lanes::LANES;
 use super::lanes::{Over, each};
 use super::space::bits;
-use super::warp::{Wait, Warp};
+use super::warp::{Fragment, Wait, Warp};
 
 /// Marks a destination that is not there.
 pub(super) const NOWHERE: Slot = u32::MAX;
@@ -80,11 +80,42 @@ impl Warp {
     /// No fragment can run: perhaps a lane that others waited for has exited. True if something goes on.
     pub(super) fn sync_waiting(&mut self, code: &[Ins]) -> Result<bool, Trouble> {
         for index in 0..self.fragments.len() {
-            if self.fragments[index].wait == Wait::Sync && self.try_sync(code, index)? {
+            let wait = self.fragments[index].wait;
+            if wait == Wait::Sync && self.try_sync(code, index)?
+                || wait == Wait::Together && self.gathered(index)
+            {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether all lanes wait where the fragment `index` does. They become one fragment then.
+    pub(super) fn gathered(&mut self, index: usize) -> bool {
+        let first = &self.fragments[index];
+        let here = |other: &Fragment| {
+            other.wait == Wait::Together
+                && other.pc == first.pc
+                && other.base == first.base
+                && other.frames == first.frames
+        };
+        let group: Vec<bool> = self.fragments.iter().map(here).collect();
+        let all = self.fragments.iter().zip(&group);
+        let present = all.fold(0, |all, (other, &is_here)| {
+            all | if is_here { other.mask } else { 0 }
+        });
+        if present != self.live {
+            return false;
+        }
+        for (fragment, is_here) in self.fragments.iter_mut().zip(group) {
+            if is_here {
+                fragment.mask = 0;
+            }
+        }
+        let first = &mut self.fragments[index];
+        first.mask = present;
+        first.wait = Wait::Ready;
+        true
     }
 
     fn try_sync(&mut self, code: &[Ins], index: usize) -> Result<bool, Trouble> {

@@ -42,6 +42,8 @@ pub(super) enum Wait {
     },
     /// For the other lanes of the member mask.
     Sync,
+    /// For all other lanes.
+    Together,
 }
 
 /// Lanes that run together.

@@ -52,6 +52,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
             | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
             | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
+            "mma" => self.mma(form),
+            "wmma" => self.wmma(form),
+            "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),
             "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
             "cvt" => self.convert(form),
             _ => self.arithmetic(form),

@@ -12,15 +12,18 @@ mod form;
 mod function;
 mod half;
 mod integer;
+mod matrix;
 mod memory;
 mod module;
 mod moves;
 mod multiply;
 mod operand;
 mod predicate;
+mod rows;
+mod tile;
 
 pub(super) use form::Class;
-pub(super) use half::add as half_add;
+pub(super) use half::{add as half_add, narrow as half_narrow};
 pub(super) use module::program;
 
 /// Why an instruction cannot be decoded.

@@ -4,4 +4,7 @@ mod basic;
 mod control;
 mod device;
 mod floats;
+mod matrix;
 mod operations;
+mod rows;
+mod tile;

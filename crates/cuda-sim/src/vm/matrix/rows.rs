@@ -1,0 +1,100 @@
+//! `ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 × 8 halves.
+//!
+//! Lane `8 * j + row` has the address of a row of matrix `j`, in register `a`. Register `d` and those after it hold
+//! the matrices, of each row the elements `2 * (lane % 4)` and the next in lanes `4 * row ..`.
+
+use crate::vm::code::{Ins, Trouble};
+use crate::vm::lanes::{LANES, TouchOp, each};
+use crate::vm::reach::Reach;
+use crate::vm::space::{Cell, Env};
+use crate::vm::warp::Warp;
+
+/// Bytes of a row.
+const ROW: u64 = 16;
+
+/// Where of element `e` of `lane` is: row and column.
+fn place(lane: usize, e: usize, is_transposed: bool) -> (usize, usize) {
+    let (outer, inner) = (lane / 4, lane % 4 * 2 + e);
+    if is_transposed {
+        (inner, outer)
+    } else {
+        (outer, inner)
+    }
+}
+
+/// Where the rows of `count` matrices are in this process.
+fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, Trouble> {
+    let address = w.get64(i.a);
+    let mut reach = Reach::default();
+    (0..8 * count)
+        .map(|lane| reach.host(w, env, address[lane], ROW, ROW, lane))
+        .collect()
+}
+
+/// `imm` matrices into list number `b`; transposed if `e` is 1.
+pub(in crate::vm) struct LoadRows;
+
+impl TouchOp for LoadRows {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let Some(slots) = env.program.lists.get(i.imm as usize) else {
+            return Ok(());
+        };
+        let rows = rows(w, env, i, slots.len())?;
+        for (matrix, &slot) in slots.iter().enumerate() {
+            let mut values = [0u32; LANES];
+            for (lane, value) in values.iter_mut().enumerate() {
+                for e in 0..2 {
+                    let (row, column) = place(lane, e, i.e != 0);
+                    let host = rows[8 * matrix + row] + 2 * column as u64;
+                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column` is below 8.
+                    let half = unsafe { u16::load(host) };
+                    *value |= u32::from(half) << (16 * e);
+                }
+            }
+            w.put32(slot, m, &values);
+        }
+        Ok(())
+    }
+}
+
+/// The matrices of list number `imm` to memory; transposed if `e` is 1.
+pub(in crate::vm) struct StoreRows;
+
+impl TouchOp for StoreRows {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), Trouble> {
+        let Some(slots) = env.program.lists.get(i.imm as usize) else {
+            return Ok(());
+        };
+        let rows = rows(w, env, i, slots.len())?;
+        for (matrix, &slot) in slots.iter().enumerate() {
+            for (lane, value) in w.get32(slot).into_iter().enumerate() {
+                for e in 0..2 {
+                    let (row, column) = place(lane, e, i.e != 0);
+                    let host = rows[8 * matrix + row] + 2 * column as u64;
+                    let half = (value >> (16 * e)) as u16;
+                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column` is below 8.
+                    unsafe { half.store(host) };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `d` = the matrix `a`, transposed.
+pub(in crate::vm) struct Transpose;
+
+impl TouchOp for Transpose {
+    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let from = w.get32(i.a);
+        let value = each(|lane| {
+            (0..2).fold(0, |value, e| {
+                let (row, column) = place(lane, e, true);
+                let half = from[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;
+                value | half << (16 * e)
+            })
+        });
+        w.put32(i.d, m, &value);
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! `wmma.load` and `wmma.store`: a matrix in memory.
+
+use super::{Element, Fragment};
+use crate::vm::code::{Ins, Slot, Trouble};
+use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::reach::{Reach, load, store};
+use crate::vm::space::Env;
+use crate::vm::warp::Warp;
+
+/// A matrix in memory and the registers for it.
+#[derive(Clone, Debug)]
+pub(in crate::vm) struct Tile {
+    pub(in crate::vm) fragment: Fragment,
+    /// Elements of a column lie side by side.
+    pub(in crate::vm) by_column: bool,
+    /// The generic address of the first element.
+    pub(in crate::vm) address: Slot,
+    /// Elements from one row, or column, to the next.
+    pub(in crate::vm) stride: Slot,
+}
+
+impl Tile {
+    /// Calls `access` with each element of the lanes of `m`: register, lane, shift in the register, byte address,
+    /// shift in the byte.
+    fn each(
+        &self,
+        w: &Warp,
+        m: u32,
+        mut access: impl FnMut(usize, usize, u32, u64, u32) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let (start, stride) = (w.get64(self.address), w.get32(self.stride));
+        let bits = u64::from(self.fragment.element.bits());
+        let count = self.fragment.element.count() as u64;
+        for lane in crate::vm::space::bits(m) {
+            let stride = u64::from(stride[lane]) / count;
+            for r in 0..self.fragment.slots.len() {
+                for e in 0..self.fragment.packed() {
+                    let (row, column) = self.fragment.place(r, e, lane);
+                    let (outer, inner) = if self.by_column {
+                        (column, row)
+                    } else {
+                        (row, column)
+                    };
+                    let at = (outer as u64)
+                        .wrapping_mul(stride)
+                        .wrapping_add(inner as u64)
+                        .wrapping_mul(bits);
+                    let shift = e as u32 * bits as u32;
+                    access(
+                        r,
+                        lane,
+                        shift,
+                        start[lane].wrapping_add(at / 8),
+                        (at % 8) as u32,
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load(&self, w: &mut Warp, env: &Env<'_>, m: u32) -> Result<(), Trouble> {
+        let mut values = vec![[0u64; LANES]; self.fragment.slots.len()];
+        let mut reach = Reach::default();
+        let bits = self.fragment.element.bits();
+        self.each(w, m, |r, lane, shift, at, part| {
+            let bytes = u64::from(bits.div_ceil(8));
+            let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
+            let value = unsafe { load(bytes, host) };
+            let value = if bits < 8 { value >> part & 0xf } else { value };
+            values[r][lane] |= value << shift;
+            Ok(())
+        })?;
+        for (&slot, values) in self.fragment.slots.iter().zip(&values) {
+            if self.fragment.element == Element::F64 {
+                w.put64(slot, m, values);
+            } else {
+                w.put32(slot, m, &values.map(|value| value as u32));
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, w: &Warp, env: &Env<'_>, m: u32) -> Result<(), Trouble> {
+        let bits = self.fragment.element.bits();
+        let values: Vec<[u64; LANES]> = self
+            .fragment
+            .slots
+            .iter()
+            .map(|&slot| match bits {
+                64 => w.get64(slot),
+                _ => w.get32(slot).map(u64::from),
+            })
+            .collect();
+        let mut reach = Reach::default();
+        self.each(w, m, |r, lane, shift, at, _| {
+            let bytes = u64::from(bits / 8);
+            let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            let value = values[r][lane] >> shift;
+            // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
+            unsafe { store(bytes, host, value) };
+            Ok(())
+        })
+    }
+}
+
+/// Fills the fragment of tile number `imm`.
+pub(in crate::vm) struct LoadTile;
+
+impl TouchOp for LoadTile {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        match env.program.tiles.get(i.imm as usize) {
+            Some(tile) => tile.load(w, env, m),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the fragment of tile number `imm` to memory.
+pub(in crate::vm) struct StoreTile;
+
+impl TouchOp for StoreTile {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        match env.program.tiles.get(i.imm as usize) {
+            Some(tile) => tile.store(w, env, m),
+            None => Ok(()),
+        }
+    }
+}

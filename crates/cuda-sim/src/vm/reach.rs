@@ -1,0 +1,84 @@
+//! Places in memory, one at a time, for instructions that touch many.
+
+use super::code::Trouble;
+use super::fault::FaultKind;
+use super::space::{Cell, Env, LOCAL, TAG, Window};
+use super::warp::Warp;
+
+/// Finds places, and remembers the range of the last one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach {
+    window: Window,
+}
+
+impl Reach {
+    /// Where in this process the `size` bytes at the generic address `at` of `lane` are: exposed, live, and at a
+    /// multiple of `align`.
+    pub(super) fn host(
+        &mut self,
+        w: &Warp,
+        env: &Env<'_>,
+        at: u64,
+        size: u64,
+        align: u64,
+        lane: usize,
+    ) -> Result<u64, Trouble> {
+        if !at.is_multiple_of(align.max(1)) {
+            return Err(Trouble {
+                kind: FaultKind::MisalignedAddress,
+                lane: lane as u32,
+                message: format!("{:#x} is not a multiple of {align}", at & !TAG),
+            });
+        }
+        if !self.window.holds(at, size) {
+            self.window = w.window(env, at, lane);
+            if !self.window.holds(at, size) {
+                self.window = Window::default();
+                return Err(w.outside(env, at, size, lane));
+            }
+        }
+        let host = at
+            .wrapping_sub(self.window.start)
+            .wrapping_add(self.window.host);
+        if at & TAG == LOCAL {
+            self.window = Window::default();
+        }
+        Ok(host)
+    }
+}
+
+/// The value of `bytes` bytes, 1, 2, 4 or 8.
+///
+/// # Safety
+///
+/// `host` is the exposed address of so many live bytes, and a multiple of their count.
+pub(super) unsafe fn load(bytes: u64, host: u64) -> u64 {
+    match bytes {
+        // SAFETY: a live, aligned value of this size ← the caller.
+        8 => unsafe { u64::load(host) },
+        // SAFETY: as above.
+        4 => unsafe { u32::load(host) }.into(),
+        // SAFETY: as above.
+        2 => unsafe { u16::load(host) }.into(),
+        // SAFETY: as above.
+        _ => unsafe { u8::load(host) }.into(),
+    }
+}
+
+/// Stores the low `bytes` bytes of a value.
+///
+/// # Safety
+///
+/// As for [`load`].
+pub(super) unsafe fn store(bytes: u64, host: u64, value: u64) {
+    match bytes {
+        // SAFETY: a live, aligned value of this size ← the caller.
+        8 => unsafe { value.store(host) },
+        // SAFETY: as above.
+        4 => unsafe { (value as u32).store(host) },
+        // SAFETY: as above.
+        2 => unsafe { (value as u16).store(host) },
+        // SAFETY: as above.
+        _ => unsafe { (value as u8).store(host) },
+    }
+}
