@@ -1,11 +1,13 @@
 //! What can go wrong, told by values that need no driver to be printed.
 
 mod call;
+mod graph;
 mod image;
 mod launch;
 mod loss;
 
 pub use call::DriverError;
+pub use graph::{GraphUpdateError, InstantiateError};
 pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
 pub use loss::DeviceLoss;
@@ -152,6 +154,26 @@ pub enum Error {
         /// Which object.
         what: &'static str,
     },
+    /// Memory cannot be used: the host has it.
+    Borrowed {
+        /// Which memory.
+        what: &'static str,
+    },
+    /// A node of another graph, or of a graph that the executable was not made of.
+    OtherGraph,
+    /// An edge of a graph that would close a circle.
+    GraphCycle,
+    /// A graph could not be made an executable.
+    Instantiate(Box<InstantiateError>),
+    /// An executable graph cannot become like another graph.
+    GraphUpdate(Box<GraphUpdateError>),
+    /// A node would use memory that another one uses, and neither waits for the other.
+    GraphOrder {
+        /// The other node, in the order in which nodes were added.
+        other: u32,
+    },
+    /// Memory that a graph allocates is not freed by it.
+    GraphMemoryKept,
     /// The device or driver cannot do it.
     Unsupported {
         /// What was asked for.
@@ -262,6 +284,16 @@ impl fmt::Display for Error {
                 f,
                 "{what} has other handles in use, and is closed when the last of them goes"
             ),
+            Self::Borrowed { what } => write!(f, "{what} is in the hands of the host"),
+            Self::OtherGraph => f.write_str("the node is of another graph"),
+            Self::GraphCycle => f.write_str("the edge would make nodes of a graph wait for each other"),
+            Self::Instantiate(error) => error.fmt(f),
+            Self::GraphUpdate(error) => error.fmt(f),
+            Self::GraphOrder { other } => write!(
+                f,
+                "node {other} uses the same memory, and neither node waits for the other"
+            ),
+            Self::GraphMemoryKept => f.write_str("a node allocates memory that no node frees"),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
             Self::OutOfRange { len } => {
                 write!(
@@ -322,6 +354,8 @@ impl Error {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(error.status()),
             Self::Jit(error) => Some(error.driver_error().status()),
+            Self::Instantiate(error) => Some(error.driver_error().status()),
+            Self::GraphUpdate(error) => Some(error.driver_error().status()),
             Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             _ => None,
         }

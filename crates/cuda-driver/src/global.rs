@@ -27,7 +27,7 @@ pub struct Global<T: DeviceRepr> {
 
 /// The variables of a module that were ever asked for.
 #[derive(Default)]
-pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Tracker>>>);
+pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>>);
 
 impl Module {
     /// `cuModuleGetGlobal(name)`—The variable of this name, as it stands in the image (C++ names mangled), at home on
@@ -86,16 +86,16 @@ impl<T: DeviceRepr> Global<T> {
 
 impl Globals {
     /// Lets the variable at `address` out, at home on `stream`.
-    fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Tracker> {
+    fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kept) = known.get_mut(&address) else {
             known.insert(address, None);
-            return Ok(Tracker::new(stream));
+            return Ok(Arc::new(Tracker::new(stream)));
         };
         let tracker = kept.as_mut().ok_or_else(|| Error::GlobalInUse {
             name: name.to_owned(),
         })?;
-        tracker.hand_over(stream)?;
+        Tracker::hand_over(tracker, stream)?;
         kept.take().ok_or_else(|| Error::GlobalInUse {
             name: name.to_owned(),
         })

@@ -38,6 +38,7 @@ mod error;
 mod event;
 mod function;
 mod global;
+mod graph;
 mod handle;
 mod launch;
 mod launch_macro;
@@ -71,9 +72,12 @@ pub use driver::Driver;
 pub use error::{
     ArgumentError, DeviceLoss, DriverError, Error, JitError, LaunchConfigError, Result,
 };
+pub use error::{GraphUpdateError, InstantiateError};
 pub use event::{Event, EventFlags};
 pub use function::{BlockSize, Function, FunctionAttribute};
 pub use global::Global;
+pub use graph::{CopySource, CopyTarget, Graph, GraphExec, InstantiateFlags};
+pub use graph::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub use launch::{
     Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
     KernelParam, KernelParams, LaunchAttributes, LaunchConfig, LaunchesInFlight, MemSyncDomain,

@@ -10,20 +10,31 @@
 //!
 //! A use keeps the stream it ran on alive, so a stream may be dropped with work in it.
 //!
+//! Memory that a [graph](crate::Graph) holds is used by its replays too, which borrow nothing. So every other use of it takes
+//! the slow way, inside the [gate](Gate) of its context, and knows the [records](Record) of the replays.
+//!
 //! The one use from another context is a copy between contexts. It is noted like any other, and keeps its context
 //! alive; its event is one of the context of its stream, which streams of all contexts can wait for.
 
 mod access;
+mod gate;
+mod held;
+mod record;
 mod uses;
 
-pub(crate) use access::{Access, Scope};
+pub(crate) use access::{Access, Scope, matters};
+pub(crate) use gate::{Entered, Gate};
+pub(crate) use held::Held;
+pub(crate) use record::Record;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{DriverError, Result};
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
+use held::Estate;
 use uses::Use;
 
 #[cfg(test)]
@@ -35,11 +46,21 @@ pub(crate) struct Tracker {
     home_id: u64,
     /// Whether the buffer was ever used on another stream than its home. Never goes back.
     crossed: AtomicBool,
+    /// Whether a graph ever held the memory. Then it is `crossed`, and neither goes back as long as it has this owner.
+    is_held: AtomicBool,
     /// The epoch of the home stream in which the last use was queued that left no trace. Only grows.
     home_epoch: AtomicU64,
     /// Before `home`: what it holds goes before the context that `home` keeps alive.
-    uses: Mutex<Vec<Use>>,
+    uses: Mutex<Uses>,
     home: Stream,
+}
+
+/// What is behind the lock of a tracker.
+#[derive(Default)]
+struct Uses {
+    list: Vec<Use>,
+    /// `None` as long as no graph holds the memory.
+    estate: Option<Box<Estate>>,
 }
 
 /// So many uses of a buffer are looked through for those that are done.
@@ -51,12 +72,26 @@ impl Tracker {
         let this = Self {
             home_id: home.state().id(),
             crossed: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
             home_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             home: home.clone(),
         };
         this.begin();
         this
+    }
+
+    /// Of host memory that only graphs use, and the host through guards. `home` only names the context.
+    #[allow(dead_code, reason = "host buffers of graphs come next")]
+    pub(crate) fn of_host(home: &Stream) -> Arc<Self> {
+        Arc::new(Self {
+            home_id: home.state().id(),
+            crossed: AtomicBool::new(true),
+            is_held: AtomicBool::new(true),
+            home_epoch: AtomicU64::new(0),
+            uses: Mutex::default(),
+            home: home.clone(),
+        })
     }
 
     /// The stream on which the buffer is copied and freed.
@@ -100,15 +135,40 @@ impl Tracker {
     #[cold]
     fn order(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         scope.ready()?;
+        if self.is_held() {
+            // Until the use is noted no replay comes in between.
+            scope.enter();
+        }
+        self.order_alone(scope, access)
+    }
+
+    /// The same where nobody else can use the memory, or the gate is entered.
+    fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         let mut uses = self.lock();
         if !self.crossed.load(Ordering::Acquire) {
             // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier attempt: its use
             // may have failed, and the home stream went on.)
-            uses.clear();
+            uses.list.clear();
             if !Fault::HomeTailIgnored.is_planted() {
-                uses.push(Use::at_home(&self.home, true));
+                uses.list.push(Use::at_home(&self.home, true));
             }
         }
+        self.order_list(&mut uses.list, scope, access)?;
+        for estate in uses.estate.iter() {
+            for user in estate.users_against(access) {
+                user.record.order_before(scope, self.home.context())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the stream of `scope` wait for those of `uses` that matter to `access`.
+    fn order_list(
+        &self,
+        uses: &mut [Use],
+        scope: &Scope<'_>,
+        access: Access,
+    ) -> Result<(), DriverError> {
         let home_epoch = self.home_epoch.load(Ordering::Acquire);
         for earlier in uses.iter_mut().filter(|earlier| earlier.matters_to(access)) {
             earlier.order_before(scope, self.home.context(), home_epoch)?;
@@ -136,7 +196,11 @@ impl Tracker {
         if Fault::ReaderLost.is_planted() && !access.write && !access.signal {
             return;
         }
-        let mut uses = self.lock();
+        if self.is_held() {
+            scope.enter();
+        }
+        let mut guard = self.lock();
+        let Uses { list: uses, estate } = &mut *guard;
         let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
         let mut this = Use::late(scope, write, access.signal);
         if scope.stream.context() != self.home.context() {
@@ -198,6 +262,11 @@ impl Tracker {
         if Fault::CrossedReset.is_planted() && id == self.home_id {
             self.crossed.store(false, Ordering::Release);
         }
+        for estate in estate.iter() {
+            for user in estate.users_against(access) {
+                user.record.soil(user.slot);
+            }
+        }
     }
 
     /// Before the memory is freed on its home stream: makes it wait for every use.
@@ -206,7 +275,8 @@ impl Tracker {
         if self.is_at_home(&scope) || Fault::FreedTooEarly.is_planted() {
             return Ok(());
         }
-        self.order(&scope, Access::WRITE)
+        scope.ready()?;
+        self.order_alone(&scope, Access::WRITE)
     }
 
     /// Makes the calling thread wait for the uses that matter to `access`.
@@ -223,12 +293,20 @@ impl Tracker {
             };
         }
         let mut events = Vec::new();
-        for earlier in self.lock().iter_mut().filter(|it| it.matters_to(access)) {
+        let mut uses = self.lock();
+        for earlier in uses.list.iter_mut().filter(|it| it.matters_to(access)) {
             earlier.refresh(home_epoch);
             let event = earlier.behind(&self.home, context)?;
             // With its context, which nobody else may keep once the use is forgotten.
             events.extend(event.map(|event| (event, earlier.elsewhere.clone())));
         }
+        for estate in uses.estate.iter() {
+            for user in estate.users_against(access) {
+                let event = user.record.event(context)?;
+                events.extend(event.map(|event| (event, None)));
+            }
+        }
+        drop(uses);
         // The lock is free: others may queue reads meanwhile.
         for (event, _context) in events {
             event.synchronize()?;
@@ -238,23 +316,41 @@ impl Tracker {
 
     /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered of them. If that
     /// fails all is as it was.
-    pub(crate) fn hand_over(&mut self, home: &Stream) -> Result<(), DriverError> {
+    pub(crate) fn hand_over(this: &mut Arc<Self>, home: &Stream) -> Result<(), DriverError> {
+        if let Some(own) = Arc::get_mut(this) {
+            return own.hand_over_own(home);
+        }
+        // Somebody still looks at it who has nothing to do with the memory any more.
+        let scope = Scope::new(home);
+        scope.ready()?;
+        this.order_alone(&scope, Access::WRITE)?;
+        *this = Arc::new(Self::new(home));
+        Ok(())
+    }
+
+    fn hand_over_own(&mut self, home: &Stream) -> Result<(), DriverError> {
         if home.state().id() == self.home_id && !*self.crossed.get_mut() {
             return Ok(());
         }
         if !Fault::HandedOverTooEarly.is_planted() {
-            self.order(&Scope::new(home), Access::WRITE)?;
+            let scope = Scope::new(home);
+            scope.ready()?;
+            self.order_alone(&scope, Access::WRITE)?;
         }
         self.move_to(home);
         Ok(())
     }
 
     /// The same if nobody needs to wait; otherwise all is as it was.
-    pub(crate) fn hand_over_if_idle(&mut self, home: &Stream) -> bool {
+    pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, home: &Stream) -> bool {
+        Arc::get_mut(this).is_some_and(|own| own.hand_over_own_if_idle(home))
+    }
+
+    fn hand_over_own_if_idle(&mut self, home: &Stream) -> bool {
         let context = self.home.context();
         let home_epoch = *self.home_epoch.get_mut();
         let is_idle = if *self.crossed.get_mut() {
-            self.lock().iter_mut().all(|earlier| {
+            self.lock().list.iter_mut().all(|earlier| {
                 earlier.refresh(home_epoch);
                 earlier.is_done_on(context)
             })
@@ -270,8 +366,9 @@ impl Tracker {
 
     /// Forgets all uses; the next ones are on `home`.
     fn move_to(&mut self, home: &Stream) {
-        self.lock().clear();
+        *self.lock() = Uses::default();
         *self.crossed.get_mut() = false;
+        *self.is_held.get_mut() = false;
         let id = home.state().id();
         if id != self.home_id {
             self.home_id = id;
@@ -289,11 +386,11 @@ impl Tracker {
             self.crossed.store(true, Ordering::Release);
             let mut so_far = Use::late(&scope, true, false);
             so_far.event = scope.event();
-            self.lock().push(so_far);
+            self.lock().list.push(so_far);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Use>> {
+    fn lock(&self) -> MutexGuard<'_, Uses> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

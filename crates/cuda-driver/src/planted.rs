@@ -42,6 +42,12 @@ pub(crate) enum Fault {
     PerThreadAsOne,
     /// The per-thread stream is recorded late, as others are.
     PerThreadLate,
+    /// A replay of a graph does not wait for what was done with its memory elsewhere.
+    DirtyIgnored,
+    /// A replay of a graph is not noted.
+    ReplayNotNoted,
+    /// Memory that a graph holds goes with its owner.
+    HeldIgnored,
 }
 
 impl Fault {

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::event::EventPool;
 use crate::launch::ContextLaunches;
 use crate::memory::staging::Staging;
+use crate::order::Gate;
 use crate::pending;
 use crate::stream::ContextStreams;
 use owner::{Owner, RawContext};
@@ -45,6 +46,7 @@ pub(crate) struct ContextInner {
     streams: ContextStreams,
     events: Arc<EventPool>,
     staging: Staging,
+    gate: Gate,
     owner: Owner,
     /// Calls through it end with a context that is borrowed.
     driver: Driver,
@@ -72,6 +74,7 @@ impl ContextInner {
             streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
+            gate: Gate::default(),
             driver: owner.driver(&device.driver().of_device(device.ordinal())),
             owner,
             device: device.clone(),
@@ -276,6 +279,12 @@ impl Context {
     /// What pageable memory is copied through.
     pub(crate) fn staging(&self) -> &Staging {
         &self.0.staging
+    }
+
+    /// What keeps replays of graphs apart from other uses of their memory.
+    #[inline]
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -8,10 +8,10 @@ use cuda_sys::CUdeviceptr;
 use crate::error::Result;
 use crate::global::Global;
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, PitchedBuffer,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
 };
-use crate::order::{Access, Scope, Tracker};
+use crate::order::{Access, Scope};
 
 /// The uses of buffers that one launch makes.
 #[doc(hidden)]
@@ -23,8 +23,11 @@ pub struct Uses<'a>(pub(super) Scope<'a>);
 #[allow(missing_debug_implementations, reason = "it never leaves this crate")]
 #[derive(Clone, Copy)]
 pub struct Tracked<'a> {
-    tracker: &'a Tracker,
-    access: Access,
+    pub(crate) memory: &'a Memory,
+    pub(crate) access: Access,
+    /// The first byte of what the kernel may use.
+    pub(crate) address: CUdeviceptr,
+    pub(crate) bytes: usize,
 }
 
 /// One argument of a kernel.
@@ -61,7 +64,7 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 macro_rules! buffer_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
-            // SAFETY: the kernel takes the address; the tracker is that of its memory, borrowed as `Self` borrows it.
+            // SAFETY: the kernel takes the address; the memory is its own, borrowed as `Self` borrows it.
             unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
@@ -72,7 +75,12 @@ macro_rules! buffer_arg {
 
                 #[inline]
                 fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked { tracker: &self.memory.tracker, access: $access(self) })
+                    Some(Tracked {
+                        memory: &self.memory,
+                        access: $access(self),
+                        address: self.as_raw(),
+                        bytes: self.reach(),
+                    })
                 }
             }
         )*
@@ -100,13 +108,13 @@ impl Tracked<'_> {
     /// Makes the launch's stream wait for the uses that matter to this one.
     #[inline]
     pub(super) fn before(self, uses: &Uses<'_>) -> Result<()> {
-        self.tracker.before(&uses.0, self.access)
+        self.memory.tracker.before(&uses.0, self.access)
     }
 
     /// Notes the use, after the launch was queued.
     #[inline]
     pub(super) fn after(self, uses: &mut Uses<'_>) {
-        self.tracker.after(&mut uses.0, self.access);
+        self.memory.tracker.after(&mut uses.0, self.access);
     }
 }
 
@@ -128,6 +136,10 @@ pub unsafe trait KernelArgs {
 
     #[doc(hidden)]
     fn after(&self, uses: &mut Uses<'_>);
+
+    /// Calls `f` with the memory behind each argument that has some.
+    #[doc(hidden)]
+    fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()>;
 }
 
 macro_rules! kernel_args {
@@ -160,6 +172,13 @@ macro_rules! kernel_args {
             fn after(&self, uses: &mut Uses<'_>) {
                 let ($($arg,)*) = self;
                 $(if let Some(tracked) = $arg.tracked() { tracked.after(uses); })*
+            }
+
+            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
+                let ($($arg,)*) = self;
+                $(if let Some(tracked) = $arg.tracked() { f(tracked)?; })*
+                Ok(())
             }
         }
     };

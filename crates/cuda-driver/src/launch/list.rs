@@ -114,6 +114,10 @@ unsafe impl KernelArgs for &ArgList<'_> {
             tracked.after(uses);
         }
     }
+
+    fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
+        self.uses.iter().try_for_each(|tracked| f(*tracked))
+    }
 }
 
 impl fmt::Debug for ArgList<'_> {

@@ -7,6 +7,7 @@ mod kernel;
 mod list;
 mod recent;
 
+pub(crate) use args::Tracked;
 use args::Uses;
 pub use args::{KernelArg, KernelArgs};
 pub use attributes::{

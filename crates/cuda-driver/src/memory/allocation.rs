@@ -22,7 +22,7 @@ pub(crate) struct Memory {
     bytes: usize,
     source: Source,
     /// Taken when the memory is given back, and by nothing else.
-    pub(crate) tracker: ManuallyDrop<Tracker>,
+    pub(crate) tracker: ManuallyDrop<Arc<Tracker>>,
 }
 
 /// Where memory came from, and so how it is given back.
@@ -31,8 +31,10 @@ pub(crate) enum Source {
     Nothing,
     /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: freed where the home stream comes to it.
     Ordered,
-    /// `cuMemAlloc`, `cuMemAllocManaged`: freed by the host, after it has waited.
+    /// `cuMemAlloc`: freed by the host, after it has waited.
     Plain,
+    /// `cuMemAllocManaged`: freed in the same way. The host may have slices of it.
+    Managed,
     /// Of a caching pool, to which it goes back with the order of its uses.
     Cached(Arc<Blocks>),
     /// A variable of a module, which lets one owner have it at a time.
@@ -45,7 +47,8 @@ pub(crate) enum Source {
 pub(crate) struct Block {
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
-    pub(crate) tracker: Tracker,
+    /// Nobody else's, but for those that look at it for a moment.
+    pub(crate) tracker: Arc<Tracker>,
 }
 
 impl Memory {
@@ -105,7 +108,7 @@ impl Memory {
         let block = Block {
             address,
             bytes,
-            tracker: Tracker::new(home),
+            tracker: Arc::new(Tracker::new(home)),
         };
         // SAFETY: as the caller says; all uses are on `home`.
         unsafe { Self::of_block(block, source) }
@@ -128,6 +131,11 @@ impl Memory {
             source,
             tracker: ManuallyDrop::new(tracker),
         }
+    }
+
+    /// Whether the host may have slices of it.
+    pub(crate) fn is_managed(&self) -> bool {
+        matches!(self.source, Source::Managed)
     }
 
     /// The stream on which it is copied and freed.
@@ -165,16 +173,25 @@ impl Memory {
         Ok(queued?)
     }
 
-    /// Gives the memory back behind all uses.
+    /// Gives the memory back behind all uses, unless a graph holds it: then it goes with the last that does.
     pub(crate) fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
-        let (block, source) = unsafe { this.take() };
-        Ok(source.take_back(block)?)
+        match unsafe { this.take_or_leave() } {
+            Some((block, source)) => Ok(source.take_back(block)?),
+            None => Ok(()),
+        }
     }
 
     /// The address, for others to free. The home stream waits for every use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillInUse`] if a graph holds it, with which it then goes.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
+        if self.tracker.is_held() && self.tracker.has_holders() {
+            return Err(Error::StillInUse { what: "the memory" });
+        }
         let mut this = ManuallyDrop::new(self);
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
         let (block, source) = unsafe { this.take() };
@@ -183,7 +200,7 @@ impl Memory {
             Source::Cached(pool) => pool.lose(&block),
             // It stays out for good, and its module loaded.
             Source::Global(module) => mem::forget(module),
-            Source::Nothing | Source::Ordered | Source::Plain => {}
+            Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
         }
         block.behind_all()?;
         Ok(block.address)
@@ -195,6 +212,21 @@ impl Memory {
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
         let (block, _) = unsafe { this.take() };
         block
+    }
+
+    /// [`take`](Self::take), or leaves it to the graphs that hold it.
+    ///
+    /// # Safety
+    ///
+    /// `self` is neither used nor dropped after.
+    unsafe fn take_or_leave(&mut self) -> Option<(Block, Source)> {
+        // SAFETY: as the caller says.
+        let (block, source) = unsafe { self.take() };
+        if !block.tracker.is_held() {
+            return Some((block, source));
+        }
+        let source = block.tracker.leave(block.address, block.bytes, source)?;
+        Some((block, source))
     }
 
     /// # Safety
@@ -215,7 +247,9 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: nothing of it must be used after ← this is its end.
-        let (block, source) = unsafe { self.take() };
+        let Some((block, source)) = (unsafe { self.take_or_leave() }) else {
+            return;
+        };
         // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
         let driver = block.tracker.home().driver().clone();
         let take_back = move || {
@@ -240,7 +274,7 @@ impl Source {
     }
 
     /// Gives a block back behind all uses. If those cannot be waited for the memory stays: one may be under way.
-    fn take_back(self, block: Block) -> Result<(), DriverError> {
+    pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => {
@@ -250,7 +284,7 @@ impl Source {
                 // made to wait for every use on another stream.
                 unsafe { call!(home.driver(), cuMemFreeAsync(block.address, home.as_raw())) }
             }
-            Self::Plain => {
+            Self::Plain | Self::Managed => {
                 let home = block.behind_all()?;
                 home.state().synchronize(home.context())?;
                 // SAFETY: as above, and the host has waited for the stream.

@@ -181,7 +181,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// What the calls answer; the memory then stays allocated.
+    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) holds the memory, which then goes with the
+    /// graph; what the calls answer, and the memory then stays allocated.
     pub fn into_raw(self) -> Result<CUdeviceptr> {
         self.memory.into_raw()
     }
@@ -204,6 +205,12 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.memory.address
+    }
+
+    /// The bytes of its elements.
+    pub(crate) fn reach(&self) -> usize {
+        // No overflow: the buffer is of memory.
+        self.len * size_of::<T>()
     }
 
     /// The home stream.

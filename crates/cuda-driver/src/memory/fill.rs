@@ -67,7 +67,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
 }
 
 /// The shortest unit of 1, 2 or 4 bytes that `value` is made of, if the address is one of such a unit.
-fn repeated(value: &[u8], address: CUdeviceptr) -> Option<&[u8]> {
+pub(crate) fn repeated(value: &[u8], address: CUdeviceptr) -> Option<&[u8]> {
     [1, 2, 4].into_iter().find_map(|size| {
         let unit = value.get(..size)?;
         let is_made_of = value.chunks(size).all(|piece| piece == unit);

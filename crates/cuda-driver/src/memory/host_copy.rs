@@ -170,10 +170,12 @@ pub(super) fn to_pinned<T: DeviceRepr>(
 ) -> Result<()> {
     let start = destination.start();
     let mut failed = None;
-    let result = memory.use_at_home(access, || {
-        queue(start)
-            .and_then(|()| memory.home().state().synchronize(memory.home().context()))
-            .inspect_err(|error| failed = Some(*error))
+    let queued = memory.use_at_home(access, || {
+        queue(start).inspect_err(|error| failed = Some(*error))
+    });
+    let result = queued.and_then(|()| {
+        let done = memory.home().state().synchronize(memory.home().context());
+        Ok(done.inspect_err(|error| failed = Some(*error))?)
     });
     if let Some(error) = failed {
         destination.abandon(error);
@@ -190,8 +192,8 @@ pub(super) fn from_pinned<T: DeviceRepr>(
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
     memory.use_at_home(access, || {
-        queue(source.start())
-            .and_then(|()| memory.home().state().synchronize(memory.home().context()))
-            .inspect_err(|error| source.suspect(*error))
-    })
+        queue(source.start()).inspect_err(|error| source.suspect(*error))
+    })?;
+    let done = memory.home().state().synchronize(memory.home().context());
+    Ok(done.inspect_err(|error| source.suspect(*error))?)
 }

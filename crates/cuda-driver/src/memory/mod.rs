@@ -10,7 +10,7 @@ mod host_copy;
 mod managed;
 mod peer;
 pub(crate) mod pinned;
-mod pitched;
+pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;
@@ -33,6 +33,7 @@ use std::ops::{Bound, RangeBounds};
 
 pub(crate) use allocation::{Block, Memory, Source};
 pub(crate) use cast::len_of_cast;
+pub(crate) use fill::repeated;
 
 use crate::error::{Error, Result};
 

@@ -5,7 +5,7 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
 use crate::driver::call;
 use crate::error::Result;
-use crate::order::Scope;
+use crate::order::{Gate, Scope};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on this buffer's home stream.
@@ -33,6 +33,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
         let _current = home.context().enter()?;
+        // Graphs may hold either side.
+        let _gates = Gate::enter_both(home.context().gate(), peer.gate());
         let mut scope = Scope::new(home);
         source.memory.tracker.before_peer(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {

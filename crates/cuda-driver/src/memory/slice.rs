@@ -63,6 +63,11 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         self.len * size_of::<T>()
     }
 
+    /// The bytes that a kernel which gets it may use.
+    pub(crate) fn reach(&self) -> usize {
+        self.bytes()
+    }
+
     /// The address on the device.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
@@ -117,6 +122,11 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The bytes that a kernel which gets it may use.
+    pub(crate) fn reach(&self) -> usize {
+        self.bytes()
     }
 
     /// The address on the device.

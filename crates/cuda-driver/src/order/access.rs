@@ -1,5 +1,8 @@
 //! What uses do to a buffer, and the uses that one call makes.
 
+use std::cell::OnceCell;
+
+use super::Entered;
 use crate::context::Current;
 use crate::error::DriverError;
 use crate::event::UseEvent;
@@ -41,21 +44,49 @@ impl Access {
         signal: true,
     };
 
+    /// Both: what two nodes of a graph do to a buffer. Nodes that wait for a value and set it may go with others: then those
+    /// that set it elsewhere do not wait for the graph, which may wait for them.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self {
+            write: self.write || other.write,
+            part: true,
+            signal: self.signal || other.signal,
+        }
+    }
+
+    /// Whether the memory may be changed.
+    pub(crate) const fn is_write(self) -> bool {
+        self.write
+    }
+
+    /// Whether it waits for a value, or sets one.
+    pub(crate) const fn is_signal(self) -> bool {
+        self.signal
+    }
+
     /// The same, of a part of a buffer that was split.
     pub(crate) const fn of_part(self) -> Self {
         Self { part: true, ..self }
     }
 }
 
+/// Whether one has to wait for the other, whichever comes first.
+pub(crate) const fn matters(one: Access, other: Access) -> bool {
+    (one.write || other.write) && !(one.signal && other.signal)
+}
+
 /// The uses that one call makes: a launch, or a copy. They share one event.
 ///
-/// As long as it lives, the context is current if calls on the stream need it.
+/// As long as it lives, the context is current if calls on the stream need it. If it uses memory that graphs hold it is inside the
+/// gate of the context: it must not wait for the device, nor for the program.
 pub(crate) struct Scope<'a> {
     pub(super) stream: &'a Stream,
     /// The identity of `stream`, at hand; 0, which no stream has, if the context could not be made current.
     pub(super) id: u64,
     pub(super) event: Option<UseEvent>,
     bound: Result<Option<Current<'a>>, DriverError>,
+    /// Set if it is inside the gate.
+    entered: OnceCell<Entered<'a>>,
 }
 
 impl<'a> Scope<'a> {
@@ -71,7 +102,14 @@ impl<'a> Scope<'a> {
             },
             event: None,
             bound,
+            entered: OnceCell::new(),
         }
+    }
+
+    /// Enters the gate of the context, until the scope goes.
+    pub(super) fn enter(&self) {
+        let stream = self.stream;
+        self.entered.get_or_init(|| stream.context().gate().enter());
     }
 
     /// An error if calls on the stream cannot be made.

@@ -66,6 +66,30 @@ impl Use {
         }
     }
 
+    /// The same replay as a use of one buffer.
+    pub(super) fn again(&self, write: bool) -> Self {
+        Self {
+            stream: Arc::clone(&self.stream),
+            id: self.id,
+            write,
+            signal: false,
+            is_home: false,
+            epoch: self.epoch,
+            event: self.event.clone(),
+            covers: self.covers,
+            waited: self.waited.clone(),
+            elsewhere: self.elsewhere.clone(),
+        }
+    }
+
+    /// Stands for a later one on the same stream, just queued, not recorded yet.
+    pub(super) fn renew(&mut self) {
+        self.epoch = self.stream.epoch();
+        self.event = None;
+        self.covers = u64::MAX;
+        self.waited.clear();
+    }
+
     /// Whether `access` has to wait for it.
     pub(super) fn matters_to(&self, access: Access) -> bool {
         if self.signal && access.signal {

@@ -15,6 +15,7 @@ mod fatal;
 mod fault;
 mod future;
 mod global;
+mod graph;
 mod host_function;
 mod kernel;
 mod launch;

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::allocation::{Block, Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
+use crate::order::Tracker;
 use crate::stream::Stream;
 
 /// Device memory that is used again: its buffers are ordinary ones, and dropping them gives their memory back to the
@@ -154,7 +155,7 @@ impl Blocks {
     /// A block of this class that is not of `stream` yet.
     #[cold]
     fn find(&self, stream: &Stream, class: usize) -> Result<Block> {
-        let idle = |block: &mut Block| block.tracker.hand_over_if_idle(stream);
+        let idle = |block: &mut Block| Tracker::hand_over_if_idle(&mut block.tracker, stream);
         if let Some(block) = self.cache.take_if(class, idle) {
             return Ok(block);
         }
@@ -197,7 +198,7 @@ impl Blocks {
 
     /// Makes `stream` the home of a block that was taken out.
     fn hand_over(&self, mut block: Block, class: usize, stream: &Stream) -> Result<Block> {
-        match block.tracker.hand_over(stream) {
+        match Tracker::hand_over(&mut block.tracker, stream) {
             Ok(()) => Ok(block),
             Err(error) => {
                 self.put(class, block)?;

@@ -98,7 +98,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             .map_err(|error| Error::of_allocation(error, bytes))?;
             drop(current);
             // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
-            unsafe { Memory::of_source(stream, address, bytes, Source::Plain) }
+            unsafe { Memory::of_source(stream, address, bytes, Source::Managed) }
         };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),

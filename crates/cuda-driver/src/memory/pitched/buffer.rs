@@ -86,6 +86,11 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         Ok(of_memory(memory, pitch))
     }
 
+    /// The bytes of all rows, with what lies between them.
+    pub(crate) fn reach(&self) -> usize {
+        self.pitch * self.extent.height * self.extent.depth
+    }
+
     /// `cuMemAllocPitch()`, `cuMemsetD8Async(0)`—Elements of zero bits.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub struct Extent {
 
 impl Extent {
     /// All elements. That their bytes fit in an address holds for each direction, though another be 0.
-    pub(super) fn len<T>(self) -> Result<usize> {
+    pub(crate) fn len<T>(self) -> Result<usize> {
         let [width, height, depth] = [self.width, self.height, self.depth];
         let most = width
             .max(1)
@@ -33,7 +33,7 @@ impl Extent {
     }
 
     /// An error unless both sides of a copy are of one extent.
-    pub(super) fn expect(self, source: Self) -> Result<()> {
+    pub(crate) fn expect(self, source: Self) -> Result<()> {
         if self == source {
             Ok(())
         } else {

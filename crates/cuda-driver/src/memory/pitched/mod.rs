@@ -11,5 +11,5 @@ mod view;
 
 pub use buffer::PitchedBuffer;
 pub use extent::Extent;
-pub(crate) use rows::{Rows, Side, queue};
+pub(crate) use rows::{Rows, Side, copy_of, queue};
 pub use view::{PitchedSlice, PitchedSliceMut};

@@ -39,6 +39,14 @@ impl Rows {
         self.width * self.height * self.depth
     }
 
+    /// The bytes from the first to the last, with what lies between rows.
+    pub(crate) fn reach(&self) -> usize {
+        if self.bytes() == 0 {
+            return 0;
+        }
+        ((self.depth - 1) * self.plane + self.height - 1) * self.pitch + self.width
+    }
+
     /// Whether the rows lie one right behind the other.
     pub(crate) fn is_linear(&self) -> bool {
         let rows = self.pitch == self.width || self.height * self.depth == 1;
@@ -119,8 +127,8 @@ pub(crate) unsafe fn queue(
 ) -> Result<(), DriverError> {
     let (src_type, src_host, src_device) = from.place();
     let (dst_type, dst_host, dst_device) = to.place();
-    let (src_pitch, src_height) = from.steps(extent);
-    let (dst_pitch, dst_height) = to.steps(extent);
+    let (src_pitch, _) = from.steps(extent);
+    let (dst_pitch, _) = to.steps(extent);
     if extent.depth == 1 {
         let copy = CUDA_MEMCPY2D {
             srcXInBytes: 0,
@@ -148,7 +156,23 @@ pub(crate) unsafe fn queue(
             )
         };
     }
-    let copy = CUDA_MEMCPY3D {
+    let copy = copy_of(to, from, extent);
+    // SAFETY: as above.
+    unsafe {
+        call!(
+            stream.driver(),
+            cuMemcpy3DAsync_v2(&raw const copy, stream.as_raw())
+        )
+    }
+}
+
+/// A copy of a box of the width, height and depth of `extent`, as the driver takes it.
+pub(crate) fn copy_of(to: Side, from: Side, extent: &Rows) -> CUDA_MEMCPY3D {
+    let (src_type, src_host, src_device) = from.place();
+    let (dst_type, dst_host, dst_device) = to.place();
+    let (src_pitch, src_height) = from.steps(extent);
+    let (dst_pitch, dst_height) = to.steps(extent);
+    CUDA_MEMCPY3D {
         srcXInBytes: 0,
         srcY: 0,
         srcZ: 0,
@@ -174,13 +198,6 @@ pub(crate) unsafe fn queue(
         WidthInBytes: extent.width,
         Height: extent.height,
         Depth: extent.depth,
-    };
-    // SAFETY: as above.
-    unsafe {
-        call!(
-            stream.driver(),
-            cuMemcpy3DAsync_v2(&raw const copy, stream.as_raw())
-        )
     }
 }
 

@@ -15,7 +15,7 @@ use crate::order::Access;
 #[derive(Clone, Copy)]
 pub struct PitchedSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
-    pub(super) rows: Rows,
+    pub(crate) rows: Rows,
     /// Elements of a row.
     width: usize,
     /// How its uses are noted.
@@ -27,7 +27,7 @@ pub struct PitchedSlice<'a, T: DeviceRepr> {
 /// [rows](DeviceSliceMut::into_rows).
 pub struct PitchedSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
-    pub(super) rows: Rows,
+    pub(crate) rows: Rows,
     /// Elements of a row.
     width: usize,
     /// How its uses are noted.
@@ -63,6 +63,11 @@ macro_rules! view {
         #[must_use]
         pub fn as_raw(&self) -> CUdeviceptr {
             self.rows.address
+        }
+
+        /// The bytes from the first element to the last, with what lies between rows.
+        pub(crate) fn reach(&self) -> usize {
+            self.rows.reach()
         }
     };
 }

@@ -28,12 +28,12 @@ pub(crate) unsafe fn upload(
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
-    let (copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
+    let (mut copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
     let _current = copy.home.bind()?;
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
-        let work = |chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(copy.home, copy.chunks(bytes), &work));
+        let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
+        return in_uses(&mut copy, memory, access, bytes, &work);
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -58,12 +58,12 @@ pub(crate) unsafe fn download(
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
-    let (copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
+    let (mut copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
     let _current = copy.home.bind()?;
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
-        let work = |chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
-        return memory.use_at_home(access, || in_pieces(copy.home, copy.chunks(bytes), &work));
+        let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
+        return in_uses(&mut copy, memory, access, bytes, &work);
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
@@ -130,6 +130,26 @@ fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     })
 }
 
+/// Has `work` done as one use of the memory; as one for each piece if graphs hold it, since pieces wait for the device, and
+/// replays on other threads must not have to.
+fn in_uses<'a>(
+    copy: &mut Copy<'a>,
+    memory: &'a Memory,
+    access: Access,
+    bytes: usize,
+    work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
+) -> Result<()> {
+    if memory.tracker.is_held() {
+        copy.each = Some((memory, access.of_part()));
+        let copy = &*copy;
+        return in_pieces(copy.home, copy.chunks(bytes), &|chunks| work(copy, chunks));
+    }
+    let copy = &*copy;
+    memory.use_at_home(access, || {
+        in_pieces(copy.home, copy.chunks(bytes), &|chunks| work(copy, chunks))
+    })
+}
+
 /// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a queue of this thread, or one
 /// that only it has made current: there are no helpers then.
 fn in_pieces(
@@ -173,6 +193,8 @@ struct Copy<'a> {
     shelf: &'a Shelf,
     device: Place,
     host: *mut u8,
+    /// If each piece is a use of its own: of this memory.
+    each: Option<(&'a Memory, Access)>,
 }
 
 // SAFETY: whoever uses `host` from another thread must not race ← the threads of a copy read it, or write pieces of it
@@ -194,6 +216,7 @@ impl<'a> Copy<'a> {
             shelf,
             device,
             host,
+            each: None,
         };
         (copy, is_small)
     }
@@ -203,6 +226,14 @@ impl<'a> Copy<'a> {
         match self.device {
             Place::Linear(_) => Chunks::new(bytes, 1),
             Place::Rows(rows) => Chunks::new(bytes, rows.width),
+        }
+    }
+
+    /// Queues something of a piece.
+    fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
+        match self.each {
+            Some((memory, access)) => memory.use_at_home(access, queue),
+            None => Ok(queue()?),
         }
     }
 
@@ -248,13 +279,13 @@ impl<'a> Copy<'a> {
     /// # Safety
     ///
     /// Both sides and the block have the bytes of `piece`. Nobody writes the source meanwhile.
-    unsafe fn queue_upload(&self, slot: &Slot, piece: Range<usize>) -> Result<(), DriverError> {
+    unsafe fn queue_upload(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         // SAFETY: the result must be in the same memory ← the source has the piece.
         let from = unsafe { self.host.add(piece.start) };
         // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
         unsafe { ptr::copy_nonoverlapping(from, slot.start(), piece.len()) };
         let start = slot.start().cast();
-        match self.device {
+        self.queue(|| match self.device {
             // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
             // is freed behind its uses; the block is used again only behind its event, or never.
             Place::Linear(device) => unsafe {
@@ -273,7 +304,7 @@ impl<'a> Copy<'a> {
                 // SAFETY: as above; the boxes lie in the block one right behind the other.
                 unsafe { queue(self.home, Side::Device(part), from, &part) }
             }),
-        }
+        })
     }
 
     /// Downloads pieces until none is left. The device fills one block while another is emptied.
@@ -331,8 +362,8 @@ impl<'a> Copy<'a> {
         // Without an event behind the copy the stream is waited for instead.
         let state = self.home.state();
         let queued = queued.and_then(|()| {
-            slot.record(state)
-                .or_else(|_| state.synchronize(self.home.context()))
+            let recorded = slot.record(state);
+            Ok(recorded.or_else(|_| state.synchronize(self.home.context()))?)
         });
         if let Err(error) = queued {
             self.shelf.lose(slot);
@@ -347,9 +378,9 @@ impl<'a> Copy<'a> {
     /// # Safety
     ///
     /// The source and the block have the bytes of `piece`.
-    unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<(), DriverError> {
+    unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         let start = slot.start().cast();
-        match self.device {
+        self.queue(|| match self.device {
             // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
             // is freed behind its uses; the block is used again only when the copy is known to be done, or never.
             Place::Linear(device) => unsafe {
@@ -368,7 +399,7 @@ impl<'a> Copy<'a> {
                 // SAFETY: as above; the boxes lie in the block one right behind the other.
                 unsafe { queue(self.home, to, Side::Device(part), &part) }
             }),
-        }
+        })
     }
 
     /// Empties the block if it was filled; loses it if not.

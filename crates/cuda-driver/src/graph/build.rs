@@ -1,0 +1,194 @@
+//! Adding nodes and edges.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cuda_sys::{CUgraph, CUgraphNode};
+
+use super::conflicts::Reach;
+use super::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
+use super::parts::{NodeInfo, Parts};
+use super::{Graph, Owners};
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Error, Result};
+use crate::stream::SendPtr;
+
+/// What a call that adds a node takes.
+pub(super) struct Adding<'a> {
+    pub(super) driver: &'a Driver,
+    pub(super) node: *mut CUgraphNode,
+    pub(super) graph: CUgraph,
+    pub(super) after: *const CUgraphNode,
+    pub(super) count: usize,
+}
+
+impl Graph {
+    /// Adds a node that `add` makes; `owners` says what it uses. Only kernels may have edges that are not full.
+    ///
+    /// # Safety
+    ///
+    /// `add` makes one call, which adds one node of this kind with these edges if it answers no error; the node keeps to
+    /// what `owners` keeps.
+    pub(super) unsafe fn add(
+        &mut self,
+        kind: NodeKind,
+        after: &[Edge],
+        owners: Owners,
+        add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
+    ) -> Result<NodeId> {
+        let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
+        if kind != NodeKind::Kernel && !after.iter().all(is_full) {
+            return Err(Error::Unsupported {
+                what: "a programmatic edge to a node that is no kernel",
+            });
+        }
+        let context = self.root.context();
+        let driver = context.driver();
+        if owners.may_block() {
+            driver.note_blocking();
+        }
+        let reaches = owners.reaches();
+        let mut all = self.root.lock();
+        let parts = &mut all[self.at];
+        let edges = parts.edges(after, &reaches)?;
+        let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
+            let wanted = edges.iter().filter(|(_, it)| kind(it));
+            wanted
+                .filter_map(|(from, _)| Some(parts.nodes.get(*from as usize)?.raw.0))
+                .collect()
+        };
+        let full = raw_of(|kind| *kind == EdgeKind::Full);
+        let mut raw = ptr::null_mut();
+        let _current = context.enter()?;
+        add(&Adding {
+            driver,
+            node: &raw mut raw,
+            graph: parts.raw.0,
+            after: full.as_ptr(),
+            count: full.len(),
+        })?;
+        for (from, kind) in &edges {
+            if *kind == EdgeKind::Full {
+                continue;
+            }
+            // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
+            let added = unsafe { parts.connect(driver, *from, raw, *kind) };
+            if let Err(error) = added {
+                // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
+                let _ = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
+                return Err(error.into());
+            }
+        }
+        let info = NodeInfo {
+            raw: SendPtr(raw),
+            kind,
+            after: edges,
+            owners: Arc::new(owners),
+            bodies: Vec::new(),
+        };
+        let id = parts.push(info, &reaches);
+        propagate(&mut all, self.at, driver, &reaches)?;
+        Ok(id)
+    }
+
+    /// `cuGraphAddEmptyNode()`—A node that does nothing: one to wait for instead of many.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherGraph`], or what the call answers.
+    #[doc(alias = "cuGraphAddEmptyNode")]
+    pub fn empty(&mut self, after: &[Edge]) -> Result<Node<node_kind::Empty>> {
+        let add = |it: &Adding<'_>| {
+            // SAFETY: pointers and graph must be valid ← those of `it` are.
+            unsafe {
+                call!(
+                    it.driver,
+                    cuGraphAddEmptyNode(it.node, it.graph, it.after, it.count)
+                )
+            }
+        };
+        // SAFETY: the call must add such a node with these edges ← it does; it uses nothing.
+        let id = unsafe { self.add(NodeKind::Empty, after, Owners::default(), add) }?;
+        Ok(Node::new(id))
+    }
+
+    /// `cuGraphAddDependencies()`—Makes `to` wait for the node of `edge` as well.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already, or what the call answers.
+    #[doc(alias = "cuGraphAddDependencies")]
+    pub fn add_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
+        let driver = self.root.context().driver();
+        let mut all = self.root.lock();
+        let parts = &mut all[self.at];
+        let (from, to) = (parts.place(edge.from)?, parts.place(to.into())?);
+        if parts.check_edge(from, to)? {
+            return Ok(());
+        }
+        parts.add_edge(driver, from, to, edge.kind)
+    }
+}
+
+impl Parts {
+    fn add_edge(&mut self, driver: &Driver, from: u32, to: u32, kind: EdgeKind) -> Result<()> {
+        let raw = self.nodes.get(to as usize).ok_or(Error::OtherGraph)?.raw.0;
+        // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
+        unsafe { self.connect(driver, from, raw, kind) }?;
+        self.push_edge(from, to, kind);
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// The graph is alive and locked, and has both nodes.
+    unsafe fn connect(
+        &self,
+        driver: &Driver,
+        from: u32,
+        to: CUgraphNode,
+        kind: EdgeKind,
+    ) -> Result<(), DriverError> {
+        let from = self
+            .nodes
+            .get(from as usize)
+            .map_or(ptr::null_mut(), |it| it.raw.0);
+        if kind == EdgeKind::Full {
+            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they are to locals.
+            return unsafe {
+                call!(
+                    driver,
+                    cuGraphAddDependencies(self.raw.0, &raw const from, &raw const to, 1)
+                )
+            };
+        }
+        let data = kind.raw();
+        // SAFETY: as above.
+        unsafe {
+            call!(
+                driver,
+                cuGraphAddDependencies_v2(
+                    self.raw.0,
+                    &raw const from,
+                    &raw const to,
+                    &raw const data,
+                    1
+                )
+            )
+        }
+    }
+}
+
+/// What a body uses, its conditional node uses: tells those around it.
+fn propagate(all: &mut [Parts], at: usize, driver: &Driver, reaches: &[Reach]) -> Result<()> {
+    let mut inner = at;
+    while let Some((outer, node)) = all[inner].parent {
+        let parts = &mut all[outer];
+        for (from, to) in parts.missing_edges(node, reaches) {
+            parts.add_edge(driver, from, to, EdgeKind::Full)?;
+        }
+        parts.conflicts.note(node, reaches, |_| true);
+        inner = outer;
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Which earlier nodes a node has to wait for, from the bytes that they read and write.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::order::{Access, matters};
+
+/// Bytes that a node uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub(crate) bytes: Range<u64>,
+    pub(crate) access: Access,
+}
+
+impl Reach {
+    /// Whether a use of the other bytes matters to this one.
+    pub(crate) fn is_against(&self, other: &Self) -> bool {
+        let start = self.bytes.start.max(other.bytes.start);
+        start < self.bytes.end.min(other.bytes.end) && matters(self.access, other.access)
+    }
+}
+
+/// The last uses of each byte: the nodes that wrote it last, and those that read it since.
+///
+/// Nodes are numbers of any kind. A node that waits for those that [`against`](Self::against) answers waits for all that it has
+/// to, as those have waited for others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conflicts {
+    /// From their first byte, apart.
+    segments: BTreeMap<u64, Segment>,
+}
+
+#[derive(Clone, Debug)]
+struct Segment {
+    end: u64,
+    uses: SmallVec<[(u32, Access); 2]>,
+}
+
+impl Conflicts {
+    /// The nodes that a node which uses the bytes so has to wait for, in order, none twice.
+    pub(crate) fn against(&self, reaches: &[Reach]) -> Vec<u32> {
+        let mut found = Vec::new();
+        for reach in reaches {
+            for (_, segment) in self.overlapping(&reach.bytes) {
+                let matter = segment
+                    .uses
+                    .iter()
+                    .filter(|(_, access)| matters(*access, reach.access));
+                found.extend(matter.map(|(node, _)| *node));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Notes the uses of `node`. They stand for those that matter to them, but for those of nodes for which it `waits_not`.
+    pub(crate) fn note(&mut self, node: u32, reaches: &[Reach], waits_not: impl Fn(u32) -> bool) {
+        for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
+            self.split(reach.bytes.start);
+            self.split(reach.bytes.end);
+            let mut at = reach.bytes.start;
+            let known: Vec<(u64, u64)> = self
+                .segments
+                .range(reach.bytes.clone())
+                .map(|(start, segment)| (*start, segment.end))
+                .collect();
+            for (start, end) in known.into_iter().chain([(reach.bytes.end, at)]) {
+                if at < start {
+                    let uses = SmallVec::from_slice(&[(node, reach.access)]);
+                    self.segments.insert(at, Segment { end: start, uses });
+                }
+                at = end;
+                if let Some(segment) = self.segments.get_mut(&start)
+                    && start < reach.bytes.end
+                {
+                    segment.add(node, reach.access, &waits_not);
+                }
+            }
+        }
+    }
+
+    fn overlapping(&self, bytes: &Range<u64>) -> impl Iterator<Item = (&u64, &Segment)> {
+        let first = self.segments.range(..=bytes.start).next_back();
+        let start = first.map_or(bytes.start, |(start, _)| *start);
+        let bytes = bytes.clone();
+        self.segments
+            .range(start..bytes.end.max(start))
+            .filter(move |(start, segment)| **start < bytes.end && bytes.start < segment.end)
+    }
+
+    /// Makes a segment begin here if one goes across.
+    fn split(&mut self, at: u64) {
+        let Some((_, across)) = self.segments.range_mut(..at).next_back() else {
+            return;
+        };
+        if across.end > at {
+            let upper = across.clone();
+            across.end = at;
+            self.segments.insert(at, upper);
+        }
+    }
+}
+
+impl Segment {
+    fn add(&mut self, node: u32, access: Access, waits_not: &impl Fn(u32) -> bool) {
+        // A write stands for all that it has waited for; a read for nothing, nor one for which others need not wait.
+        let stands = access.is_write() && !access.is_signal();
+        self.uses
+            .retain(|(other, earlier)| !stands || waits_not(*other) || !matters(*earlier, access));
+        if !self.uses.contains(&(node, access)) {
+            self.uses.push((node, access));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Conflicts, Reach};
+    use crate::order::{Access, matters};
+
+    fn reach(start: u64, end: u64, access: Access) -> Reach {
+        Reach {
+            bytes: start..end,
+            access,
+        }
+    }
+
+    /// Random uses against the definition: every pair that matters is ordered by the answers, directly or through others.
+    #[test]
+    fn every_pair_that_matters_is_ordered() {
+        let mut seed = 1_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..60 {
+            let mut conflicts = Conflicts::default();
+            let mut nodes: Vec<Vec<Reach>> = Vec::new();
+            let mut behind: Vec<Vec<bool>> = Vec::new();
+            for node in 0..40_u32 {
+                let reaches: Vec<Reach> = (0..1 + random(3))
+                    .map(|_| {
+                        let start = random(30);
+                        let access = match random(5) {
+                            0 => Access::SIGNAL,
+                            1 => Access::WRITE,
+                            2 => Access::WRITE.of_part(),
+                            3 => Access::AWAIT,
+                            _ => Access::READ,
+                        };
+                        reach(start, start + random(12), access)
+                    })
+                    .collect();
+                let mut mine = vec![false; node as usize];
+                for other in conflicts.against(&reaches) {
+                    let other = other as usize;
+                    mine[other] = true;
+                    for (index, is_behind) in behind[other].iter().enumerate() {
+                        mine[index] |= is_behind;
+                    }
+                }
+                for (other, theirs) in nodes.iter().enumerate() {
+                    let conflict = theirs.iter().any(|a| {
+                        // The definition, written down once more.
+                        reaches.iter().any(|b| {
+                            (0..50).any(|byte| a.bytes.contains(&byte) && b.bytes.contains(&byte))
+                                && matters(a.access, b.access)
+                        })
+                    });
+                    assert!(!conflict || mine[other], "{other} and {node}");
+                }
+                conflicts.note(node, &reaches, |_| false);
+                nodes.push(reaches);
+                behind.push(mine);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_last_uses_are_waited_for() {
+        let mut conflicts = Conflicts::default();
+        conflicts.note(0, &[reach(0, 100, Access::WRITE)], |_| false);
+        conflicts.note(1, &[reach(0, 50, Access::WRITE)], |_| false);
+        conflicts.note(2, &[reach(0, 10, Access::READ)], |_| false);
+        assert_eq!(conflicts.against(&[reach(0, 10, Access::READ)]), [1]);
+        assert_eq!(conflicts.against(&[reach(0, 10, Access::WRITE)]), [1, 2]);
+        assert_eq!(conflicts.against(&[reach(50, 51, Access::READ)]), [0]);
+        assert_eq!(conflicts.against(&[reach(49, 51, Access::READ)]), [0, 1]);
+        assert!(
+            conflicts
+                .against(&[reach(100, 200, Access::WRITE)])
+                .is_empty()
+        );
+        assert!(conflicts.against(&[reach(5, 5, Access::WRITE)]).is_empty());
+        // One that has not waited for the second goes beside it.
+        conflicts.note(3, &[reach(0, 50, Access::WRITE)], |node| node == 1);
+        assert_eq!(conflicts.against(&[reach(20, 21, Access::READ)]), [1, 3]);
+    }
+}

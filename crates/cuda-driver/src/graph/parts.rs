@@ -1,0 +1,229 @@
+//! What is known of a graph: its nodes, their edges and owners.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{CUgraph_st, CUgraphNode_st};
+
+use super::conflicts::{Conflicts, Reach};
+use super::node::{Edge, EdgeKind, NodeId, NodeKind};
+use super::{Owners, RawGraph};
+use crate::context::Context;
+use crate::error::{DriverError, Error, Result};
+use crate::handle::Handle;
+use crate::stream::SendPtr;
+
+/// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The driver lets one thread at a
+/// time use it, so there is one lock for all.
+pub(crate) struct Root {
+    parts: Mutex<Vec<Parts>>,
+    /// Before `context`: a graph goes before its context.
+    handle: Handle<RawGraph>,
+    context: Context,
+}
+
+impl Root {
+    pub(super) fn new(handle: Handle<RawGraph>, context: &Context) -> Self {
+        let parts = Parts::new(handle.raw());
+        Self {
+            parts: Mutex::new(vec![parts]),
+            handle,
+            context: context.clone(),
+        }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(self) -> Result<(), DriverError> {
+        let Self {
+            parts,
+            handle,
+            context: _context,
+        } = self;
+        let closed = handle.close();
+        drop(parts);
+        closed
+    }
+}
+
+/// A graph: the whole, or a body.
+pub(crate) struct Parts {
+    pub(crate) raw: SendPtr<CUgraph_st>,
+    /// Never used twice in a process.
+    pub(crate) id: u64,
+    pub(crate) nodes: Vec<NodeInfo>,
+    pub(crate) conflicts: Conflicts,
+    /// The graph that it is in, and the node there. `None`: it is the whole.
+    pub(crate) parent: Option<(usize, u32)>,
+    /// Whether edges were added from a node to an earlier one.
+    has_edges_back: bool,
+    /// What belongs to no node that is known.
+    pub(crate) others: Vec<Arc<Owners>>,
+    /// Allocations that no node frees yet.
+    pub(crate) unfreed: usize,
+}
+
+/// What is known of a node.
+#[derive(Clone)]
+pub(crate) struct NodeInfo {
+    pub(crate) raw: SendPtr<CUgraphNode_st>,
+    pub(crate) kind: NodeKind,
+    pub(crate) after: Vec<(u32, EdgeKind)>,
+    pub(crate) owners: Arc<Owners>,
+    /// The bodies of a conditional node.
+    #[allow(dead_code, reason = "conditional nodes come next")]
+    pub(crate) bodies: Vec<usize>,
+}
+
+impl Parts {
+    pub(super) fn new(raw: SendPtr<CUgraph_st>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            raw,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            nodes: Vec::new(),
+            conflicts: Conflicts::default(),
+            parent: None,
+            has_edges_back: false,
+            others: Vec::new(),
+            unfreed: 0,
+        }
+    }
+
+    /// The place of a node; an error if it is of another graph.
+    pub(crate) fn place(&self, node: NodeId) -> Result<u32> {
+        if node.graph == self.id && (node.index as usize) < self.nodes.len() {
+            Ok(node.index)
+        } else {
+            Err(Error::OtherGraph)
+        }
+    }
+
+    #[allow(dead_code, reason = "updates of nodes come next")]
+    pub(crate) fn node(&self, node: NodeId) -> Result<&NodeInfo> {
+        let index = self.place(node)?;
+        self.nodes.get(index as usize).ok_or(Error::OtherGraph)
+    }
+
+    /// The edges of a new node: those given, and those from nodes that use the same memory before it.
+    pub(super) fn edges(&self, given: &[Edge], reaches: &[Reach]) -> Result<Vec<(u32, EdgeKind)>> {
+        let mut after: Vec<(u32, EdgeKind)> = Vec::with_capacity(given.len());
+        for edge in given {
+            let from = self.place(edge.from)?;
+            match after.iter_mut().find(|(known, _)| *known == from) {
+                // Of two edges from one node the stronger counts.
+                Some((_, kind)) if edge.kind == EdgeKind::Full => *kind = EdgeKind::Full,
+                Some(_) => {}
+                None => after.push((from, edge.kind)),
+            }
+        }
+        // The later first: what they wait for need not be waited for again.
+        for other in self.conflicts.against(reaches).into_iter().rev() {
+            let is_given = after.iter().any(|(from, _)| *from == other);
+            if !is_given && !self.is_done_before(other, &after) {
+                after.push((other, EdgeKind::Full));
+            }
+        }
+        Ok(after)
+    }
+
+    /// Whether `node` is done when a node with the edges `after` begins.
+    pub(crate) fn is_done_before(&self, node: u32, after: &[(u32, EdgeKind)]) -> bool {
+        self.is_before(node, after, true)
+    }
+
+    /// Whether there is a way from `node` to one with the edges `after`; if `done`, one by which `node` is done before.
+    fn is_before(&self, node: u32, after: &[(u32, EdgeKind)], done: bool) -> bool {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut left: Vec<(u32, EdgeKind)> = after.to_vec();
+        while let Some((from, kind)) = left.pop() {
+            if from == node && (kind == EdgeKind::Full || !done) {
+                return true;
+            }
+            // Without edges back, earlier nodes wait for still earlier ones.
+            let leads = self.has_edges_back || from > node;
+            if leads
+                && let Some(seen) = seen.get_mut(from as usize)
+                && !std::mem::replace(seen, true)
+            {
+                left.extend(
+                    self.nodes
+                        .get(from as usize)
+                        .iter()
+                        .flat_map(|it| &it.after),
+                );
+            }
+        }
+        false
+    }
+
+    /// Whether one of two nodes is done when the other begins.
+    pub(crate) fn are_ordered(&self, one: u32, other: u32) -> bool {
+        let is_done = |node: u32, next: u32| {
+            let next = self.nodes.get(next as usize);
+            next.is_some_and(|next| self.is_done_before(node, &next.after))
+        };
+        is_done(one, other) || is_done(other, one)
+    }
+
+    /// Notes a new node.
+    pub(super) fn push(&mut self, info: NodeInfo, reaches: &[Reach]) -> NodeId {
+        // No truncation: each takes more than a byte.
+        let index = self.nodes.len() as u32;
+        let waits_not = |other: u32| {
+            info.after
+                .iter()
+                .any(|(from, kind)| *from == other && *kind != EdgeKind::Full)
+        };
+        self.conflicts.note(index, reaches, waits_not);
+        self.nodes.push(info);
+        NodeId {
+            graph: self.id,
+            index,
+        }
+    }
+
+    /// Whether an edge between them is there, or would close a circle.
+    pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<bool> {
+        let after = |node: u32| self.nodes.get(node as usize).map(|node| &node.after[..]);
+        let known = after(to).unwrap_or_default();
+        if known.iter().any(|(known, _)| *known == from) {
+            return Ok(true);
+        }
+        if from == to || self.is_before(to, after(from).unwrap_or_default(), false) {
+            return Err(Error::GraphCycle);
+        }
+        Ok(false)
+    }
+
+    /// Notes an edge.
+    pub(super) fn push_edge(&mut self, from: u32, to: u32, kind: EdgeKind) {
+        self.has_edges_back |= from > to;
+        if let Some(node) = self.nodes.get_mut(to as usize) {
+            node.after.push((from, kind));
+        }
+    }
+
+    /// The pairs that lack an edge now that `node`, which is not the last, uses these bytes too.
+    pub(super) fn missing_edges(&self, node: u32, reaches: &[Reach]) -> Vec<(u32, u32)> {
+        let matter = |info: &NodeInfo| {
+            let theirs = info.owners.reaches();
+            theirs
+                .iter()
+                .any(|a| reaches.iter().any(|b| a.is_against(b)))
+        };
+        (0..)
+            .zip(&self.nodes)
+            .filter(|(other, info)| {
+                *other != node && matter(info) && !self.are_ordered(*other, node)
+            })
+            .map(|(other, _)| (other.min(node), other.max(node)))
+            .collect()
+    }
+}

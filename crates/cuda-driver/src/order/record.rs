@@ -1,0 +1,332 @@
+//! The replays of an executable graph as uses: one record for all memory that it uses.
+//!
+//! Noting a replay at each of its buffers would cost as much as the buffers are many. So an executable has one record of its
+//! last replay (the driver runs its replays one after the other), and each buffer that it uses knows the record. Uses elsewhere
+//! wait for the last replay where it matters to them, and tell the record that the buffer is dirty; a replay waits for the uses
+//! of the dirty buffers, of which there are none if nothing happened in between. Executables that share a buffer are peers: a
+//! replay of one waits for the last replay of the other.
+//!
+//! Locks are taken in this order: the lock of an executable's owners, that of its graph, the [gate](super::Gate) of the context,
+//! a tracker, a record. No two trackers, and no two records, are locked at once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::held::{Estate, User};
+use super::uses::Use;
+use super::{Access, Scope, Tracker, matters};
+use crate::context::Context;
+use crate::error::{DriverError, Error, Result};
+use crate::event::UseEvent;
+use crate::planted::Fault;
+use crate::stream::{Kind, Stream};
+
+/// The replays of one executable.
+#[derive(Default)]
+pub(crate) struct Record {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last replay. It stands for all before it.
+    last: Option<Use>,
+    /// The memory that the executable uses. Their places do not change.
+    slots: Vec<Option<Arc<Tracker>>>,
+    /// Those that were used elsewhere since the last replay, none twice.
+    dirty: Vec<usize>,
+    /// Those that use the same memory in ways that matter, and how much of it.
+    peers: Vec<(Arc<Record>, usize)>,
+    /// How many guards of the host are in the way of a replay.
+    lent: usize,
+}
+
+/// What a replay has to wait for.
+type Dirty = SmallVec<[(usize, Arc<Tracker>); 4]>;
+
+impl Record {
+    /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says whether the graph can wait for
+    /// the program.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Borrowed`], or what the calls answer.
+    pub(crate) fn replay(
+        &self,
+        stream: &Stream,
+        may_block: bool,
+        launch: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<()> {
+        let mut scope = Scope::new(stream);
+        scope.ready()?;
+        scope.enter();
+        let mut state = self.lock();
+        if state.lent > 0 {
+            return Err(Error::Borrowed {
+                what: "a host buffer of the graph",
+            });
+        }
+        let mut dirty = Dirty::new();
+        if !state.dirty.is_empty() || !state.peers.is_empty() {
+            dirty = state.dirty_trackers();
+            let peers: SmallVec<[Arc<Self>; 4]> =
+                state.peers.iter().map(|(it, _)| Arc::clone(it)).collect();
+            drop(state);
+            self.wait(&scope, &dirty, &peers)?;
+            state = self.lock();
+        }
+        // On another stream the driver makes it wait for the last replay, which may itself wait for the program.
+        let follows = |last: &Use| last.id != scope.id && stream.driver().may_block();
+        let queued = if may_block || state.last.as_ref().is_some_and(follows) {
+            stream.state().block(stream.context(), launch)
+        } else {
+            launch()
+        };
+        if queued.is_ok() {
+            state
+                .dirty
+                .retain(|slot| !dirty.iter().any(|(it, _)| it == slot));
+        }
+        if !Fault::ReplayNotNoted.is_planted() {
+            // What fails may have queued a part.
+            state.note(&mut scope);
+        }
+        Ok(queued?)
+    }
+
+    /// Makes the stream of `scope` wait for the uses of `dirty` memory and for the last replays of `peers`.
+    fn wait(
+        self: &Record,
+        scope: &Scope<'_>,
+        dirty: &[(usize, Arc<Tracker>)],
+        peers: &[Arc<Self>],
+    ) -> Result<(), DriverError> {
+        if !Fault::DirtyIgnored.is_planted() {
+            for (_, tracker) in dirty {
+                tracker.order_replay(scope, self)?;
+            }
+        }
+        let context = scope.stream.context();
+        for peer in peers {
+            peer.order_before(scope, context)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the stream of `scope` wait for the last replay. `context` is the executable's.
+    pub(super) fn order_before(
+        &self,
+        scope: &Scope<'_>,
+        context: &Context,
+    ) -> Result<(), DriverError> {
+        match &mut self.lock().last {
+            Some(last) => last.order_before(scope, context, 0),
+            None => Ok(()),
+        }
+    }
+
+    /// The event behind the last replay; `None` if there is none, or it is done.
+    pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
+        let Some(last) = &mut self.lock().last else {
+            return Ok(None);
+        };
+        let own = Stream::of_state(context, Arc::clone(&last.stream));
+        last.behind(&own, context)
+    }
+
+    /// Whether there was a replay that is not known to be done.
+    pub(crate) fn may_run(&self, context: &Context) -> bool {
+        match &self.lock().last {
+            Some(last) => !last.is_done_on(context),
+            None => false,
+        }
+    }
+
+    /// Calls the driver for the executable while none of its replays is being queued.
+    pub(crate) fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
+        let _state = self.lock();
+        call()
+    }
+
+    /// The memory of this number was used elsewhere.
+    pub(super) fn soil(&self, slot: usize) {
+        let mut state = self.lock();
+        if !state.dirty.contains(&slot) {
+            state.dirty.push(slot);
+        }
+    }
+
+    /// As many more guards of the host are in the way.
+    pub(super) fn lend(&self, guards: usize) {
+        self.lock().lent += guards;
+    }
+
+    /// As many fewer.
+    pub(super) fn unlend(&self, guards: usize) {
+        let mut state = self.lock();
+        state.lent = state.lent.saturating_sub(guards);
+    }
+
+    /// A node more uses the memory of `tracker`. The gate is entered.
+    pub(crate) fn attach(self: &Arc<Self>, tracker: &Arc<Tracker>, access: Access) {
+        let mut uses = tracker.lock();
+        let estate: &mut Estate = uses.estate.get_or_insert_default();
+        let known = estate.position(self);
+        let before = known.map(|at| estate.users[at].access);
+        let merged = before.map_or(access, |before| before.with(access));
+        let at = match known {
+            Some(at) => {
+                estate.users[at].access = merged;
+                estate.users[at].nodes += 1;
+                at
+            }
+            None => {
+                let slot = self.lock().add(tracker);
+                estate.users.push(User {
+                    record: Arc::clone(self),
+                    slot,
+                    access: merged,
+                    nodes: 1,
+                });
+                estate.users.len() - 1
+            }
+        };
+        if before == Some(merged) {
+            return;
+        }
+        self.soil(estate.users[at].slot);
+        let mattered = |lent: &Estate| before.map_or(0, |before| lent.lent_against(before));
+        self.lend(estate.lent_against(merged) - mattered(estate));
+        let mut peers = estate.peers_of(self, merged);
+        if let Some(before) = before {
+            let known = estate.peers_of(self, before);
+            peers.retain(|peer| !known.iter().any(|it| Arc::ptr_eq(it, peer)));
+        }
+        drop(uses);
+        for peer in peers {
+            self.lock().add_peer(&peer);
+            peer.lock().add_peer(self);
+        }
+    }
+
+    /// A node less uses the memory of `tracker`. What replays still do with it is noted there if it was the last. The gate is
+    /// entered.
+    pub(crate) fn detach(self: &Arc<Self>, tracker: &Arc<Tracker>) {
+        let mut uses = tracker.lock();
+        let Some(estate) = uses.estate.as_mut() else {
+            return;
+        };
+        let Some(at) = estate.position(self) else {
+            return;
+        };
+        estate.users[at].nodes -= 1;
+        if estate.users[at].nodes > 0 {
+            // What it did to the memory so far, it may still do: the access stays.
+            return;
+        }
+        let User { slot, access, .. } = estate.users.swap_remove(at);
+        self.unlend(estate.lent_against(access));
+        let peers = estate.peers_of(self, access);
+        let (last, _tracker) = self.lock().remove(slot, access);
+        uses.list.extend(last);
+        drop(uses);
+        for peer in peers {
+            let _peer = self.lock().remove_peer(&peer);
+            let _this = peer.lock().remove_peer(self);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes a replay that was just queued in `scope`.
+    fn note(&mut self, scope: &mut Scope<'_>) {
+        match &mut self.last {
+            Some(last) if last.id == scope.id => last.renew(),
+            last => *last = Some(Use::late(scope, true, false)),
+        }
+        if scope.stream.state().kind() == Kind::PerThread
+            && let Some(last) = &mut self.last
+        {
+            last.event = scope.event();
+        }
+    }
+
+    fn dirty_trackers(&self) -> Dirty {
+        let tracker = |slot: &usize| Some((*slot, Arc::clone(self.slots.get(*slot)?.as_ref()?)));
+        self.dirty.iter().filter_map(tracker).collect()
+    }
+
+    fn add(&mut self, tracker: &Arc<Tracker>) -> usize {
+        let free = self.slots.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.slots.len());
+        if free.is_none() {
+            self.slots.push(None);
+        }
+        self.slots[slot] = Some(Arc::clone(tracker));
+        slot
+    }
+
+    /// Forgets memory; answers the last replay as a use of it.
+    fn remove(&mut self, slot: usize, access: Access) -> (Option<Use>, Option<Arc<Tracker>>) {
+        self.dirty.retain(|it| *it != slot);
+        let last = self.last.as_ref().map(|last| last.again(access.write));
+        (last, self.slots[slot].take())
+    }
+
+    fn add_peer(&mut self, peer: &Arc<Record>) {
+        match self.peers.iter_mut().find(|(it, _)| Arc::ptr_eq(it, peer)) {
+            Some((_, count)) => *count += 1,
+            None => self.peers.push((Arc::clone(peer), 1)),
+        }
+    }
+
+    /// Answers the peer if it is none any more: it is to be dropped when this is unlocked.
+    fn remove_peer(&mut self, peer: &Arc<Record>) -> Option<Arc<Record>> {
+        let at = self
+            .peers
+            .iter()
+            .position(|(it, _)| Arc::ptr_eq(it, peer))?;
+        let (_, count) = &mut self.peers[at];
+        *count -= 1;
+        (*count == 0).then(|| self.peers.swap_remove(at).0)
+    }
+}
+
+impl Estate {
+    fn position(&self, record: &Arc<Record>) -> Option<usize> {
+        self.users
+            .iter()
+            .position(|user| Arc::ptr_eq(&user.record, record))
+    }
+
+    /// The other executables whose replays matter to such a use by `record`.
+    fn peers_of(&self, record: &Arc<Record>, access: Access) -> SmallVec<[Arc<Record>; 4]> {
+        self.users
+            .iter()
+            .filter(|user| !Arc::ptr_eq(&user.record, record) && matters(user.access, access))
+            .map(|user| Arc::clone(&user.record))
+            .collect()
+    }
+}
+
+impl Tracker {
+    /// Before a replay of `record` on the stream of `scope`: makes it wait for what was done elsewhere.
+    fn order_replay(&self, scope: &Scope<'_>, record: &Record) -> Result<(), DriverError> {
+        let mut uses = self.lock();
+        let uses = &mut *uses;
+        let users = uses.estate.iter().flat_map(|estate| &estate.users);
+        let Some(access) = users
+            .filter(|user| std::ptr::eq(&raw const *user.record, record))
+            .map(|user| user.access)
+            .next()
+        else {
+            return Ok(());
+        };
+        self.order_list(&mut uses.list, scope, access)
+    }
+}
