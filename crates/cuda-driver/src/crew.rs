@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 /// More threads than these do not move bytes faster: a few fill the bus to the device.
-const MOST_HELPERS: usize = 11;
+const MOST_HELPERS: usize = 7;
 /// A helper with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 

@@ -262,6 +262,12 @@ fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
             }
         }
     }
+    // A few KiB go as two rows.
+    for nth in [1, 2] {
+        let (failed, left) = with_fault(Way::Up(12 * KIB), "cuMemcpy2DAsync", nth);
+        assert_eq!(failed, nth == 1);
+        assert!(left <= 64 << 10, "{left} bytes are left");
+    }
 }
 
 #[test]

@@ -35,6 +35,19 @@ pub(crate) enum Side {
 }
 
 impl Rows {
+    /// An even number of bytes in a run, as two rows.
+    pub(crate) fn halves(address: CUdeviceptr, bytes: usize) -> Self {
+        let width = bytes / 2;
+        Self {
+            address,
+            pitch: width,
+            plane: 2,
+            width,
+            height: 2,
+            depth: 1,
+        }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.width * self.height * self.depth
     }

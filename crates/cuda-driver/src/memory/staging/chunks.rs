@@ -11,41 +11,72 @@ use crate::error::Error;
 pub(super) struct Chunks {
     bytes: usize,
     chunk: usize,
+    /// Whether it is worth the hands of others.
+    is_shared: bool,
+    /// Whether what is copied has no place in the caches.
+    is_past_caches: bool,
     /// Where the next piece begins; from `bytes` on there is none.
     next: AtomicUsize,
     failed: Mutex<Option<Error>>,
 }
 
-/// Copies from this size on are worth waking others for.
-const HELPED: usize = 4 << 20;
+/// Copies of more bytes are worth waking others for; to the host, of as many.
+const ALONE: usize = 1 << 20;
+/// From this size on the caches of the threads that copy to the host hold what they have in hand.
+const IN_CACHES: usize = 4 << 20;
 /// A further thread for each so many bytes of those.
 const SHARE: usize = 512 << 10;
 /// So many pieces at least, if they do not get too small: for what is done at the same time.
 const PIECES: usize = 8;
-/// The pieces of a copy by one thread: a few blocks of this size stay in its cache, however much goes through them.
-const ALONE: usize = 2 * SMALL;
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    ToDevice,
+    ToHost,
+}
 
 impl Chunks {
     /// Pieces of multiples of `unit` bytes, which is no more than a block.
-    pub(super) fn new(bytes: usize, unit: usize) -> Self {
-        let chunk = if bytes < HELPED {
-            ALONE
-        } else {
-            let share = bytes.div_ceil(PIECES).next_multiple_of(SMALL);
-            share.clamp(ALONE, LARGE)
+    pub(super) fn new(bytes: usize, unit: usize, way: Way) -> Self {
+        let share = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
+        let is_shared = match way {
+            Way::ToDevice => bytes > ALONE,
+            Way::ToHost => bytes >= ALONE,
+        };
+        let chunk = match way {
+            _ if is_shared => share(PIECES).clamp(LARGE / 2, LARGE),
+            // The device takes what is queued while this thread goes on: with the fewest calls it goes on first.
+            Way::ToDevice => LARGE,
+            // The device fills one block while this thread empties another.
+            Way::ToHost => share(4).clamp(2 * SMALL, LARGE / 2),
         };
         let chunk = (chunk / unit).max(1) * unit;
         Self {
             bytes,
             chunk,
+            is_shared,
+            is_past_caches: match way {
+                Way::ToDevice => is_shared,
+                Way::ToHost => is_shared && bytes < IN_CACHES,
+            },
             next: AtomicUsize::new(0),
             failed: Mutex::new(None),
         }
     }
 
+    /// How many blocks the device may have to fill while others are emptied.
+    pub(super) fn ahead(&self) -> usize {
+        if self.is_shared { 16 } else { 2 }
+    }
+
+    pub(super) fn is_past_caches(&self) -> bool {
+        self.is_past_caches
+    }
+
     /// How many threads more than one this is worth.
     pub(super) fn helpers(&self) -> usize {
-        if self.bytes < HELPED {
+        if !self.is_shared {
             return 0;
         }
         (self.bytes / SHARE).min(self.bytes.div_ceil(self.chunk) - 1)
@@ -86,7 +117,7 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunks, LARGE};
+    use super::{Chunks, LARGE, Way};
 
     #[test]
     fn the_pieces_are_the_whole_and_fit_in_a_block() {
@@ -101,14 +132,16 @@ mod tests {
             (3 * 400_000, 400_000),
             (5 * LARGE, LARGE),
         ] {
-            let chunks = Chunks::new(bytes, unit);
-            let mut end = 0;
-            while let Some(piece) = chunks.next() {
-                assert_eq!((piece.start, piece.len() % unit), (end, 0));
-                assert!((1..=LARGE).contains(&piece.len()), "{bytes}: {piece:?}");
-                end = piece.end;
+            for way in [Way::ToDevice, Way::ToHost] {
+                let chunks = Chunks::new(bytes, unit, way);
+                let mut end = 0;
+                while let Some(piece) = chunks.next() {
+                    assert_eq!((piece.start, piece.len() % unit), (end, 0));
+                    assert!((1..=LARGE).contains(&piece.len()), "{bytes}: {piece:?}");
+                    end = piece.end;
+                }
+                assert_eq!(end, bytes);
             }
-            assert_eq!(end, bytes);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Copies between pageable memory and the device, through the blocks of the context.
 
-use std::ops::Range;
 use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
-use super::chunks::Chunks;
+use super::chunks::{Chunks, Way};
+use super::download::Filling;
+use super::past_caches;
 use super::{LARGE, SMALL, Shelf, Slot};
 use crate::crew;
-use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
-use crate::memory::pitched::{Rows, Side, queue};
+use crate::memory::pitched::Rows;
 use crate::order::Access;
 use crate::stream::{Kind, Stream};
 
@@ -33,11 +33,13 @@ pub(crate) unsafe fn upload(
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
         let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
-        return in_uses(&mut copy, memory, access, bytes, &work);
+        return in_uses(&mut copy, memory, access, (bytes, Way::ToDevice), &work);
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
-    let queued = memory.use_at_home(access, || unsafe { copy.queue_upload(&slot, 0..bytes) });
+    let queued = memory.use_at_home(access, || unsafe {
+        copy.queue_upload(&slot, 0..bytes, false)
+    });
     if queued.is_err() {
         copy.shelf.lose(slot);
         return queued;
@@ -61,16 +63,18 @@ pub(crate) unsafe fn download(
     let (mut copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
     let _current = copy.home.bind()?;
     if !is_small {
+        let filling = Filling::default();
         // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
-        let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks) };
-        return in_uses(&mut copy, memory, access, bytes, &work);
+        let work =
+            |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks, &filling) };
+        return in_uses(&mut copy, memory, access, (bytes, Way::ToHost), &work);
     }
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
     let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
     let done = queued.and_then(|()| copy.home.synchronize());
     // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that it could not be.
-    unsafe { copy.finish_download(slot, done, 0..bytes) }
+    unsafe { copy.finish_download(slot, done, 0..bytes, false) }
 }
 
 /// [`upload`] to rows; the source has them one right behind the other.
@@ -136,20 +140,25 @@ fn in_uses<'a>(
     copy: &mut Copy<'a>,
     memory: &'a Memory,
     access: Access,
-    bytes: usize,
+    (bytes, way): (usize, Way),
     work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
-    if memory.tracker.is_held() {
+    let is_held = memory.tracker.is_held();
+    if is_held {
         copy.each = Some((memory, access.of_part()));
-        let copy = &*copy;
-        return in_pieces(copy.home, copy.chunks(bytes), &|chunks| work(copy, chunks));
     }
     let copy = &*copy;
-    memory.use_at_home(access, || {
-        in_pieces(copy.home, copy.chunks(bytes), &|chunks| work(copy, chunks))
-    })
+    let all = || {
+        in_pieces(copy.home, copy.chunks(bytes, way), &|chunks| {
+            work(copy, chunks)
+        })
+    };
+    if is_held {
+        all()
+    } else {
+        memory.use_at_home(access, all)
+    }
 }
-
 /// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a queue of this thread, or one
 /// that only it has made current: there are no helpers then.
 fn in_pieces(
@@ -178,6 +187,19 @@ fn in_pieces(
     chunks.result()
 }
 
+/// # Safety
+///
+/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source, meanwhile.
+pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_past_caches: bool) {
+    if is_past_caches {
+        // SAFETY: as the caller says.
+        unsafe { past_caches::copy(from, to, bytes) };
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
+    }
+}
+
 /// Where the bytes of a copy lie on the device.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
@@ -188,11 +210,11 @@ pub(crate) enum Place {
 }
 
 /// A copy between the device and pageable memory.
-struct Copy<'a> {
-    home: &'a Stream,
-    shelf: &'a Shelf,
-    device: Place,
-    host: *mut u8,
+pub(super) struct Copy<'a> {
+    pub(super) home: &'a Stream,
+    pub(super) shelf: &'a Shelf,
+    pub(super) device: Place,
+    pub(super) host: *mut u8,
     /// If each piece is a use of its own: of this memory.
     each: Option<(&'a Memory, Access)>,
 }
@@ -222,206 +244,22 @@ impl<'a> Copy<'a> {
     }
 
     /// The pieces of the copy: of whole rows, if it is of rows.
-    fn chunks(&self, bytes: usize) -> Chunks {
+    fn chunks(&self, bytes: usize, way: Way) -> Chunks {
         match self.device {
-            Place::Linear(_) => Chunks::new(bytes, 1),
-            Place::Rows(rows) => Chunks::new(bytes, rows.width),
+            Place::Linear(_) => Chunks::new(bytes, 1, way),
+            Place::Rows(rows) => Chunks::new(bytes, rows.width, way),
         }
     }
 
     /// Queues something of a piece.
-    fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
+    pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         match self.each {
             Some((memory, access)) => memory.use_at_home(access, queue),
             None => Ok(queue()?),
         }
     }
 
-    fn take(&self) -> Result<Slot> {
+    pub(super) fn take(&self) -> Result<Slot> {
         self.shelf.take(self.home.context(), self.home.state())
-    }
-
-    /// Uploads pieces until none is left.
-    ///
-    /// # Errors
-    ///
-    /// That there is no block; other errors are told to `chunks`.
-    ///
-    /// # Safety
-    ///
-    /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
-    unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
-        while !chunks.are_taken() {
-            // The block first: who gets none must not have taken a piece.
-            let slot = self.take()?;
-            let Some(piece) = chunks.next() else {
-                self.shelf.put(slot);
-                return Ok(());
-            };
-            // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than a block.
-            match unsafe { self.queue_upload(&slot, piece) } {
-                Ok(()) => {
-                    if let Err(error) = self.shelf.put_behind(slot, self.home) {
-                        chunks.fail(error);
-                    }
-                }
-                Err(error) => {
-                    self.shelf.lose(slot);
-                    chunks.fail(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Fills the block and queues its copy to the device.
-    ///
-    /// # Safety
-    ///
-    /// Both sides and the block have the bytes of `piece`. Nobody writes the source meanwhile.
-    unsafe fn queue_upload(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
-        // SAFETY: the result must be in the same memory ← the source has the piece.
-        let from = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
-        unsafe { ptr::copy_nonoverlapping(from, slot.start(), piece.len()) };
-        let start = slot.start().cast();
-        self.queue(|| match self.device {
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
-            // is freed behind its uses; the block is used again only behind its event, or never.
-            Place::Linear(device) => unsafe {
-                call!(
-                    self.home.driver(),
-                    cuMemcpyHtoDAsync_v2(
-                        device + piece.start as CUdeviceptr,
-                        start,
-                        piece.len(),
-                        self.home.as_raw()
-                    )
-                )
-            },
-            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
-                let from = Side::Host(start.wrapping_byte_add(offset));
-                // SAFETY: as above; the boxes lie in the block one right behind the other.
-                unsafe { queue(self.home, Side::Device(part), from, &part) }
-            }),
-        })
-    }
-
-    /// Downloads pieces until none is left. The device fills one block while another is emptied.
-    ///
-    /// # Errors
-    ///
-    /// That there is no block; other errors are told to `chunks`.
-    ///
-    /// # Safety
-    ///
-    /// Both sides have the bytes of the pieces. Nobody else uses the destination meanwhile.
-    unsafe fn download_pieces(&self, chunks: &Chunks) -> Result<()> {
-        let mut filling = None;
-        loop {
-            // SAFETY: the source must have the pieces ← the caller says so.
-            let next = match unsafe { self.begin_download(chunks) } {
-                Ok(next) => next,
-                // The block in hand will do.
-                Err(_) if filling.is_some() => None,
-                Err(error) => return Err(error),
-            };
-            let is_last = next.is_none() && filling.is_none();
-            if let Some((slot, piece)) = filling.take() {
-                let slot: Slot = slot;
-                let done = slot.wait().map_err(Error::from);
-                // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says that it could
-                // not be.
-                if let Err(error) = unsafe { self.finish_download(slot, done, piece) } {
-                    chunks.fail(error);
-                }
-            }
-            if is_last {
-                return Ok(());
-            }
-            filling = next;
-        }
-    }
-
-    /// Queues the copy of the next piece to a block; `None` if there is none, or if that failed.
-    ///
-    /// # Safety
-    ///
-    /// The source has the bytes of the pieces.
-    unsafe fn begin_download(&self, chunks: &Chunks) -> Result<Option<(Slot, Range<usize>)>> {
-        if chunks.are_taken() {
-            return Ok(None);
-        }
-        let slot = self.take()?;
-        let Some(piece) = chunks.next() else {
-            self.shelf.put(slot);
-            return Ok(None);
-        };
-        // SAFETY: the source must have the piece ← the caller says so; a piece is no more than a block.
-        let queued = unsafe { self.queue_download(&slot, piece.clone()) };
-        // Without an event behind the copy the stream is waited for instead.
-        let state = self.home.state();
-        let queued = queued.and_then(|()| {
-            let recorded = slot.record(state);
-            Ok(recorded.or_else(|_| state.synchronize(self.home.context()))?)
-        });
-        if let Err(error) = queued {
-            self.shelf.lose(slot);
-            chunks.fail(error);
-            return Ok(None);
-        }
-        Ok(Some((slot, piece)))
-    }
-
-    /// Queues a copy from the device to the block.
-    ///
-    /// # Safety
-    ///
-    /// The source and the block have the bytes of `piece`.
-    unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
-        let start = slot.start().cast();
-        self.queue(|| match self.device {
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
-            // is freed behind its uses; the block is used again only when the copy is known to be done, or never.
-            Place::Linear(device) => unsafe {
-                call!(
-                    self.home.driver(),
-                    cuMemcpyDtoHAsync_v2(
-                        start,
-                        device + piece.start as CUdeviceptr,
-                        piece.len(),
-                        self.home.as_raw()
-                    )
-                )
-            },
-            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
-                let to = Side::Host(start.wrapping_byte_add(offset));
-                // SAFETY: as above; the boxes lie in the block one right behind the other.
-                unsafe { queue(self.home, to, Side::Device(part), &part) }
-            }),
-        })
-    }
-
-    /// Empties the block if it was filled; loses it if not.
-    ///
-    /// # Safety
-    ///
-    /// If `done` is no error the block holds the bytes of `piece`, and the destination has them and is nobody else's.
-    unsafe fn finish_download(
-        &self,
-        slot: Slot,
-        done: Result<()>,
-        piece: Range<usize>,
-    ) -> Result<()> {
-        if done.is_err() {
-            self.shelf.lose(slot);
-            return done;
-        }
-        // SAFETY: the result must be in the same memory ← the destination has the piece.
-        let to = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
-        unsafe { ptr::copy_nonoverlapping(slot.start(), to, piece.len()) };
-        self.shelf.put(slot);
-        Ok(())
     }
 }

@@ -9,6 +9,9 @@
 
 mod chunks;
 mod copy;
+mod download;
+mod past_caches;
+mod upload;
 
 pub(crate) use copy::{Place, download, download_rows, upload, upload_rows};
 
@@ -38,6 +41,9 @@ pub(crate) struct Shelf {
     plenty: usize,
     /// A stream that has so many busy waits for one of them, whatever there is.
     share: usize,
+    /// Whether to ask for what is done before it is needed. What was used last is taken next, while it is in the cache;
+    /// but asking takes as long as copying a few KiB.
+    is_eager: bool,
     blocks: Mutex<Blocks>,
 }
 
@@ -71,19 +77,20 @@ const LARGE: usize = 512 << 10;
 impl Default for Staging {
     fn default() -> Self {
         Self {
-            small: Shelf::new(SMALL, 32, 32),
+            small: Shelf::new(SMALL, 32, 32, false),
             // Locking a block takes as long as copying a dozen, and a few are enough to keep the device busy.
-            large: Shelf::new(LARGE, 16, 8),
+            large: Shelf::new(LARGE, 24, 16, true),
         }
     }
 }
 
 impl Shelf {
-    fn new(block_bytes: usize, plenty: usize, share: usize) -> Self {
+    fn new(block_bytes: usize, plenty: usize, share: usize, is_eager: bool) -> Self {
         Self {
             block_bytes,
             plenty,
             share,
+            is_eager,
             blocks: Mutex::default(),
         }
     }
@@ -102,7 +109,9 @@ impl Shelf {
         let mut refused = None;
         loop {
             let mut blocks = self.lock();
-            blocks.reap();
+            if self.is_eager || blocks.free.is_empty() {
+                blocks.reap();
+            }
             if let Some(slot) = blocks.free.pop() {
                 return Ok(slot);
             }
@@ -175,10 +184,22 @@ impl Shelf {
 }
 
 impl Blocks {
-    /// Moves the blocks whose copies are done to the free ones: what was used last is taken next, while it is in the
-    /// cache. If there are free ones, only the block that was queued first is asked.
+    /// Moves the blocks whose copies are done to the free ones. If there are free ones, only the block that was queued first
+    /// is asked.
     fn reap(&mut self) {
         let is_short = self.free.is_empty();
+        if is_short
+            && let Some(last) = self.busy.back()
+            && last.slot.is_done() == Ok(true)
+        {
+            // And so are all that its stream was given before.
+            let stream = last.stream;
+            let (done, busy) = self.busy.drain(..).partition(|busy| busy.stream == stream);
+            self.busy = busy;
+            let done: VecDeque<Busy> = done;
+            self.free.extend(done.into_iter().map(|busy| busy.slot));
+            return;
+        }
         // Of one stream, what was queued first is done first.
         let mut not_done = Vec::new();
         let mut at = 0;
