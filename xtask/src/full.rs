@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{headers, leaks, nvrtc, order, signatures};
+use crate::{headers, leaks, nvrtc, order, programs, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -39,6 +39,11 @@ const CHECKS: &[Check] = &[
         "planted",
         "the same with faults planted in the order of uses: each must be found",
         order::planted,
+    ),
+    (
+        "programs",
+        "the tests of cudarc, and NVIDIA's packages for Python, on the software device as libcuda.so.1",
+        programs::full,
     ),
     (
         "signatures",

@@ -9,6 +9,7 @@ mod headers;
 mod leaks;
 mod nvrtc;
 mod order;
+mod programs;
 mod regen_bindings;
 mod setup;
 mod signatures;

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
+pub(crate) use python::Python;
 pub(crate) use toolkit::Toolkit;
 use wheels::{Platform, Wheels};
 
@@ -112,14 +113,14 @@ pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> 
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let lock = File::create(dir.join(".lock"))?;
     lock.lock().context("cannot lock the setup folder")?;
-    let mut python = None;
+    let mut found: Option<Python> = None;
     for plan in plans {
         if plan.is_installed(&dir) {
             continue;
         }
-        let python = match &python {
-            Some(found) => found,
-            None => python.insert(python::Python::find()?),
+        let python = match &found {
+            Some(python) => python,
+            None => found.insert(Python::find()?),
         };
         install::install(&plan, python, &dir)?;
         if plan.set == TOOLKIT_SET {

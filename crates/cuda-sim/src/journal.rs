@@ -116,6 +116,8 @@ struct Active {
 pub(crate) struct Journal {
     counts: Vec<AtomicU64>,
     trace: Option<Mutex<Vec<TraceEntry>>>,
+    /// Whether each call goes to stderr.
+    print: bool,
     rules: Mutex<Vec<Active>>,
     missed: Mutex<BTreeSet<&'static str>>,
 }
@@ -153,6 +155,7 @@ impl Journal {
         let journal = Self {
             counts: FUNCTIONS.iter().map(|_| AtomicU64::new(0)).collect(),
             trace: trace.then(Mutex::default),
+            print: std::env::var_os("CUDA_SIM_LOG").is_some_and(|value| value == "calls"),
             rules: Mutex::default(),
             missed: Mutex::default(),
         };
@@ -220,14 +223,19 @@ impl Journal {
     }
 
     pub(crate) fn end(&self, function: &'static Function, result: CUresult) {
-        if let Some(trace) = &self.trace
-            && !QUIET.get()
-        {
-            lock(trace).push(TraceEntry {
-                function,
-                thread: thread::current().id(),
-                result,
-            });
+        if QUIET.get() || (self.trace.is_none() && !self.print) {
+            return;
+        }
+        let entry = TraceEntry {
+            function,
+            thread: thread::current().id(),
+            result,
+        };
+        if self.print {
+            eprintln!("cuda-sim: {entry}");
+        }
+        if let Some(trace) = &self.trace {
+            lock(trace).push(entry);
         }
     }
 

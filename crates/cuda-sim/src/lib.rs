@@ -33,7 +33,8 @@
 //! # A function that is not implemented
 //!
 //! It resolves, answers `CUDA_ERROR_NOT_SUPPORTED`, and is listed by [`Simulator::unimplemented_calls`]; with
-//! `CUDA_SIM_LOG` set its name goes to stderr, as do the words of the PTX compiler.
+//! `CUDA_SIM_LOG` set its name goes to stderr, as do the words of the PTX compiler. `CUDA_SIM_LOG=calls` writes each call
+//! and its answer there.
 
 mod builder;
 mod choice;

@@ -95,6 +95,41 @@ impl Python {
         Ok(())
     }
 
+    /// A command of this Python.
+    pub(crate) fn command(&self) -> Command {
+        Command::new(self.program)
+    }
+
+    /// Its version, such as 3.11, which says what packages fit.
+    pub(crate) fn version(&self) -> Result<String> {
+        let script = "import sys; print('%d.%d' % sys.version_info[:2])";
+        let output = self.command().args(["-c", script]).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Installs packages, and what they need, into the folder `dir` and nowhere else.
+    pub(crate) fn install(&self, packages: &[&str], dir: &Path) -> Result<()> {
+        let output = self
+            .command()
+            .args(["-m", "pip", "install", "--quiet", "--no-input", "--upgrade"])
+            .args(["--disable-pip-version-check", "--only-binary=:all:"])
+            .arg("--target")
+            .arg(dir)
+            .args(packages)
+            .env("PIP_REQUIRE_VIRTUALENV", "false")
+            .output()
+            .with_context(|| format!("{} could not be started", self.program))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "pip could not install {}:\n{}",
+                packages.join(", "),
+                errors(&said)
+            );
+        }
+        Ok(())
+    }
+
     /// Unpacks a wheel, which is a zip archive, into `dir`.
     pub(crate) fn unpack(&self, wheel: &Path, dir: &Path) -> Result<()> {
         let output = Command::new(self.program)

@@ -2,6 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use cuda_sys::{
     CUcontext, CUdevice, CUhostFn, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult, CUstream,
@@ -147,7 +149,13 @@ impl Instance {
     }
 }
 
+/// How long after a fault the host knows of it: the device has to interrupt it first.
+const FAULT_LATENCY: Duration = Duration::from_millis(5);
+
 /// `work` on a device: nothing if it is lost by then.
+///
+/// A fault is not known to the host at once, so that the calls behind the launch which fails can be made, as they
+/// can with a device that is elsewhere. Whoever waits for the work learns of it.
 pub(super) fn unless_lost(
     device: &Arc<Device>,
     work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
@@ -157,6 +165,7 @@ pub(super) fn unless_lost(
         if device.alive().is_ok()
             && let Err((code, message)) = work()
         {
+            thread::sleep(FAULT_LATENCY);
             device.lose(code, message);
         }
     }

@@ -445,3 +445,36 @@ fn a_stream_that_goes_takes_its_capture_along() {
         ok(bench.cuStreamSynchronize(two));
     }
 }
+
+#[test]
+fn a_forked_stream_may_go_once_it_is_joined() {
+    for joined in [true, false] {
+        let bench = bench(Builder::new());
+        let (one, two) = (bench.stream(1), bench.stream(1));
+        let (fork, join) = (bench.event(2), bench.event(2));
+        let data = bench.upload(&[0_u32; 3]);
+        bench.begin(one);
+        unsafe {
+            ok(bench.cuEventRecord(fork, one));
+            ok(bench.cuStreamWaitEvent(two, fork, 0));
+            ok(bench.cuMemsetD32Async(data, 1, 1, one));
+            ok(bench.cuMemsetD32Async(data + 4, 2, 1, two));
+            if joined {
+                ok(bench.cuEventRecord(join, two));
+                ok(bench.cuStreamWaitEvent(one, join, 0));
+            }
+            ok(bench.cuStreamDestroy_v2(two));
+            let next = bench.cuMemsetD32Async(data + 8, 3, 1, one);
+            if !joined {
+                assert_eq!(next, INVALIDATED);
+                assert_eq!(bench.end(one), Err(INVALIDATED));
+                continue;
+            }
+            ok(next);
+            let exec = bench.instantiate(bench.end(one).unwrap());
+            ok(bench.cuGraphLaunch(exec, one));
+            ok(bench.cuStreamSynchronize(one));
+        }
+        assert_eq!(bench.download::<u32>(data, 3), [1, 2, 3]);
+    }
+}

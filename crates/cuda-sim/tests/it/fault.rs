@@ -2,6 +2,7 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use cuda_sim::{Builder, CUresult as R};
 
@@ -53,6 +54,21 @@ fn a_fault_is_told_late_and_for_ever() {
             bench.simulator.live()
         );
     }
+}
+
+#[test]
+fn the_host_learns_of_a_fault_some_time_later() {
+    let bench = bench(Builder::new());
+    let function = bench.function(bench.load(TROUBLE), "trapped");
+    let event = bench.event(2);
+    let start = Instant::now();
+    ok(bench.launch(function, [1, 1], ptr::null_mut(), &mut []));
+    // So there is time to queue more behind it.
+    while unsafe { bench.cuEventRecord(event, ptr::null_mut()) } == R::CUDA_SUCCESS {
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(5));
+    assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_FAILED);
 }
 
 #[test]

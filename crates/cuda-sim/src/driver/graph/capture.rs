@@ -270,21 +270,27 @@ impl Instance {
         }
     }
 
-    /// A stream that is destroyed takes its capture with it.
+    /// A stream that is destroyed takes its capture with it, unless another stream of that has joined all its work.
     pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
         if !self.graphs.is_capturing() {
             return;
         }
         let mut world = self.graphs.lock();
-        if let Some(branch) = world.branches.remove(&stream.queue) {
-            let origin = world
-                .captures
-                .get(&branch.capture)
-                .map(|capture| capture.origin);
+        let Some(branch) = world.branches.remove(&stream.queue) else {
+            return;
+        };
+        let Some(capture) = world.captures.get(&branch.capture) else {
+            return;
+        };
+        if capture.origin == stream.queue {
+            world.discard_capture(branch.capture);
+            return;
+        }
+        let others = world.branches.values();
+        let others = others.filter(|other| other.capture == branch.capture);
+        let ends: Vec<Link> = others.flat_map(|other| other.after.clone()).collect();
+        if !world.all_reach(&branch.after, &ends) {
             world.invalidate(branch.capture);
-            if origin == Some(stream.queue) {
-                world.discard_capture(branch.capture);
-            }
         }
     }
 

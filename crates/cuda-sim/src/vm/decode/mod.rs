@@ -19,6 +19,7 @@ mod moves;
 mod multiply;
 mod operand;
 mod predicate;
+mod pressure;
 mod rows;
 mod tile;
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::form::Ty;
 use super::function::{self, FunctionDecoder};
 use super::operand::Sym;
+use super::pressure;
 use crate::ptx::{self, Init, Linkage, Space, Statement, Variable};
 use crate::vm::builtin;
 use crate::vm::code::FunctionCode;
@@ -31,6 +32,8 @@ pub(super) struct Uses {
     pub(super) common_shared: bool,
     pub(super) indirect: bool,
     pub(super) callees: Vec<usize>,
+    /// The most registers that it uses at once.
+    pub(super) peak: u32,
 }
 
 /// The names of one module.
@@ -125,6 +128,7 @@ pub(in crate::vm) fn program(
             decoder.shared_start(if function.entry { common } else { 0 });
             decoder.files(first_file, &files);
             let end = decoder.run(body)?;
+            out.uses[index].peak = pressure::peak(function);
             if function.entry {
                 ends.push((function, index, end));
             }
@@ -362,6 +366,8 @@ fn kernel(
             }
         }
     }
+    let peak = reached.iter().map(|&index| out.uses[index].peak);
+    let peak = peak.max().unwrap_or(0);
     let needs_common = reached.iter().any(|&index| out.uses[index].common_shared);
     let static_shared = match (needs_common, end > common) {
         (_, true) => end,
@@ -395,7 +401,7 @@ fn kernel(
         max_threads: three("maxntid"),
         required_threads: three("reqntid"),
         cluster: three("reqnctapercluster"),
-        registers: (code.r32 + 2 * code.r64).clamp(8, 255),
+        registers: pressure::registers(function, peak),
     });
     out.program.entries.push(index);
     Ok(())

@@ -1,0 +1,214 @@
+//! `full programs`: programs of others, unmodified, on the software device as a driver library.
+//!
+//! They are installed from their registries below `target/programs/`:
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `driver/` | the library of `cuda-sim-cdylib` as `libcuda.so.1` |
+//! | `vendor/`, `build/` | cudarc and its tests |
+//! | `python-<version>/` | NVIDIA's packages for Python |
+
+mod cudarc;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::setup::{self, Python};
+use crate::workspace::{self, Workspace};
+
+/// What pip installs; what these need besides, it chooses.
+const PACKAGES: [&str; 3] = [
+    "cuda-bindings==13.5.0",
+    "cuda-core==1.2.2",
+    "cuda-pathfinder==1.9.0",
+];
+
+/// Our scripts that use them, in `crates/cuda-sim-cdylib/programs`. Each compares its results with what the host computes.
+const SCRIPTS: [&str; 3] = ["saxpy.py", "graph.py", "pool.py"];
+
+/// No program takes longer, unless it hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Every program.
+pub(crate) fn full(workspace: &Workspace) -> Result<()> {
+    let programs = Programs::new(workspace, true)?;
+    for suite in &cudarc::SUITES {
+        suite.check(&programs, true)?;
+    }
+    programs.python()
+}
+
+/// The same but for one of the two builds of cudarc's tests, and for those of them that compare times.
+pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
+    println!(
+        "1 of {} builds of cudarc's tests, without those of time (all: cargo xtask full programs)",
+        cudarc::SUITES.len()
+    );
+    let programs = Programs::new(workspace, false)?;
+    cudarc::SUITES[0].check(&programs, false)?;
+    programs.python()
+}
+
+/// What the programs share.
+struct Programs<'a> {
+    workspace: &'a Workspace,
+    /// `target/programs`
+    dir: PathBuf,
+    /// The folder with `libcuda.so.1`.
+    driver: PathBuf,
+}
+
+impl<'a> Programs<'a> {
+    /// Builds the driver library, and puts it where programs look for it.
+    fn new(workspace: &'a Workspace, release: bool) -> Result<Self> {
+        if !cfg!(target_os = "linux") {
+            bail!("programs find the library through LD_LIBRARY_PATH: this check is for Linux");
+        }
+        let mut build = workspace.cargo(["build", "-p", "cuda-sim-cdylib"]);
+        if release {
+            build.arg("--release");
+        }
+        workspace::run(&mut build)?;
+        let profile = if release { "release" } else { "debug" };
+        let built = workspace.target.join(profile).join("libcuda_sim_driver.so");
+        let dir = workspace.target.join("programs");
+        let driver = dir.join("driver");
+        fs::create_dir_all(&driver)?;
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            fs::copy(&built, driver.join(name))
+                .with_context(|| format!("cannot copy {}", built.display()))?;
+        }
+        Ok(Self {
+            workspace,
+            dir,
+            driver,
+        })
+    }
+
+    /// The folder with an NVRTC of this release.
+    fn nvrtc(&self, release: &str) -> Result<PathBuf> {
+        let set = format!("nvrtc/{release}");
+        let dir = setup::ensure(self.workspace, &[set])?;
+        Ok(dir.join("nvrtc").join(release).join("lib"))
+    }
+
+    /// Lets a program find the software driver, with two devices, and an NVRTC.
+    fn prepare(&self, command: &mut Command, nvrtc: &Path) -> Result<()> {
+        let path = std::env::join_paths([&self.driver, nvrtc])?;
+        command
+            .env("LD_LIBRARY_PATH", path)
+            .env("CUDA_SIM", "devices=2")
+            // Each call goes to stderr.
+            .env("CUDA_SIM_LOG", "calls");
+        Ok(())
+    }
+
+    /// The scripts on NVIDIA's packages.
+    fn python(&self) -> Result<()> {
+        let python = Python::find()?;
+        let folder = format!("python-{}", python.version()?);
+        let packages = self.dir.join(folder);
+        let stamp = packages.join("versions.txt");
+        let wanted = PACKAGES.join("\n");
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+            println!("{} are installed", PACKAGES.join(", "));
+        } else {
+            println!("installing {}", PACKAGES.join(", "));
+            python.install(&PACKAGES, &packages)?;
+            fs::write(&stamp, wanted)?;
+        }
+        let nvrtc = self.nvrtc("13.5")?;
+        let scripts = self.workspace.root.join("crates/cuda-sim-cdylib/programs");
+        for script in SCRIPTS {
+            let mut command = python.command();
+            command
+                .arg(scripts.join(script))
+                .env("PYTHONPATH", &packages)
+                .env("PYTHONDONTWRITEBYTECODE", "1");
+            self.prepare(&mut command, &nvrtc)?;
+            let run = Run::of(&mut command, &self.dir)?;
+            if !run.is_success() {
+                bail!("{script} failed: {}\n{}", run.status(), run.end());
+            }
+            println!("{script}: {} calls of the driver", run.calls());
+            for line in run.own_lines() {
+                println!("    {line}");
+            }
+            if run.calls() == 0 {
+                bail!("{script} did not use the software driver");
+            }
+        }
+        println!("{} scripts passed", SCRIPTS.len());
+        Ok(())
+    }
+}
+
+/// A program that has ended.
+struct Run {
+    /// `None` if it took too long.
+    status: Option<ExitStatus>,
+    said: String,
+}
+
+impl Run {
+    /// Runs a command in a process of its own; what it says goes through a file in `dir`.
+    fn of(command: &mut Command, dir: &Path) -> Result<Self> {
+        let path = dir.join("output.txt");
+        let output = File::create(&path)?;
+        let shown = workspace::describe(command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("`{shown}` could not be started"))?;
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if start.elapsed() > LIMIT {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let said = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        Ok(Self { status, said })
+    }
+
+    fn is_success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    fn status(&self) -> String {
+        self.status.map_or_else(
+            || format!("it took longer than {} s", LIMIT.as_secs()),
+            |status| status.to_string(),
+        )
+    }
+
+    /// How many calls reached the software driver.
+    fn calls(&self) -> usize {
+        let lines = self.said.lines();
+        lines.filter(|line| line.contains("cuda-sim: cu")).count()
+    }
+
+    /// What the program said, without the calls.
+    fn own_lines(&self) -> impl Iterator<Item = &str> {
+        self.said
+            .lines()
+            .filter(|line| !line.contains("cuda-sim: cu") && !line.is_empty())
+    }
+
+    /// The last of it.
+    fn end(&self) -> String {
+        let lines: Vec<&str> = self.own_lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
