@@ -5,6 +5,7 @@ mod graph;
 mod image;
 mod launch;
 mod loss;
+mod tensor;
 
 pub use call::DriverError;
 pub use graph::{GraphUpdateError, InstantiateError};
@@ -12,6 +13,7 @@ pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
 pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
+pub use tensor::TensorMapError;
 
 use std::fmt;
 use std::io;
@@ -60,6 +62,8 @@ pub enum Error {
     Argument(Box<ArgumentError>),
     /// Grid, block or shared memory of a launch are beyond a limit.
     LaunchConfig(Box<LaunchConfigError>),
+    /// A tensor map that the hardware cannot use, or of other memory.
+    TensorMap(Box<TensorMapError>),
     /// The driver has no device of this ordinal.
     NoSuchDevice {
         /// What was asked for.
@@ -217,6 +221,7 @@ impl fmt::Display for Error {
             Self::Image(error) => error.fmt(f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
+            Self::TensorMap(error) => error.fmt(f),
             Self::NoSuchDevice {
                 ordinal,
                 count,
@@ -328,6 +333,12 @@ impl std::error::Error for Error {
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         Self::Load(error)
+    }
+}
+
+impl From<TensorMapError> for Error {
+    fn from(error: TensorMapError) -> Self {
+        Self::TensorMap(Box::new(error))
     }
 }
 

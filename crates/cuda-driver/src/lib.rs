@@ -54,6 +54,7 @@ mod pending;
 mod planted;
 pub mod prelude;
 mod stream;
+mod tensor_map;
 mod transfer;
 pub mod vector;
 
@@ -71,6 +72,7 @@ pub use device::{
 pub use driver::Driver;
 pub use error::{
     ArgumentError, DeviceLoss, DriverError, Error, JitError, LaunchConfigError, Result,
+    TensorMapError,
 };
 pub use error::{GraphUpdateError, InstantiateError};
 pub use event::{Event, EventFlags};
@@ -81,7 +83,7 @@ pub use graph::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub use launch::{
     Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
     KernelParam, KernelParams, LaunchAttributes, LaunchConfig, LaunchesInFlight, MemSyncDomain,
-    PortableClusterMode, Reads, SharedMemoryMode, Writes,
+    PortableClusterMode, Reads, SharedMemoryMode, Using, Writes,
 };
 pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};
@@ -103,6 +105,10 @@ pub use pending::Completion;
 pub use stream::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 pub use stream::{
     HostCall, Stream, StreamFlags, StreamPool, StreamWord, ValueBatch, WaitCondition,
+};
+pub use tensor_map::{
+    Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorL2Promotion,
+    TensorLayout, TensorMap, TensorMapArg, TensorSwizzle, WidePixels,
 };
 pub use transfer::{CopyScope, Transfer, TransferError};
 

@@ -68,7 +68,13 @@ impl<'a> ArgList<'a> {
         unsafe { to.write(arg.value()) };
         self.starts.push(start);
         self.sizes.push(size);
-        if let Some(tracked) = arg.tracked() {
+        self.uses(arg)
+    }
+
+    /// Memory that the kernel uses beside its arguments: a buffer or view whose address is in a struct of them. See
+    /// [`Using`](super::Using).
+    pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
+        if let Some(tracked) = memory.tracked() {
             // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`, and those are for 'a; the
             // list is of 'a, and a drop of it uses nothing.
             let tracked = unsafe { std::mem::transmute::<Tracked<'_>, Tracked<'static>>(tracked) };

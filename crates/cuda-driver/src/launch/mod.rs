@@ -6,6 +6,7 @@ mod config;
 mod kernel;
 mod list;
 mod recent;
+mod using;
 
 pub(crate) use args::Tracked;
 use args::Uses;
@@ -19,6 +20,7 @@ pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
 pub use recent::LaunchesInFlight;
 pub(crate) use recent::{ContextLaunches, DriverLaunches, NameId, RecentLaunches};
+pub use using::Using;
 
 use std::ffi::c_void;
 use std::ptr;

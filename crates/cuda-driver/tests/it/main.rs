@@ -3,6 +3,8 @@
 mod allocation;
 mod arguments;
 mod bad_input;
+#[cfg(feature = "nvrtc")]
+mod batch;
 mod borrowed;
 mod caching_pool;
 mod calls;
@@ -45,6 +47,7 @@ mod staging;
 mod stream;
 mod support;
 mod task;
+mod tensor_map;
 mod traits;
 mod transfer;
 mod ui;

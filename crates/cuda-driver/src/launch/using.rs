@@ -1,0 +1,91 @@
+//! Arguments of a launch together with memory that they lead to.
+
+use std::ffi::c_void;
+
+use super::args::{KernelArgs, Tracked, Uses};
+use super::kernel::{Accepts, KernelParams};
+use crate::error::Result;
+
+/// Arguments of a kernel, and memory beside them that the launch uses: what a packed batch is, a struct of settings and of
+/// addresses of several buffers.
+///
+/// A launch is ordered with other uses of the buffers that are its arguments. Of a struct it cannot know which addresses
+/// are in it, so the buffers are named here, as `&buffer` or as `&mut buffer`.
+///
+/// ```no_run
+/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream, Using};
+/// #[repr(C)]
+/// #[derive(Clone, Copy)]
+/// struct Batch {
+///     points: u64,
+///     sums: u64,
+///     scale: f32,
+///     count: u32,
+/// }
+/// # // SAFETY: integers and a float without padding.
+/// # unsafe impl bytemuck::Zeroable for Batch {}
+/// # // SAFETY: as above.
+/// # unsafe impl bytemuck::Pod for Batch {}
+/// # // SAFETY: `repr(C)`.
+/// # unsafe impl DeviceRepr for Batch {}
+///
+/// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
+/// #     -> cuda_driver::Result<()> {
+/// let batch = Batch {
+///     points: points.as_raw(),
+///     sums: sums.as_raw(),
+///     scale: 0.5,
+///     count: 1000,
+/// };
+/// let args = Using::new((batch,), (points, sums));
+/// // SAFETY: the kernel takes the struct, reads `points` and writes `sums`.
+/// unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(1000), args) }
+/// # }
+/// ```
+///
+/// For a number that is known only when the program runs there is [`ArgList::uses`](super::ArgList::uses).
+#[derive(Clone, Copy, Debug)]
+pub struct Using<A, M> {
+    args: A,
+    memory: M,
+}
+
+impl<A: KernelArgs, M: KernelArgs> Using<A, M> {
+    /// The kernel takes `args`, and uses `memory`, a tuple of buffers and views.
+    pub fn new(args: A, memory: M) -> Self {
+        Self { args, memory }
+    }
+}
+
+// SAFETY: sizes and pointers are those of `args`.
+unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
+    #[inline]
+    fn sizes(&self) -> &[usize] {
+        self.args.sizes()
+    }
+
+    #[inline]
+    fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+        self.args.with_pointers(f)
+    }
+
+    #[inline]
+    fn before(&self, uses: &Uses<'_>) -> Result<()> {
+        self.args.before(uses)?;
+        self.memory.before(uses)
+    }
+
+    #[inline]
+    fn after(&self, uses: &mut Uses<'_>) {
+        self.args.after(uses);
+        self.memory.after(uses);
+    }
+
+    fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
+        self.args.each_tracked(f)?;
+        self.memory.each_tracked(f)
+    }
+}
+
+// SAFETY: its values are those of `A`, which the parameters accept.
+unsafe impl<P: KernelParams + Accepts<A>, A, M> Accepts<Using<A, M>> for P {}

@@ -1,0 +1,251 @@
+//! What a tensor map is checked against before the driver is called: the limits that the driver's manual tells.
+
+use super::layout::{
+    Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorSwizzle,
+    WidePixels,
+};
+use crate::error::TensorMapError;
+
+type Result<T, E = TensorMapError> = std::result::Result<T, E>;
+
+/// A number that must be within limits.
+fn within(
+    what: &'static str,
+    dimension: Option<usize>,
+    given: i64,
+    (least, most): (i64, i64),
+) -> Result<()> {
+    if (least..=most).contains(&given) {
+        return Ok(());
+    }
+    Err(TensorMapError::OutOfRange {
+        what,
+        dimension,
+        given,
+        least,
+        most,
+    })
+}
+
+fn multiple(what: &'static str, dimension: Option<usize>, given: u64, of: u64) -> Result<()> {
+    if given.is_multiple_of(of) {
+        return Ok(());
+    }
+    Err(TensorMapError::NotMultiple {
+        what,
+        dimension,
+        given,
+        of,
+    })
+}
+
+fn together(is_fine: bool, what: &'static str) -> Result<()> {
+    if is_fine {
+        Ok(())
+    } else {
+        Err(TensorMapError::Together { what })
+    }
+}
+
+/// As a number with a sign; one that is too great for that is beyond all limits anyway.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn counted(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl TensorLayout {
+    /// The least number of dimensions of an image.
+    const IMAGE: i64 = 3;
+
+    fn rank(&self) -> i64 {
+        counted(self.dims.len())
+    }
+
+    pub(super) fn aligned_to(&self) -> u64 {
+        if self.interleave == TensorInterleave::Bytes32 || self.data_type.is_padded() {
+            32
+        } else {
+            16
+        }
+    }
+
+    /// What all kinds of maps have in common; `least` is the least number of dimensions.
+    fn check(&self, address: u64, memory: u64, least: i64) -> Result<()> {
+        let rank = self.rank();
+        within("number of dimensions", None, rank, (least, 5))?;
+        let of_all = (rank, rank);
+        let of_most = (rank - 1, rank - 1);
+        let strides = counted(self.strides.len());
+        within("number of strides", None, strides, of_most)?;
+        let steps = counted(self.steps.len());
+        within("number of element strides", None, steps, of_all)?;
+        if self.interleave != TensorInterleave::None {
+            let what = "number of dimensions, with channels in groups,";
+            within(what, None, rank, (Self::IMAGE, 5))?;
+        }
+        multiple("address", None, address, self.aligned_to())?;
+        for (at, &dim) in self.dims.iter().enumerate() {
+            within("length", Some(at), signed(dim), (1, 1 << 31))?;
+        }
+        let inner = self.dims.first().copied().unwrap_or(0);
+        let inner_multiple = match self.data_type {
+            TensorDataType::U4x16Align16 | TensorDataType::U6x16Align16 => 128,
+            TensorDataType::U4x16Align8 => 2,
+            _ => 1,
+        };
+        multiple("length", Some(0), inner, inner_multiple)?;
+        for (at, &stride) in self.strides.iter().enumerate() {
+            let limits = (0, (1 << 40) - 1);
+            within("stride in bytes", Some(at + 1), signed(stride), limits)?;
+            multiple("stride in bytes", Some(at + 1), stride, self.aligned_to())?;
+        }
+        for (at, &step) in self.steps.iter().enumerate() {
+            within("element stride", Some(at), step.into(), (1, 8))?;
+        }
+        self.check_modes()?;
+        // How groups of channels lie, the strides alone do not tell.
+        if self.interleave == TensorInterleave::None && self.bytes() > memory {
+            let tensor = self.bytes();
+            return Err(TensorMapError::Memory { tensor, memory });
+        }
+        Ok(())
+    }
+
+    /// What goes together.
+    fn check_modes(&self) -> Result<()> {
+        use TensorSwizzle as S;
+        let Self {
+            data_type,
+            interleave,
+            swizzle,
+            ..
+        } = *self;
+        together(
+            interleave != TensorInterleave::Bytes32 || swizzle == S::Bytes32,
+            "channels in groups of 32 bytes need swizzling within 32 bytes",
+        )?;
+        together(
+            self.fill == TensorFill::Zeros || data_type.is_float(),
+            "only a tensor of floating-point numbers can be filled with NaN",
+        )?;
+        let wide = matches!(swizzle, S::None | S::Bytes128 | S::Bytes128Atom32);
+        match data_type {
+            TensorDataType::U6x16Align16 => {
+                together(
+                    interleave == TensorInterleave::None,
+                    "numbers of 6 bits do not go with channels in groups",
+                )?;
+                together(
+                    wide || matches!(swizzle, S::Bytes128Atom64 | S::Bytes64),
+                    "numbers of 6 bits do not go with this swizzling",
+                )
+            }
+            TensorDataType::U4x16Align16 => together(
+                wide,
+                "numbers of 4 bits in 16 bytes do not go with this swizzling",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes from the first element to the last.
+    fn bytes(&self) -> u64 {
+        let outer = self.dims.iter().skip(1).zip(&self.strides);
+        let inner = self.dims.first().copied().unwrap_or(0);
+        outer.fold(self.data_type.bytes_of(inner), |bytes, (dim, stride)| {
+            bytes.saturating_add(dim.saturating_sub(1).saturating_mul(*stride))
+        })
+    }
+
+    /// A row in shared memory of so many elements.
+    fn check_row(&self, what: &'static str, elements: u32) -> Result<()> {
+        if self.data_type.is_padded() {
+            let what = "elements of a row of packed numbers";
+            within(what, None, elements.into(), (128, 128))?;
+        }
+        if let (TensorInterleave::None, Some(span)) = (self.interleave, self.swizzle.span()) {
+            let bytes = self.data_type.bytes_of(elements.into());
+            within(what, None, signed(bytes), (1, signed(span)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_tiled(&self, address: u64, memory: u64, tile: &[u32]) -> Result<()> {
+        self.check(address, memory, 1)?;
+        let rank = self.rank();
+        let tile_rank = counted(tile.len());
+        within(
+            "number of dimensions of the tile",
+            None,
+            tile_rank,
+            (rank, rank),
+        )?;
+        for (at, &length) in tile.iter().enumerate() {
+            within("length of the tile", Some(at), length.into(), (1, 256))?;
+        }
+        let inner = tile.first().copied().unwrap_or(0);
+        if self.interleave == TensorInterleave::None && !self.data_type.is_padded() {
+            let bits = u64::from(inner) * self.data_type.bits();
+            multiple("bits of a row of the tile", None, bits, 128)?;
+        }
+        self.check_row("bytes of a row of the tile, as it is swizzled,", inner)
+    }
+
+    pub(super) fn check_im2col(
+        &self,
+        address: u64,
+        memory: u64,
+        im2col: &Im2col<'_>,
+    ) -> Result<()> {
+        self.check(address, memory, Self::IMAGE)?;
+        let corners = self.rank() - 2;
+        let limits = match corners {
+            1 => (-32768, 32767),
+            2 => (-128, 127),
+            _ => (-16, 15),
+        };
+        let both = [
+            ("number of offsets of the lower corner", "lower corner"),
+            ("number of offsets of the upper corner", "upper corner"),
+        ];
+        let offsets = [im2col.lower_corner, im2col.upper_corner];
+        for ((number, what), offsets) in both.into_iter().zip(offsets) {
+            within(number, None, counted(offsets.len()), (corners, corners))?;
+            for (at, &offset) in offsets.iter().enumerate() {
+                within(what, Some(at + 1), offset.into(), limits)?;
+            }
+        }
+        self.check_column(im2col.channels_per_pixel, im2col.pixels_per_column)
+    }
+
+    pub(super) fn check_im2col_wide(
+        &self,
+        address: u64,
+        memory: u64,
+        wide: &Im2colWide,
+    ) -> Result<()> {
+        use TensorSwizzle as S;
+        self.check(address, memory, Self::IMAGE)?;
+        together(
+            matches!(self.swizzle, S::Bytes64 | S::Bytes128 | S::Bytes128Atom32),
+            "wide columns need swizzling within 64 or 128 bytes, in pieces of 16 or 32",
+        )?;
+        let limits = (-32768, 32767);
+        within("lower corner", Some(1), wide.lower_corner.into(), limits)?;
+        within("upper corner", Some(1), wide.upper_corner.into(), limits)?;
+        let pixels = match wide.pixels {
+            WidePixels::Count(count) => count,
+            WidePixels::W128 => 128,
+        };
+        self.check_column(wide.channels_per_pixel, pixels)
+    }
+
+    fn check_column(&self, channels: u32, pixels: u32) -> Result<()> {
+        within("channels per pixel", None, channels.into(), (1, 256))?;
+        within("pixels per column", None, pixels.into(), (1, 1024))?;
+        self.check_row("bytes of a pixel, as it is swizzled,", channels)
+    }
+}

@@ -1,0 +1,334 @@
+//! Tensor maps: what the unit that copies whole tiles of tensors (TMA) has to know of a tensor.
+//!
+//! Where C's map holds an address and nobody knows whose, a map here is an argument of a launch only together with the memory that
+//! it was made for, so the launch is ordered with other uses of it.
+
+mod check;
+mod layout;
+
+pub use layout::{
+    Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorL2Promotion,
+    TensorLayout, TensorSwizzle, WidePixels,
+};
+
+use std::ffi::c_void;
+use std::fmt;
+
+use cuda_sys::{CUdeviceptr, CUtensorMap};
+
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::{Error, Result, TensorMapError};
+use crate::launch::{Accepts, KernelArg, KernelParam, Tracked};
+use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
+
+/// What a kernel needs to copy tiles of a tensor between device memory and shared memory by one instruction: a parameter
+/// `const __grid_constant__ CUtensorMap`. Compute capability 9.0 on.
+///
+/// It is made for memory, and a launch takes it with that memory: [`reads`](Self::reads) or [`writes`](Self::writes). It
+/// borrows nothing itself: it is 128 bytes, and an address that nothing follows.
+///
+/// ```no_run
+/// # use cuda_driver::{DeviceBuffer, Function, LaunchConfig, Stream, TensorDataType, TensorLayout, TensorMap};
+/// # fn f(stream: &Stream, kernel: &Function, input: &DeviceBuffer<f32>, output: &mut DeviceBuffer<f32>)
+/// #     -> cuda_driver::Result<()> {
+/// let layout = TensorLayout::new(TensorDataType::F32, &[512, 1000]);
+/// let tiles = TensorMap::tiled(&input.as_slice(), &layout, &[32, 8])?;
+/// let args = (tiles.reads(input.as_slice())?, output);
+/// // SAFETY: the kernel copies tiles of 32 x 8 floats through the map, and writes within `output`.
+/// unsafe { stream.launch(kernel, LaunchConfig::new((16, 125), 256), args) }
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub struct TensorMap {
+    raw: Aligned,
+    address: CUdeviceptr,
+    bytes: u64,
+    /// What the address has to be a multiple of.
+    align: u64,
+}
+
+/// Aligned as the driver asks, whichever header the bindings are of: those of CUDA 12 say 64, later ones 128.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Aligned(CUtensorMap);
+
+const _: () = assert!(size_of::<CUtensorMap>() == 128 && size_of::<Aligned>() == 128);
+const _: () = assert!(align_of::<CUtensorMap>() >= 64 && align_of::<Aligned>() == 128);
+
+/// A [`TensorMap`] with its memory, as an argument of a kernel.
+#[derive(Debug)]
+pub struct TensorMapArg<'a> {
+    raw: [u64; 16],
+    /// All of the memory, with the access that was borrowed.
+    memory: DeviceSlice<'a, u8>,
+}
+
+impl TensorMap {
+    /// `cuTensorMapEncodeTiled(layout, tile)`—Of a tensor in `memory`, for tiles of so many elements along each dimension.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TensorMap`] that names the limit, [`Error::Unsupported`] below compute capability 9.0, or what the call
+    /// answers.
+    #[doc(alias = "cuTensorMapEncodeTiled")]
+    pub fn tiled<T: DeviceRepr>(
+        memory: &DeviceSlice<'_, T>,
+        layout: &TensorLayout,
+        tile: &[u32],
+    ) -> Result<Self> {
+        let (mut this, context) = Self::of(memory, layout, 9)?;
+        layout.check_tiled(this.address, this.bytes, tile)?;
+        let _current = context.enter()?;
+        // SAFETY: there must be as many lengths and element strides as dimensions, one stride less, and the map must be
+        // writable and aligned ← checked, and a local of 128 bytes aligned to them. The address is only noted.
+        unsafe {
+            call!(
+                context.driver(),
+                cuTensorMapEncodeTiled(
+                    &raw mut this.raw.0,
+                    layout.data_type.raw(),
+                    rank(layout),
+                    pointer(this.address),
+                    layout.dims.as_ptr(),
+                    layout.strides.as_ptr(),
+                    tile.as_ptr(),
+                    layout.steps.as_ptr(),
+                    layout.interleave.raw(),
+                    layout.swizzle.raw(),
+                    layout.l2_promotion.raw(),
+                    layout.fill.raw(),
+                )
+            )
+        }?;
+        Ok(this)
+    }
+
+    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Of images in `memory`, for the columns of a convolution.
+    ///
+    /// # Errors
+    ///
+    /// As [`tiled`](Self::tiled).
+    #[doc(alias = "cuTensorMapEncodeIm2col")]
+    pub fn im2col<T: DeviceRepr>(
+        memory: &DeviceSlice<'_, T>,
+        layout: &TensorLayout,
+        im2col: &Im2col<'_>,
+    ) -> Result<Self> {
+        let (mut this, context) = Self::of(memory, layout, 9)?;
+        layout.check_im2col(this.address, this.bytes, im2col)?;
+        let _current = context.enter()?;
+        // SAFETY: as in `tiled`; there must be two offsets less than dimensions ← checked.
+        unsafe {
+            call!(
+                context.driver(),
+                cuTensorMapEncodeIm2col(
+                    &raw mut this.raw.0,
+                    layout.data_type.raw(),
+                    rank(layout),
+                    pointer(this.address),
+                    layout.dims.as_ptr(),
+                    layout.strides.as_ptr(),
+                    im2col.lower_corner.as_ptr(),
+                    im2col.upper_corner.as_ptr(),
+                    im2col.channels_per_pixel,
+                    im2col.pixels_per_column,
+                    layout.steps.as_ptr(),
+                    layout.interleave.raw(),
+                    layout.swizzle.raw(),
+                    layout.l2_promotion.raw(),
+                    layout.fill.raw(),
+                )
+            )
+        }?;
+        Ok(this)
+    }
+
+    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—The same along the width alone. Compute capability 10.0 and CUDA 12.8 on.
+    ///
+    /// # Errors
+    ///
+    /// As [`tiled`](Self::tiled), with 10.0 for 9.0.
+    #[doc(alias = "cuTensorMapEncodeIm2colWide")]
+    pub fn im2col_wide<T: DeviceRepr>(
+        memory: &DeviceSlice<'_, T>,
+        layout: &TensorLayout,
+        wide: &Im2colWide,
+    ) -> Result<Self> {
+        let (mut this, context) = Self::of(memory, layout, 10)?;
+        layout.check_im2col_wide(this.address, this.bytes, wide)?;
+        let (pixels, mode) = wide.pixels.raw();
+        let _current = context.enter()?;
+        // SAFETY: as in `tiled`.
+        unsafe {
+            call!(
+                context.driver(),
+                cuTensorMapEncodeIm2colWide(
+                    &raw mut this.raw.0,
+                    layout.data_type.raw(),
+                    rank(layout),
+                    pointer(this.address),
+                    layout.dims.as_ptr(),
+                    layout.strides.as_ptr(),
+                    wide.lower_corner,
+                    wide.upper_corner,
+                    wide.channels_per_pixel,
+                    pixels,
+                    layout.steps.as_ptr(),
+                    layout.interleave.raw(),
+                    mode,
+                    layout.swizzle.raw(),
+                    layout.l2_promotion.raw(),
+                    layout.fill.raw(),
+                )
+            )
+        }?;
+        Ok(this)
+    }
+
+    /// `cuTensorMapReplaceAddress(memory)`—Makes it a map of the same tensor in other memory, which has at least as many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TensorMap`] if the memory is shorter or not aligned, or what the call answers; the map is as before then.
+    #[doc(alias = "cuTensorMapReplaceAddress")]
+    pub fn replace_address<T: DeviceRepr>(&mut self, memory: &DeviceSlice<'_, T>) -> Result<()> {
+        let (given, given_bytes) = (memory.as_raw(), memory.bytes() as u64);
+        if given_bytes < self.bytes {
+            return Err(self.other_memory(given, given_bytes));
+        }
+        if !given.is_multiple_of(self.align) {
+            return Err(Error::from(TensorMapError::NotMultiple {
+                what: "address",
+                dimension: None,
+                given,
+                of: self.align,
+            }));
+        }
+        let context = memory.memory.home().context();
+        let mut raw = self.raw;
+        let _current = context.enter()?;
+        // SAFETY: it must be a map, writable and aligned ← it is a copy of one that the driver has made.
+        unsafe {
+            call!(
+                context.driver(),
+                cuTensorMapReplaceAddress(&raw mut raw.0, pointer(given))
+            )
+        }?;
+        self.raw = raw;
+        self.address = given;
+        Ok(())
+    }
+
+    /// As an argument of a kernel that only reads the tensor: with the memory that the map was made for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TensorMap`] if it is other memory.
+    pub fn reads<'a, T: DeviceRepr>(&self, memory: DeviceSlice<'a, T>) -> Result<TensorMapArg<'a>> {
+        let mut bytes = DeviceSlice::new(memory.memory, memory.as_raw(), memory.bytes());
+        bytes.access = memory.access;
+        self.with(bytes)
+    }
+
+    /// As an argument of a kernel that writes the tensor: with the memory that the map was made for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TensorMap`] if it is other memory.
+    pub fn writes<'a, T: DeviceRepr>(
+        &self,
+        memory: DeviceSliceMut<'a, T>,
+    ) -> Result<TensorMapArg<'a>> {
+        let mut bytes = DeviceSlice::new(memory.memory, memory.as_raw(), memory.bytes());
+        // It stands for the exclusive borrow that goes into this call, and is never handed out.
+        bytes.access = memory.access;
+        self.with(bytes)
+    }
+
+    /// The map, for calls that this crate does not wrap.
+    #[must_use]
+    pub fn as_raw(&self) -> &CUtensorMap {
+        &self.raw.0
+    }
+
+    fn with<'a>(&self, memory: DeviceSlice<'a, u8>) -> Result<TensorMapArg<'a>> {
+        let (given, given_bytes) = (memory.as_raw(), memory.bytes() as u64);
+        if given != self.address || given_bytes < self.bytes {
+            return Err(self.other_memory(given, given_bytes));
+        }
+        let raw = self.raw.0.opaque;
+        Ok(TensorMapArg { raw, memory })
+    }
+
+    fn other_memory(&self, given: CUdeviceptr, given_bytes: u64) -> Error {
+        Error::from(TensorMapError::OtherMemory {
+            map: self.address,
+            map_bytes: self.bytes,
+            given,
+            given_bytes,
+        })
+    }
+
+    /// One that is not encoded yet, and the context to do it in.
+    fn of<'a, T: DeviceRepr>(
+        memory: &DeviceSlice<'a, T>,
+        layout: &TensorLayout,
+        major: u32,
+    ) -> Result<(Self, &'a Context)> {
+        let context = memory.memory.home().context();
+        if context.device().compute_capability()?.major < major {
+            return Err(Error::Unsupported {
+                what: if major == 9 {
+                    "a tensor map, below compute capability 9.0,"
+                } else {
+                    "a tensor map of wide columns, below compute capability 10.0,"
+                },
+            });
+        }
+        let this = Self {
+            raw: Aligned(CUtensorMap { opaque: [0; 16] }),
+            address: memory.as_raw(),
+            bytes: memory.bytes() as u64,
+            align: layout.aligned_to(),
+        };
+        Ok((this, context))
+    }
+}
+
+/// As C takes it; the checks keep it small.
+fn rank(layout: &TensorLayout) -> u32 {
+    u32::try_from(layout.dims.len()).unwrap_or(u32::MAX)
+}
+
+fn pointer(address: CUdeviceptr) -> *mut c_void {
+    std::ptr::without_provenance_mut(address as usize)
+}
+
+// SAFETY: the kernel takes the 128 bytes of the map, which point into `memory`; the tracker is that of its memory, which is
+// borrowed for 'a.
+unsafe impl KernelArg for TensorMapArg<'_> {
+    type Value = [u64; 16];
+
+    fn value(&self) -> Self::Value {
+        self.raw
+    }
+
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        self.memory.tracked()
+    }
+}
+
+// SAFETY: it is the size of the map.
+unsafe impl KernelParam for TensorMap {
+    const SIZE: usize = size_of::<CUtensorMap>();
+}
+
+// SAFETY: the value of the argument is as long as the map.
+unsafe impl Accepts<TensorMapArg<'_>> for TensorMap {}
+
+impl fmt::Debug for TensorMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorMap({:#x}, {})", self.address, self.bytes)
+    }
+}
