@@ -78,8 +78,12 @@ pub use error::{GraphUpdateError, InstantiateError};
 pub use event::{Event, EventFlags};
 pub use function::{BlockSize, Function, FunctionAttribute};
 pub use global::Global;
+pub use graph::{
+    ConditionalHandle, DotFlags, GraphAllocation, GraphHostBuffer, GraphMemoryStatistics,
+};
 pub use graph::{CopySource, CopyTarget, Graph, GraphExec, InstantiateFlags};
 pub use graph::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
+pub use graph::{HostRead, HostWrite, Switchable};
 pub use launch::{
     Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
     KernelParam, KernelParams, LaunchAttributes, LaunchConfig, LaunchesInFlight, MemSyncDomain,

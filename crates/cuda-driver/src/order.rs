@@ -19,6 +19,7 @@
 mod access;
 mod gate;
 mod held;
+mod lent;
 mod record;
 mod uses;
 
@@ -82,7 +83,6 @@ impl Tracker {
     }
 
     /// Of host memory that only graphs use, and the host through guards. `home` only names the context.
-    #[allow(dead_code, reason = "host buffers of graphs come next")]
     pub(crate) fn of_host(home: &Stream) -> Arc<Self> {
         Arc::new(Self {
             home_id: home.state().id(),

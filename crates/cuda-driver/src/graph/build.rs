@@ -8,9 +8,11 @@ use cuda_sys::{CUgraph, CUgraphNode};
 use super::conflicts::Reach;
 use super::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 use super::parts::{NodeInfo, Parts};
-use super::{Graph, Owners};
+use super::{Graph, GraphAllocation, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
+use crate::memory::DeviceRepr;
+use crate::order::Access;
 use crate::stream::SendPtr;
 
 /// What a call that adds a node takes.
@@ -36,6 +38,23 @@ impl Graph {
         owners: Owners,
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
     ) -> Result<NodeId> {
+        // SAFETY: as the caller says.
+        unsafe { self.add_with(kind, after, owners, None, add) }
+    }
+
+    /// The same while another graph, which must have so many nodes, is locked too.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn add_with(
+        &mut self,
+        kind: NodeKind,
+        after: &[Edge],
+        owners: Owners,
+        other: Option<(&Root, usize)>,
+        add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
+    ) -> Result<NodeId> {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
             return Err(Error::Unsupported {
@@ -48,7 +67,20 @@ impl Graph {
             driver.note_blocking();
         }
         let reaches = owners.reaches();
+        // Two are locked in one order for all.
+        let own = Arc::as_ptr(&self.root);
+        let is_first = other.is_some_and(|(other, _)| ptr::from_ref(other) < own);
+        let lock = |(other, count): (_, usize)| Some((Root::lock(other), count));
+        let before = other.filter(|_| is_first).and_then(lock);
         let mut all = self.root.lock();
+        let behind = other.filter(|_| !is_first).and_then(lock);
+        if let Some((other, count)) = before.as_ref().or(behind.as_ref())
+            && Parts::count(other) != *count
+        {
+            return Err(Error::Borrowed {
+                what: "a body of the child graph",
+            });
+        }
         let parts = &mut all[self.at];
         let edges = parts.edges(after, &reaches)?;
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
@@ -84,11 +116,39 @@ impl Graph {
             kind,
             after: edges,
             owners: Arc::new(owners),
-            bodies: Vec::new(),
+            inside: Vec::new(),
         };
         let id = parts.push(info, &reaches);
         propagate(&mut all, self.at, driver, &reaches)?;
         Ok(id)
+    }
+
+    /// What a node has allocated, it is the first to write.
+    pub(super) fn note_allocation(&mut self, node: NodeId, address: u64, bytes: usize) {
+        let mut owners = Owners::default();
+        owners.add_own(Access::WRITE, address, bytes);
+        let mut all = self.root.lock();
+        let parts = &mut all[self.at];
+        parts
+            .conflicts
+            .note(node.index, &owners.reaches(), |_| false);
+        parts.unfreed += 1;
+        if let Some(info) = parts.nodes.get_mut(node.index as usize) {
+            info.owners = Arc::new(owners);
+        }
+    }
+
+    /// The bytes that a node of this graph has allocated.
+    pub(super) fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
+        let all = self.root.lock();
+        let info = all[self.at]
+            .nodes
+            .get(allocation.node().id().index as usize);
+        let reaches = info.map(|info| info.owners.reaches()).unwrap_or_default();
+        let bytes = reaches
+            .first()
+            .map_or(0, |it| it.bytes.end - it.bytes.start);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// `cuGraphAddEmptyNode()`—A node that does nothing: one to wait for instead of many.
@@ -188,6 +248,9 @@ fn propagate(all: &mut [Parts], at: usize, driver: &Driver, reaches: &[Reach]) -
             parts.add_edge(driver, from, to, EdgeKind::Full)?;
         }
         parts.conflicts.note(node, reaches, |_| true);
+        if let Some(info) = parts.nodes.get_mut(node as usize) {
+            info.inside.extend_from_slice(reaches);
+        }
         inner = outer;
     }
     Ok(())

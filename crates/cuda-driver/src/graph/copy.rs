@@ -1,12 +1,15 @@
 //! Copy nodes.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use cuda_sys::CUDA_MEMCPY3D;
 
 use super::build::Adding;
 use super::node::{Edge, Node, NodeKind, node_kind};
+use super::owners::Told;
 use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
@@ -16,7 +19,7 @@ use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Extent, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut, expect_len,
 };
-use crate::order::Access;
+use crate::order::{Access, Tracker};
 
 /// What a copy node reads: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {
@@ -35,10 +38,24 @@ pub(super) struct End<'a> {
     pub(super) place: Place<'a>,
     pub(super) access: Access,
     pub(super) extent: Extent,
+    /// The bytes of its elements.
+    bytes: usize,
 }
 
 pub(super) enum Place<'a> {
     Device(&'a Memory, Rows),
+    /// One row or more, one right behind the other.
+    Host(HostPlace<'a>),
+    /// Of an allocation of the graph with this number.
+    Own(u64, Rows),
+}
+
+/// Host memory.
+pub(super) struct HostPlace<'a> {
+    pub(super) start: *mut c_void,
+    pub(super) context: &'a Context,
+    pub(super) tracker: &'a Arc<Tracker>,
+    pub(super) keep: Box<dyn Told>,
 }
 
 impl<T: DeviceRepr> fmt::Debug for CopySource<'_, T> {
@@ -68,7 +85,7 @@ impl Graph {
         to: impl Into<CopyTarget<'a, T>>,
         from: impl Into<CopySource<'a, T>>,
     ) -> Result<Node<node_kind::Memcpy>> {
-        let (params, owners) = copy_of_ends(self.context(), to.into(), from.into())?;
+        let (params, owners) = copy_of_ends(self.context(), self.id(), to.into(), from.into())?;
         let context = self.context().clone();
         let add = |it: &Adding<'_>| {
             // SAFETY: pointers and graph must be valid ← those of `it` are.
@@ -96,17 +113,25 @@ impl Graph {
 /// A copy as the driver takes it, and what it uses.
 pub(super) fn copy_of_ends<T: DeviceRepr>(
     context: &Context,
+    graph: u64,
     to: CopyTarget<'_, T>,
     from: CopySource<'_, T>,
 ) -> Result<(CUDA_MEMCPY3D, Owners)> {
     let (to, from) = (to.end, from.end);
     if to.is_row() && from.is_row() {
         expect_len(from.extent.width, to.extent.width)?;
+    } else if to.is_host() || from.is_host() {
+        // Elements of the host have the shape of the other side.
+        expect_len(
+            from.bytes / size_of::<T>().max(1),
+            to.bytes / size_of::<T>().max(1),
+        )?;
     } else {
         to.extent.expect(from.extent)?;
     }
-    let width = to.extent.width * size_of::<T>();
-    let (height, depth) = (to.extent.height, to.extent.depth);
+    let shape = if to.is_host() { from.extent } else { to.extent };
+    let width = shape.width * size_of::<T>();
+    let (height, depth) = (shape.height, shape.depth);
     if width == 0 || height == 0 || depth == 0 {
         return Err(Error::Unsupported {
             what: "a node that copies nothing",
@@ -121,23 +146,97 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
         depth,
     };
     let mut owners = Owners::default();
-    let to = to.side(context, &mut owners)?;
-    let from = from.side(context, &mut owners)?;
+    let to = to.side(context, graph, &mut owners)?;
+    let from = from.side(context, graph, &mut owners)?;
     Ok((copy_of(to, from, &shape), owners))
 }
 
 impl End<'_> {
+    fn is_host(&self) -> bool {
+        matches!(self.place, Place::Host(_))
+    }
+
     fn is_row(&self) -> bool {
         self.extent.height == 1 && self.extent.depth == 1
     }
 
     /// As a side of the copy; `owners` gets what is used.
-    fn side(self, context: &Context, owners: &mut Owners) -> Result<Side> {
+    pub(super) fn side(self, context: &Context, graph: u64, owners: &mut Owners) -> Result<Side> {
+        let bytes = self.bytes;
         match self.place {
             Place::Device(memory, rows) => {
                 owners.add(context, memory, self.access, rows.address, rows.reach())?;
                 Ok(Side::Device(rows))
             }
+            Place::Host(host) => {
+                if host.context != context {
+                    return Err(Error::OtherContext {
+                        what: "a host buffer",
+                    });
+                }
+                owners.add_host(host.tracker, self.access, host.start.addr() as u64, bytes);
+                owners.keep_boxed(host.keep);
+                Ok(Side::Host(host.start))
+            }
+            Place::Own(own, rows) => {
+                if own != graph {
+                    return Err(Error::OtherGraph);
+                }
+                owners.add_own(self.access, rows.address, rows.reach());
+                Ok(Side::Device(rows))
+            }
+        }
+    }
+}
+
+impl<'a, T: DeviceRepr> CopySource<'a, T> {
+    pub(super) fn of_host(host: HostPlace<'a>, len: usize) -> Self {
+        Self {
+            end: End::new::<T>(Place::Host(host), Access::READ, len),
+            elements: PhantomData,
+        }
+    }
+
+    /// Elements of an allocation of the graph.
+    pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
+        let place = Place::Own(graph, linear::<T>(address, len));
+        Self {
+            end: End::new::<T>(place, Access::READ, len),
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: DeviceRepr> CopyTarget<'a, T> {
+    pub(super) fn of_host(host: HostPlace<'a>, len: usize) -> Self {
+        Self {
+            end: End::new::<T>(Place::Host(host), Access::WRITE, len),
+            elements: PhantomData,
+        }
+    }
+
+    /// Elements of an allocation of the graph.
+    pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
+        let place = Place::Own(graph, linear::<T>(address, len));
+        Self {
+            end: End::new::<T>(place, Access::WRITE, len),
+            elements: PhantomData,
+        }
+    }
+
+    pub(super) fn into_end(self) -> End<'a> {
+        self.end
+    }
+}
+
+impl<'a> End<'a> {
+    fn new<T>(place: Place<'a>, access: Access, len: usize) -> Self {
+        Self {
+            place,
+            access,
+            extent: row(len),
+            // No overflow: there is memory of that length.
+            bytes: len * size_of::<T>(),
         }
     }
 }
@@ -167,11 +266,11 @@ fn linear<T: DeviceRepr>(address: u64, len: usize) -> Rows {
 impl<'a, T: DeviceRepr> From<DeviceSlice<'a, T>> for CopySource<'a, T> {
     fn from(view: DeviceSlice<'a, T>) -> Self {
         Self {
-            end: End {
-                place: Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
-                access: view.access,
-                extent: row(view.len()),
-            },
+            end: End::new::<T>(
+                Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
+                view.access,
+                view.len(),
+            ),
             elements: PhantomData,
         }
     }
@@ -180,11 +279,11 @@ impl<'a, T: DeviceRepr> From<DeviceSlice<'a, T>> for CopySource<'a, T> {
 impl<'a, T: DeviceRepr> From<DeviceSliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: DeviceSliceMut<'a, T>) -> Self {
         Self {
-            end: End {
-                place: Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
-                access: view.access,
-                extent: row(view.len()),
-            },
+            end: End::new::<T>(
+                Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
+                view.access,
+                view.len(),
+            ),
             elements: PhantomData,
         }
     }
@@ -197,6 +296,7 @@ impl<'a, T: DeviceRepr> From<PitchedSlice<'a, T>> for CopySource<'a, T> {
                 place: Place::Device(view.memory, view.rows),
                 access: view.access,
                 extent: view.extent(),
+                bytes: view.rows.bytes(),
             },
             elements: PhantomData,
         }
@@ -210,6 +310,7 @@ impl<'a, T: DeviceRepr> From<PitchedSliceMut<'a, T>> for CopyTarget<'a, T> {
                 place: Place::Device(view.memory, view.rows),
                 access: view.access,
                 extent: view.extent(),
+                bytes: view.rows.bytes(),
             },
             elements: PhantomData,
         }

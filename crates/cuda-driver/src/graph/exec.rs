@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{
@@ -10,7 +11,7 @@ use cuda_sys::{
 };
 
 use super::owners::Leftover;
-use super::parts::{NodeInfo, Parts, Root};
+use super::parts::{NodeInfo, Parts, Root, Topology};
 use super::{Graph, NodeId, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -46,8 +47,8 @@ pub struct GraphExec {
 pub(super) struct Inner {
     pub(super) handle: Handle<RawExec>,
     pub(super) record: Arc<Record>,
-    /// Whether it can wait for the program.
-    may_block: bool,
+    /// Whether it can wait for the program. Never goes back.
+    may_block: AtomicBool,
     state: Mutex<State>,
     /// The graph that it was made of: the driver knows the executable's nodes by those of the graph.
     pub(super) root: Arc<Root>,
@@ -61,6 +62,7 @@ pub(super) struct State {
     pub(super) nodes: Vec<NodeInfo>,
     /// What else it keeps: of no node in particular.
     pub(super) others: Vec<Arc<Owners>>,
+    pub(super) has_edges_back: bool,
 }
 
 pub(crate) struct RawExec;
@@ -144,6 +146,7 @@ impl Graph {
         let state = State {
             nodes: parts.nodes.clone(),
             others: Parts::others(&all),
+            has_edges_back: parts.has_edges_back,
         };
         let graph = parts.id;
         drop(all);
@@ -151,7 +154,7 @@ impl Graph {
         let entered = context.gate().enter();
         state.each(|owners| owners.attach(&record));
         drop(entered);
-        let may_block = state.any(|owners| owners.may_block());
+        let may_block = AtomicBool::new(state.any(|owners| owners.may_block()));
         let inner = Inner {
             handle,
             record,
@@ -180,7 +183,8 @@ impl GraphExec {
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let inner = &*self.inner;
-        inner.record.replay(stream, inner.may_block, || {
+        let may_block = inner.may_block.load(Ordering::Acquire);
+        inner.record.replay(stream, may_block, || {
             // SAFETY: executable and stream must be alive, what the nodes use must be there until the launch is done, and no
             // other thread use the executable ← both are borrowed; the owners go only behind the last launch; the
             // record is locked.
@@ -249,6 +253,14 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// After a change.
+    pub(super) fn note_blocking(&self, state: &State) {
+        if !self.may_block.load(Ordering::Acquire) && state.any(|owners| owners.may_block()) {
+            self.handle.driver().note_blocking();
+            self.may_block.store(true, Ordering::Release);
+        }
+    }
+
     fn end(self) -> Result<(), DriverError> {
         let Self {
             handle,
@@ -294,6 +306,13 @@ impl State {
     pub(super) fn each(&self, f: impl FnMut(&Arc<Owners>)) {
         let nodes = self.nodes.iter().map(|node| &node.owners);
         nodes.chain(&self.others).for_each(f);
+    }
+
+    pub(super) fn topology(&self) -> Topology<'_> {
+        Topology {
+            nodes: &self.nodes,
+            has_edges_back: self.has_edges_back,
+        }
     }
 
     fn any(&self, is_so: impl Fn(&Owners) -> bool) -> bool {

@@ -3,12 +3,14 @@
 use cuda_sys::CUDA_MEMSET_NODE_PARAMS;
 
 use super::build::Adding;
+use super::copy::CopyTarget;
 use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, repeated};
+use crate::memory::pitched::Side;
+use crate::memory::{DeviceRepr, repeated};
 
 impl Graph {
     /// `cuGraphAddMemsetNode()`—A node that fills memory with `value`, whose bytes must repeat after 1, 2 or 4 bytes, as those of
@@ -22,10 +24,10 @@ impl Graph {
     pub fn fill<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],
-        to: impl Into<DeviceSliceMut<'a, T>>,
+        to: impl Into<CopyTarget<'a, T>>,
         value: T,
     ) -> Result<Node<node_kind::Memset>> {
-        let (params, owners) = fill_of(self.context(), &to.into(), value)?;
+        let (params, owners) = fill_of(self.context(), self.id(), to.into(), value)?;
         let context = self.context().clone();
         let add = |it: &Adding<'_>| {
             // SAFETY: pointers and graph must be valid ← those of `it` are.
@@ -53,28 +55,29 @@ impl Graph {
 /// A fill as the driver takes it, and what it uses.
 pub(super) fn fill_of<T: DeviceRepr>(
     context: &Context,
-    to: &DeviceSliceMut<'_, T>,
+    graph: u64,
+    to: CopyTarget<'_, T>,
     value: T,
 ) -> Result<(CUDA_MEMSET_NODE_PARAMS, Owners)> {
-    let params = fill_params(to.as_raw(), to.len(), &value)?;
     let mut owners = Owners::default();
-    owners.add(context, to.memory, to.access, to.as_raw(), to.bytes())?;
-    Ok((params, owners))
-}
-
-/// A fill of `len` elements.
-pub(super) fn fill_params<T: DeviceRepr>(
-    address: u64,
-    len: usize,
-    value: &T,
-) -> Result<CUDA_MEMSET_NODE_PARAMS> {
-    let value = bytemuck::bytes_of(value);
-    if value.is_empty() || len == 0 {
+    let Side::Device(rows) = to.into_end().side(context, graph, &mut owners)? else {
+        return Err(Error::Unsupported {
+            what: "a fill node for host memory",
+        });
+    };
+    let value = bytemuck::bytes_of(&value);
+    if value.is_empty() || rows.bytes() == 0 {
         return Err(Error::Unsupported {
             what: "a node that fills nothing",
         });
     }
-    let unit = repeated(value, address).ok_or(Error::Unsupported {
+    if rows.depth != 1 {
+        return Err(Error::Unsupported {
+            what: "a fill node for several planes",
+        });
+    }
+    // Rows begin where an element may, whose bytes are a multiple of the unit's.
+    let unit = repeated(value, rows.address).ok_or(Error::Unsupported {
         what: "a fill node with a value whose bytes do not repeat after 1, 2 or 4",
     })?;
     let word = match *unit {
@@ -82,22 +85,15 @@ pub(super) fn fill_params<T: DeviceRepr>(
         [a, b] => u16::from_ne_bytes([a, b]).into(),
         _ => unit.first().copied().unwrap_or_default().into(),
     };
-    let size = unit.len();
-    // No overflow: the view is of memory.
-    let width = value.len() * len / size;
-    Ok(CUDA_MEMSET_NODE_PARAMS {
-        dst: address,
-        pitch: 0,
+    let is_row = rows.height == 1;
+    let params = CUDA_MEMSET_NODE_PARAMS {
+        dst: rows.address,
+        pitch: if is_row { 0 } else { rows.pitch },
         value: word,
         // No truncation: 1, 2 or 4.
-        elementSize: size as u32,
-        width,
-        height: 1,
-    })
-}
-
-impl<'a, T: DeviceRepr> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
-    fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
-        buffer.as_mut_slice()
-    }
+        elementSize: unit.len() as u32,
+        width: rows.width / unit.len(),
+        height: rows.height,
+    };
+    Ok((params, owners))
 }

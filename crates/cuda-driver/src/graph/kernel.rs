@@ -69,19 +69,20 @@ impl Graph {
         if function.context() != self.context() {
             return Err(Error::OtherContext { what: "the kernel" });
         }
-        kernel_owners(function, config, args)
+        kernel_owners(self.id(), function, config, args)
     }
 }
 
 /// What a kernel uses, once it is known that it can be launched so.
 pub(super) fn kernel_owners(
+    graph: u64,
     function: &Function,
     config: &LaunchConfig,
     args: &impl KernelArgs,
 ) -> Result<Owners> {
     function.check_arguments(args.sizes())?;
     function.check_config(config)?;
-    let mut owners = Owners::of_args(function.context(), args)?;
+    let mut owners = Owners::of_args(function.context(), graph, args)?;
     owners.keep(function.clone());
     Ok(owners)
 }

@@ -4,23 +4,36 @@
 //! node live until the last graph, executable and launch that uses them is done, whatever becomes of their owners. And
 //! launches of a graph take part in the order of uses of its buffers, as any kernel does.
 
-#![allow(dead_code, reason = "other kinds of nodes and updates come next")]
-
+mod batch;
 mod build;
+mod child;
+mod conditional;
 mod conflicts;
 mod copy;
+mod event;
 mod exec;
 mod fill;
+mod host;
+mod host_buffer;
 mod kernel;
+mod list;
+mod memory;
 mod node;
 mod owners;
 mod parts;
+mod set;
+mod update;
 
+pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};
 pub use exec::{GraphExec, InstantiateFlags};
+pub use host_buffer::{GraphHostBuffer, HostRead, HostWrite};
+pub use list::DotFlags;
+pub use memory::{GraphAllocation, GraphMemoryStatistics};
 pub use node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub(crate) use owners::Owners;
 pub(crate) use parts::Root;
+pub use set::Switchable;
 
 use std::fmt;
 use std::ptr;
@@ -115,6 +128,10 @@ impl Graph {
     #[must_use]
     pub fn as_raw(&self) -> CUgraph {
         self.root.lock()[self.at].raw.0
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.root.lock()[self.at].id
     }
 
     /// The number of nodes.

@@ -11,7 +11,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
 use crate::order::{Access, Held, Record, Tracker};
-use crate::pending::Keep;
+use crate::pending::{Closure, Keep};
 
 /// What a node touches and keeps: memory, code, closures, events, the nodes of a child graph.
 ///
@@ -22,6 +22,8 @@ pub(crate) struct Owners {
     keep: Arc<Kept>,
     /// What the nodes of a child graph keep.
     inner: Vec<Arc<Self>>,
+    /// Closures among them.
+    closures: Vec<Arc<Closure>>,
     /// Whether it can wait for the program.
     may_block: bool,
 }
@@ -59,8 +61,8 @@ enum Used {
 }
 
 impl Owners {
-    /// What a kernel in `context` with these arguments uses.
-    pub(crate) fn of_args(context: &Context, args: &impl KernelArgs) -> Result<Self> {
+    /// What a kernel of the graph of this number, in `context`, with these arguments uses.
+    pub(crate) fn of_args(context: &Context, number: u64, args: &impl KernelArgs) -> Result<Self> {
         let mut this = Self::default();
         args.each_tracked(&mut |tracked| {
             let Tracked {
@@ -68,8 +70,14 @@ impl Owners {
                 access,
                 address,
                 bytes,
+                graph,
             } = tracked;
-            this.add(context, memory, access, address, bytes)
+            match memory {
+                Some(memory) => this.add(context, memory, access, address, bytes)?,
+                None if graph == number => this.add_own(access, address, bytes),
+                None => return Err(Error::OtherGraph),
+            }
+            Ok(())
         })?;
         Ok(this)
     }
@@ -120,10 +128,26 @@ impl Owners {
 
     /// The same for what must be told if a launch fails.
     pub(crate) fn keep_told(&mut self, value: impl Told + 'static) {
+        self.keep_boxed(Box::new(value));
+    }
+
+    pub(crate) fn keep_boxed(&mut self, value: Box<dyn Told>) {
         // Shared only once the node is there.
         if let Some(Kept(all)) = Arc::get_mut(&mut self.keep) {
-            all.push(Box::new(value));
+            all.push(value);
         }
+    }
+
+    /// Keeps a closure.
+    pub(super) fn add_closure(&mut self, closure: &Arc<Closure>) {
+        self.closures.push(Arc::clone(closure));
+        self.keep_told(Arc::clone(closure));
+    }
+
+    /// An error if a closure has panicked since it was asked last.
+    pub(super) fn check_closures(&self) -> Result<()> {
+        self.closures.iter().try_for_each(|it| it.check())?;
+        self.inner.iter().try_for_each(|it| it.check_closures())
     }
 
     /// All that the nodes of another graph keep.

@@ -62,7 +62,9 @@ pub(crate) struct Parts {
     /// The graph that it is in, and the node there. `None`: it is the whole.
     pub(crate) parent: Option<(usize, u32)>,
     /// Whether edges were added from a node to an earlier one.
-    has_edges_back: bool,
+    pub(super) has_edges_back: bool,
+    /// The graph that it was cloned from.
+    origin: Option<u64>,
     /// What belongs to no node that is known.
     pub(crate) others: Vec<Arc<Owners>>,
     /// Allocations that no node frees yet.
@@ -76,9 +78,17 @@ pub(crate) struct NodeInfo {
     pub(crate) kind: NodeKind,
     pub(crate) after: Vec<(u32, EdgeKind)>,
     pub(crate) owners: Arc<Owners>,
-    /// The bodies of a conditional node.
-    #[allow(dead_code, reason = "conditional nodes come next")]
-    pub(crate) bodies: Vec<usize>,
+    /// What the bodies of a conditional node use.
+    pub(crate) inside: Vec<Reach>,
+}
+
+impl NodeInfo {
+    /// The bytes that it uses, with those of its bodies.
+    pub(super) fn reaches(&self) -> Vec<Reach> {
+        let mut reaches = self.owners.reaches();
+        reaches.extend_from_slice(&self.inside);
+        reaches
+    }
 }
 
 impl Parts {
@@ -91,6 +101,7 @@ impl Parts {
             conflicts: Conflicts::default(),
             parent: None,
             has_edges_back: false,
+            origin: None,
             others: Vec::new(),
             unfreed: 0,
         }
@@ -103,12 +114,6 @@ impl Parts {
         } else {
             Err(Error::OtherGraph)
         }
-    }
-
-    #[allow(dead_code, reason = "updates of nodes come next")]
-    pub(crate) fn node(&self, node: NodeId) -> Result<&NodeInfo> {
-        let index = self.place(node)?;
-        self.nodes.get(index as usize).ok_or(Error::OtherGraph)
     }
 
     /// The edges of a new node: those given, and those from nodes that use the same memory before it.
@@ -124,17 +129,120 @@ impl Parts {
             }
         }
         // The later first: what they wait for need not be waited for again.
+        let topology = self.topology();
         for other in self.conflicts.against(reaches).into_iter().rev() {
             let is_given = after.iter().any(|(from, _)| *from == other);
-            if !is_given && !self.is_done_before(other, &after) {
+            if !is_given && !topology.is_done_before(other, &after) {
                 after.push((other, EdgeKind::Full));
             }
         }
         Ok(after)
     }
 
+    fn topology(&self) -> Topology<'_> {
+        Topology {
+            nodes: &self.nodes,
+            has_edges_back: self.has_edges_back,
+        }
+    }
+
+    /// Notes a new node.
+    pub(super) fn push(&mut self, info: NodeInfo, reaches: &[Reach]) -> NodeId {
+        // No truncation: each takes more than a byte.
+        let index = self.nodes.len() as u32;
+        let waits_not = |other: u32| {
+            info.after
+                .iter()
+                .any(|(from, kind)| *from == other && *kind != EdgeKind::Full)
+        };
+        self.conflicts.note(index, reaches, waits_not);
+        self.nodes.push(info);
+        NodeId {
+            graph: self.id,
+            index,
+        }
+    }
+
+    /// Whether an edge between them is there, or would close a circle.
+    pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<bool> {
+        let after = |node: u32| self.nodes.get(node as usize).map(|node| &node.after[..]);
+        let known = after(to).unwrap_or_default();
+        if known.iter().any(|(known, _)| *known == from) {
+            return Ok(true);
+        }
+        if from == to
+            || self
+                .topology()
+                .is_before(to, after(from).unwrap_or_default(), false)
+        {
+            return Err(Error::GraphCycle);
+        }
+        Ok(false)
+    }
+
+    /// Notes an edge.
+    pub(super) fn push_edge(&mut self, from: u32, to: u32, kind: EdgeKind) {
+        self.has_edges_back |= from > to;
+        if let Some(node) = self.nodes.get_mut(to as usize) {
+            node.after.push((from, kind));
+        }
+    }
+
+    /// The pairs that lack an edge now that `node`, which is not the last, uses these bytes too.
+    pub(super) fn missing_edges(&self, node: u32, reaches: &[Reach]) -> Vec<(u32, u32)> {
+        let topology = self.topology();
+        let matter = |info: &NodeInfo| {
+            let theirs = info.reaches();
+            theirs
+                .iter()
+                .any(|a| reaches.iter().any(|b| a.is_against(b)))
+        };
+        (0..)
+            .zip(&self.nodes)
+            .filter(|(other, info)| {
+                *other != node && matter(info) && !topology.are_ordered(*other, node)
+            })
+            .map(|(other, _)| (other.min(node), other.max(node)))
+            .collect()
+    }
+
+    /// How many nodes there are in all.
+    pub(super) fn count(all: &[Self]) -> usize {
+        all.iter().map(|parts| parts.nodes.len()).sum()
+    }
+
+    /// Becomes a copy of `origin`, with these nodes.
+    pub(super) fn take_over(&mut self, origin: &Self, nodes: Vec<NodeInfo>) {
+        self.nodes = nodes;
+        self.conflicts = origin.conflicts.clone();
+        self.has_edges_back = origin.has_edges_back;
+        self.unfreed = origin.unfreed;
+        self.origin = Some(origin.id);
+    }
+
+    /// The copy of a node of the graph that this was cloned from.
+    pub(super) fn copy_of(&self, node: NodeId) -> Result<NodeId> {
+        if self.origin != Some(node.graph) {
+            return Err(Error::OtherGraph);
+        }
+        let copy = NodeId {
+            graph: self.id,
+            ..node
+        };
+        self.place(copy).map(|_| copy)
+    }
+}
+
+/// Nodes, and which wait for which.
+#[derive(Clone, Copy)]
+pub(super) struct Topology<'a> {
+    pub(super) nodes: &'a [NodeInfo],
+    pub(super) has_edges_back: bool,
+}
+
+impl Topology<'_> {
     /// Whether `node` is done when a node with the edges `after` begins.
-    pub(crate) fn is_done_before(&self, node: u32, after: &[(u32, EdgeKind)]) -> bool {
+    fn is_done_before(&self, node: u32, after: &[(u32, EdgeKind)]) -> bool {
         self.is_before(node, after, true)
     }
 
@@ -164,66 +272,11 @@ impl Parts {
     }
 
     /// Whether one of two nodes is done when the other begins.
-    pub(crate) fn are_ordered(&self, one: u32, other: u32) -> bool {
+    pub(super) fn are_ordered(&self, one: u32, other: u32) -> bool {
         let is_done = |node: u32, next: u32| {
             let next = self.nodes.get(next as usize);
             next.is_some_and(|next| self.is_done_before(node, &next.after))
         };
         is_done(one, other) || is_done(other, one)
-    }
-
-    /// Notes a new node.
-    pub(super) fn push(&mut self, info: NodeInfo, reaches: &[Reach]) -> NodeId {
-        // No truncation: each takes more than a byte.
-        let index = self.nodes.len() as u32;
-        let waits_not = |other: u32| {
-            info.after
-                .iter()
-                .any(|(from, kind)| *from == other && *kind != EdgeKind::Full)
-        };
-        self.conflicts.note(index, reaches, waits_not);
-        self.nodes.push(info);
-        NodeId {
-            graph: self.id,
-            index,
-        }
-    }
-
-    /// Whether an edge between them is there, or would close a circle.
-    pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<bool> {
-        let after = |node: u32| self.nodes.get(node as usize).map(|node| &node.after[..]);
-        let known = after(to).unwrap_or_default();
-        if known.iter().any(|(known, _)| *known == from) {
-            return Ok(true);
-        }
-        if from == to || self.is_before(to, after(from).unwrap_or_default(), false) {
-            return Err(Error::GraphCycle);
-        }
-        Ok(false)
-    }
-
-    /// Notes an edge.
-    pub(super) fn push_edge(&mut self, from: u32, to: u32, kind: EdgeKind) {
-        self.has_edges_back |= from > to;
-        if let Some(node) = self.nodes.get_mut(to as usize) {
-            node.after.push((from, kind));
-        }
-    }
-
-    /// The pairs that lack an edge now that `node`, which is not the last, uses these bytes too.
-    pub(super) fn missing_edges(&self, node: u32, reaches: &[Reach]) -> Vec<(u32, u32)> {
-        let matter = |info: &NodeInfo| {
-            let theirs = info.owners.reaches();
-            theirs
-                .iter()
-                .any(|a| reaches.iter().any(|b| a.is_against(b)))
-        };
-        (0..)
-            .zip(&self.nodes)
-            .filter(|(other, info)| {
-                *other != node && matter(info) && !self.are_ordered(*other, node)
-            })
-            .map(|(other, _)| (other.min(node), other.max(node)))
-            .collect()
     }
 }

@@ -5,8 +5,9 @@ use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::global::Global;
+use crate::graph::GraphAllocation;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
@@ -23,11 +24,14 @@ pub struct Uses<'a>(pub(super) Scope<'a>);
 #[allow(missing_debug_implementations, reason = "it never leaves this crate")]
 #[derive(Clone, Copy)]
 pub struct Tracked<'a> {
-    pub(crate) memory: &'a Memory,
+    /// `None`: memory of a graph, which only its kernels can use.
+    pub(crate) memory: Option<&'a Memory>,
     pub(crate) access: Access,
     /// The first byte of what the kernel may use.
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
+    /// The graph, where it is of one.
+    pub(crate) graph: u64,
 }
 
 /// One argument of a kernel.
@@ -76,10 +80,11 @@ macro_rules! buffer_arg {
                 #[inline]
                 fn tracked(&self) -> Option<Tracked<'_>> {
                     Some(Tracked {
-                        memory: &self.memory,
+                        memory: Some(&self.memory),
                         access: $access(self),
                         address: self.as_raw(),
                         bytes: self.reach(),
+                        graph: 0,
                     })
                 }
             }
@@ -104,17 +109,56 @@ buffer_arg! {
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
 }
 
+macro_rules! own_arg {
+    ($($ty:ty, $access:expr;)*) => {
+        $(
+            // SAFETY: the kernel takes the address; launches outside of the graph are errors.
+            unsafe impl<T: DeviceRepr> KernelArg for $ty {
+                type Value = CUdeviceptr;
+
+                #[inline]
+                fn value(&self) -> CUdeviceptr {
+                    self.as_raw()
+                }
+
+                #[inline]
+                fn tracked(&self) -> Option<Tracked<'_>> {
+                    Some(Tracked {
+                        memory: None,
+                        access: $access,
+                        address: self.as_raw(),
+                        bytes: self.reach(),
+                        graph: self.graph(),
+                    })
+                }
+            }
+        )*
+    };
+}
+
+own_arg! {
+    &GraphAllocation<T>, Access::READ;
+    &mut GraphAllocation<T>, Access::WRITE;
+}
+
 impl Tracked<'_> {
     /// Makes the launch's stream wait for the uses that matter to this one.
     #[inline]
     pub(super) fn before(self, uses: &Uses<'_>) -> Result<()> {
-        self.memory.tracker.before(&uses.0, self.access)
+        match self.memory {
+            Some(memory) => memory.tracker.before(&uses.0, self.access),
+            None => Err(Error::Unsupported {
+                what: "memory of a graph outside of the graph",
+            }),
+        }
     }
 
     /// Notes the use, after the launch was queued.
     #[inline]
     pub(super) fn after(self, uses: &mut Uses<'_>) {
-        self.memory.tracker.after(&mut uses.0, self.access);
+        if let Some(memory) = self.memory {
+            memory.tracker.after(&mut uses.0, self.access);
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use std::ops::{Bound, RangeBounds};
 pub(crate) use allocation::{Block, Memory, Source};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
+pub(crate) use pool::props_of;
 
 use crate::error::{Error, Result};
 

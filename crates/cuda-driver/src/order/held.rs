@@ -49,6 +49,15 @@ impl Estate {
         }
     }
 
+    /// The count of guards of this kind.
+    pub(super) fn guards(&mut self, access: Access) -> &mut usize {
+        if access.write {
+            &mut self.writers
+        } else {
+            &mut self.readers
+        }
+    }
+
     /// The users whose replays matter to `access`.
     pub(super) fn users_against(&self, access: Access) -> impl Iterator<Item = &User> {
         self.users

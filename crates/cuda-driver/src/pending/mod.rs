@@ -6,10 +6,12 @@
 //! A lost device calls no host functions. While something is pending, one thread asks the driver for it now and then, and
 //! ends what failed. It also does what must not be done inside a host function: calling the driver.
 
+mod closures;
 mod completion;
 mod outcome;
 mod watch;
 
+pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
 pub(crate) use watch::{defer, is_inside_host_function, must_defer, settle};

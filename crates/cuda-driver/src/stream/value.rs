@@ -10,7 +10,7 @@ use cuda_sys::{
 use super::Stream;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice};
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
 use crate::order::{Access, Scope};
 
 /// What a stream waits for a value to be.
@@ -167,6 +167,15 @@ impl<'a, T: StreamWord> At<'a, T> {
         let address = element.ok_or(Error::OutOfRange { len })?.as_raw();
         Ok(Self { view, address })
     }
+
+    fn word(&self, access: Access) -> Word<'a> {
+        Word {
+            memory: self.view.memory,
+            access,
+            address: self.address,
+            bytes: size_of::<T>(),
+        }
+    }
 }
 
 impl Stream {
@@ -240,11 +249,17 @@ const WRITE: u32 = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT.0;
 #[derive(Default)]
 pub struct ValueBatch<'a> {
     ops: Vec<CUstreamBatchMemOpParams>,
-    uses: Vec<(DeviceUse<'a>, Access)>,
+    uses: Vec<Word<'a>>,
 }
 
-/// A view, whatever its elements.
-type DeviceUse<'a> = &'a crate::memory::Memory;
+/// A word that an operation uses.
+#[derive(Clone, Copy)]
+struct Word<'a> {
+    memory: &'a Memory,
+    access: Access,
+    address: CUdeviceptr,
+    bytes: usize,
+}
 
 impl<'a> ValueBatch<'a> {
     /// The most operations that `cuStreamBatchMemOp` takes.
@@ -270,7 +285,7 @@ impl<'a> ValueBatch<'a> {
     ) -> Result<Self> {
         let at = At::new(memory.into(), index)?;
         self.ops.push(value.wait_op(at.address, condition.0));
-        self.uses.push((at.view.memory, Access::AWAIT));
+        self.uses.push(at.word(Access::AWAIT));
         Ok(self)
     }
 
@@ -287,7 +302,7 @@ impl<'a> ValueBatch<'a> {
     ) -> Result<Self> {
         let at = At::new(memory.into(), index)?;
         self.ops.push(value.write_op(at.address, WRITE));
-        self.uses.push((at.view.memory, Access::SIGNAL));
+        self.uses.push(at.word(Access::SIGNAL));
         Ok(self)
     }
 
@@ -307,7 +322,7 @@ impl<'a> ValueBatch<'a> {
             .filter(|count| (*count as usize) <= len)
             .ok_or(Error::OutOfRange { len })?;
         let mut scope = Scope::new(stream);
-        for (memory, access) in &self.uses {
+        for Word { memory, access, .. } in &self.uses {
             memory.tracker.before(&scope, *access)?;
         }
         stream.driver().note_blocking();
@@ -322,10 +337,23 @@ impl<'a> ValueBatch<'a> {
                 )
             }
         })?;
-        for (memory, access) in &self.uses {
+        for Word { memory, access, .. } in &self.uses {
             memory.tracker.after(&mut scope, *access);
         }
         Ok(())
+    }
+}
+
+impl ValueBatch<'_> {
+    /// The operations; `each` gets the words that they use.
+    pub(crate) fn into_parts(
+        self,
+        mut each: impl FnMut(&Memory, Access, CUdeviceptr, usize) -> Result<()>,
+    ) -> Result<Vec<CUstreamBatchMemOpParams>> {
+        for word in &self.uses {
+            each(word.memory, word.access, word.address, word.bytes)?;
+        }
+        Ok(self.ops)
     }
 }
 

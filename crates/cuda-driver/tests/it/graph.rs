@@ -1,9 +1,14 @@
 //! Graphs built node by node.
 
-use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph};
+use std::sync::Arc;
 
-use crate::support::{Bench, COPY, MIX, everywhere, late, software};
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    ContextFlags, DotFlags, Error, EventFlags, Graph, GraphAllocation, GraphHostBuffer,
+    ManagedBuffer, NodeKind, PinnedFlags, PitchedBuffer, ValueBatch, WaitCondition,
+};
+
+use crate::support::{Bench, COPY, MIX, everywhere, flags, late, software};
 
 const N: u32 = 1 << 10;
 
@@ -156,5 +161,295 @@ fn bad_edges_are_errors_and_change_nothing() {
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         assert!(is_all(&x, 7), "{}", bench.name);
+    }
+}
+
+#[test]
+fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
+    for bench in everywhere("child_graphs_and_copies_of_graphs_do_what_the_original_does") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
+        let config = LaunchConfig::for_num_elems(N);
+        let mut inner = Graph::new(&bench.context).unwrap();
+        // SAFETY: the kernel touches N words of each; each has N.
+        let kernel = unsafe { inner.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let mut outer = Graph::new(&bench.context).unwrap();
+        outer.fill(&[], &mut x, 1_u32).unwrap();
+        outer.child(&[], &inner).unwrap();
+        outer.child(&[], &inner).unwrap();
+        outer.fill(&[], &mut y, 4_u32).unwrap();
+        // What a child is given later, it is not.
+        inner.fill(&[], &mut x, 100_u32).unwrap();
+        let clone = outer.try_clone().unwrap();
+        assert_eq!(clone.nodes().unwrap().len(), 4);
+        assert_eq!(clone.find_clone(kernel), Err(Error::OtherGraph));
+        drop((inner, mix));
+        for (graph, other) in [(outer, 3), (clone, 4)] {
+            let exec = graph.instantiate().unwrap();
+            drop(graph);
+            exec.launch(&stream).unwrap();
+            // 2 * (2 * 1 + y) + y
+            assert!(is_all(&x, 4 + 3 * other), "{}", bench.name);
+            assert!(is_all(&y, 4), "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn nodes_and_edges_are_those_of_the_driver() {
+    for bench in everywhere("nodes_and_edges_are_those_of_the_driver") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let begin = graph.empty(&[]).unwrap();
+        let fill = graph.fill(&[begin.edge()], &mut x, 1_u32).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        let kernel = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let host = graph.host(&[begin.edge()], || ()).unwrap();
+        let copy = graph.copy(&[host.edge()], &mut y, &x).unwrap();
+        let kinds = [
+            (begin.id(), NodeKind::Empty),
+            (fill.id(), NodeKind::Memset),
+            (kernel.id(), NodeKind::Kernel),
+            (host.id(), NodeKind::Host),
+            (copy.id(), NodeKind::Memcpy),
+        ];
+        assert_eq!(graph.nodes().unwrap(), kinds);
+        let edges = [
+            (begin.edge(), fill.id()),
+            (begin.edge(), host.id()),
+            (fill.edge(), kernel.id()),
+            (kernel.edge(), copy.id()),
+            (host.edge(), copy.id()),
+        ];
+        assert_eq!(graph.edges().unwrap(), edges, "{}", bench.name);
+        let path = std::env::temp_dir().join(format!("cuda-driver-{}.dot", std::process::id()));
+        graph.write_dot(&path, DotFlags::empty()).unwrap();
+        let dot = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(dot.starts_with("digraph"), "{dot}");
+        assert_eq!(dot.matches("->").count(), edges.len(), "{dot}");
+    }
+}
+
+#[test]
+fn a_kernel_may_begin_when_the_one_before_allows_it() {
+    for bench in everywhere("a_kernel_may_begin_when_the_one_before_allows_it") {
+        if bench.context.device().compute_capability().unwrap().major < 9 {
+            continue;
+        }
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let (x, mut y, mut z) = (filled(&stream, 5), filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        let first = unsafe { graph.kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
+        // SAFETY: as above; the two share only what both read.
+        let second =
+            unsafe { graph.kernel(&[first.programmatic_edge()], &copy, config, (&x, &mut z, N)) }
+                .unwrap();
+        let edges = graph.edges().unwrap();
+        assert_eq!(edges, [(first.programmatic_edge(), second.id())]);
+        let refused = graph.empty(&[first.programmatic_edge()]);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
+        // It is behind the second, which need not be behind the first: so it waits for both.
+        let last = graph.fill(&[second.edge()], &mut y, 9_u32).unwrap();
+        let edges = graph.edges().unwrap();
+        assert!(edges.contains(&(first.edge(), last.id())), "{edges:?}");
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&z, 5) && is_all(&y, 9), "{}", bench.name);
+    }
+}
+
+#[test]
+fn events_in_graphs_are_recorded_and_waited_for() {
+    for bench in everywhere("events_in_graphs_are_recorded_and_waited_for") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        let mut x = filled(&stream, 0);
+        let event = |stream: &Stream| {
+            let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+            event.record(stream).unwrap();
+            Arc::new(event)
+        };
+        let (before, after) = (event(&other), event(&other));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let waited = graph.event_wait(&[], &before).unwrap();
+        let fill = graph.fill(&[waited.edge()], &mut x, 6_u32).unwrap();
+        graph.event_record(&[fill.edge()], &after).unwrap();
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        let after_raw = Arc::clone(&after);
+        drop((before, after, graph));
+        after_raw.synchronize().unwrap();
+        assert!(is_all(&x, 6), "{}", bench.name);
+        exec.launch(&other).unwrap();
+        other.synchronize().unwrap();
+        assert!(after_raw.is_done().unwrap());
+    }
+}
+
+#[test]
+fn streams_and_graphs_wait_for_each_other_by_values() {
+    for bench in everywhere("streams_and_graphs_wait_for_each_other_by_values") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        let flag = flags(&stream, &[0_u32, 0]);
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let batch = ValueBatch::new()
+            .wait(&flag, 0, WaitCondition::EQUAL, 7)
+            .unwrap();
+        let waited = graph.batch(&[], batch).unwrap();
+        let fill = graph.fill(&[waited.edge()], &mut x, 6_u32).unwrap();
+        let batch = ValueBatch::new().write(&flag, 1, 1_u32).unwrap();
+        graph.batch(&[fill.edge()], batch).unwrap();
+        let exec = graph.instantiate().unwrap();
+        stream.synchronize().unwrap();
+        exec.launch(&stream).unwrap();
+        // The launch waits for this, which does not wait for the launch.
+        other.write_value(&flag, 0, 7_u32).unwrap();
+        assert!(is_all(&x, 6), "{}", bench.name);
+        assert_eq!(flag.to_vec().unwrap(), [7, 1]);
+    }
+}
+
+#[test]
+fn memory_of_a_graph_is_there_while_it_is_used() {
+    for bench in everywhere("memory_of_a_graph_is_there_while_it_is_used") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (x, mut result) = (filled(&stream, 3), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut own: GraphAllocation<u32> = graph.alloc_zeroed(&[], N as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        for _ in 0..2 {
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { graph.kernel(&[], &mix, config, (&mut own, &x, N)) }.unwrap();
+        }
+        graph.copy(&[], &mut result, &own).unwrap();
+        // Outside of the graph it is no memory.
+        // SAFETY: nothing is launched.
+        let refused = unsafe { stream.launch(&mix, config, (&mut own, &x, N)) };
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
+        let mut other = Graph::new(&bench.context).unwrap();
+        assert_eq!(other.fill(&[], &mut own, 1_u32), Err(Error::OtherGraph));
+        assert_eq!(graph.instantiate().unwrap_err(), Error::GraphMemoryKept);
+        graph.free(&[], own).unwrap();
+        let device = bench.context.device();
+        let exec = graph.instantiate().unwrap();
+        for _ in 0..3 {
+            exec.launch(&stream).unwrap();
+            // 2 * (2 * 0 + 3) + 3
+            assert!(is_all(&result, 9), "{}", bench.name);
+        }
+        let statistics = device.graph_memory().unwrap();
+        assert!(statistics.most_used >= u64::from(N) * 4, "{statistics:?}");
+        drop((exec, graph));
+        stream.synchronize().unwrap();
+        device.trim_graph_memory().unwrap();
+        device.reset_graph_memory_peaks().unwrap();
+        let statistics = device.graph_memory().unwrap();
+        assert!(statistics.most_used <= statistics.most_reserved);
+        assert!(statistics.used <= statistics.reserved, "{statistics:?}");
+    }
+}
+
+#[test]
+fn boxes_are_copied_and_filled() {
+    for bench in everywhere("boxes_are_copied_and_filled") {
+        let stream = bench.stream();
+        let words: Vec<u32> = (0..7 * 5).collect();
+        let mut pitched = PitchedBuffer::<u32>::zeroed(&stream, (7, 5)).unwrap();
+        let linear = DeviceBuffer::from_host(&stream, &words).unwrap();
+        let mut back = PitchedBuffer::<u32>::zeroed(&stream, (7, 5)).unwrap();
+        let pinned = PinnedBuffer::zeroed(&bench.context, 35, PinnedFlags::default()).unwrap();
+        let host = GraphHostBuffer::new(pinned).unwrap();
+        host.write().unwrap().copy_from_slice(&words);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        graph.copy(&[], &mut pitched, &host).unwrap();
+        let inner = pitched.as_mut_slice().into_region(1..6, 1..4, ..).unwrap();
+        graph.fill(&[], inner, 99_u32).unwrap();
+        graph.copy(&[], &mut back, &pitched).unwrap();
+        let refused = graph.copy(&[], &mut back, &linear);
+        assert!(matches!(refused, Err(Error::ExtentMismatch { .. })));
+        graph.copy(&[], &host, &back).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        let expected: Vec<u32> = (0..35)
+            .map(|at| match (at % 7, at / 7) {
+                (1..6, 1..4) => 99,
+                _ => at,
+            })
+            .collect();
+        assert_eq!(*host.read().unwrap(), expected[..], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
+    for bench in everywhere("a_conditional_node_runs_what_a_value_says") {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        for (default, expected) in [(0, 1), (1, 2)] {
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let handle = graph.conditional_handle(Some(default)).unwrap();
+            let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+            let (node, mut body) = graph.if_node(&[], handle).unwrap();
+            let last = graph.copy(&[], &mut y, &x).unwrap();
+            // Only now it is known that the body is in the way of both.
+            body.fill(&[], &mut x, 2_u32).unwrap();
+            let edges = graph.edges().unwrap();
+            assert!(edges.contains(&(first.edge(), node.id())), "{edges:?}");
+            assert!(edges.contains(&(node.edge(), last.id())), "{edges:?}");
+            assert!(matches!(body.instantiate(), Err(Error::Unsupported { .. })));
+            let mut other = Graph::new(&bench.context).unwrap();
+            assert_eq!(other.if_node(&[], handle).unwrap_err(), Error::OtherGraph);
+            let exec = graph.instantiate().unwrap();
+            drop((graph, body));
+            exec.launch(&stream).unwrap();
+            assert!(is_all(&y, expected), "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn what_a_graph_cannot_use_is_an_error() {
+    for bench in everywhere("what_a_graph_cannot_use_is_an_error") {
+        let stream = bench.stream();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let managed = ManagedBuffer::<u32>::zeroed(&stream, 4).unwrap();
+        let (mut x, short) = (
+            filled(&stream, 0),
+            DeviceBuffer::zeroed(&stream, 3).unwrap(),
+        );
+        let of_host = |error: Error| matches!(error, Error::Unsupported { .. });
+        let mut four = x.as_mut_slice().into_slice(..4).unwrap();
+        assert!(of_host(
+            graph.copy(&[], four.reborrow(), &*managed).unwrap_err()
+        ));
+        let refused = graph.copy(&[], four.reborrow(), &short).unwrap_err();
+        assert!(matches!(refused, Error::LengthMismatch { .. }));
+        let none = short.slice(..0).unwrap();
+        let into = four.reborrow().into_slice(..0).unwrap();
+        assert!(of_host(graph.copy(&[], into, none).unwrap_err()));
+        let mut wide = DeviceBuffer::<u64>::zeroed(&stream, 3).unwrap();
+        assert!(of_host(graph.fill(&[], &mut wide, 1_u64).unwrap_err()));
+        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let elsewhere = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let mut foreign = DeviceBuffer::<u32>::zeroed(&elsewhere, 3).unwrap();
+        let refused = graph.fill(&[], &mut foreign, 1_u32).unwrap_err();
+        assert!(matches!(refused, Error::OtherContext { .. }));
+        assert!(graph.is_empty());
+        graph.fill(&[], &mut x, 4_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        assert!(matches!(
+            exec.launch(&elsewhere),
+            Err(Error::OtherContext { .. })
+        ));
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&x, 4), "{}", bench.name);
+        // Held memory stays with the graph.
+        assert!(matches!(x.into_raw(), Err(Error::StillInUse { .. })));
+        exec.launch(&stream).unwrap();
+        stream.synchronize().unwrap();
     }
 }

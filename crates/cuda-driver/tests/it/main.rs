@@ -18,6 +18,8 @@ mod fault;
 mod future;
 mod global;
 mod graph;
+mod graph_exec;
+mod graph_owners;
 mod host_function;
 mod kernel;
 mod launch;

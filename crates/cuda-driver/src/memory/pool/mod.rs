@@ -104,16 +104,7 @@ impl MemoryPool {
 
     fn create(device: &Device, limit: usize) -> Result<Self> {
         let driver = device.driver();
-        let props = CUmemPoolProps {
-            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-            location: location_of(device),
-            win32SecurityAttributes: ptr::null_mut(),
-            maxSize: limit,
-            usage: 0,
-            gpuDirectRDMACapable: 0,
-            reserved: [0; 53],
-        };
+        let props = props_of(device, limit);
         let mut raw = ptr::null_mut();
         // SAFETY: the pointers must be valid ← they are to locals.
         unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
@@ -242,6 +233,20 @@ impl MemoryPool {
             )
         }?;
         Ok(raw == self.as_raw())
+    }
+}
+
+/// Memory of `device`, at most `limit` bytes if that is not 0.
+pub(crate) fn props_of(device: &Device, limit: usize) -> CUmemPoolProps {
+    CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: location_of(device),
+        win32SecurityAttributes: ptr::null_mut(),
+        maxSize: limit,
+        usage: 0,
+        gpuDirectRDMACapable: 0,
+        reserved: [0; 53],
     }
 }
 

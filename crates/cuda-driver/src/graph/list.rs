@@ -1,0 +1,173 @@
+//! What is in a graph, as the driver sees it.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::ptr;
+
+use cuda_sys::{CUgraphEdgeData, CUgraphNode, calls};
+
+use super::Graph;
+use super::node::{Edge, EdgeKind, NodeId, NodeKind};
+use super::parts::Parts;
+use crate::driver::call;
+use crate::error::{Error, Result};
+
+bitflags::bitflags! {
+    /// What a picture of a graph tells. Bits that are not named here are kept.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct DotFlags: u32 {
+        /// Everything.
+        const VERBOSE = 1;
+        /// The parameters of kernels.
+        const KERNEL_NODE_PARAMS = 4;
+        /// The parameters of copies.
+        const MEMCPY_NODE_PARAMS = 8;
+        /// The parameters of fills.
+        const MEMSET_NODE_PARAMS = 16;
+        /// The parameters of host nodes.
+        const HOST_NODE_PARAMS = 32;
+        /// Events.
+        const EVENT_NODE_PARAMS = 64;
+        /// The attributes of kernels.
+        const KERNEL_NODE_ATTRIBUTES = 512;
+        /// The handles of the driver.
+        const HANDLES = 1024;
+        const _ = !0;
+    }
+}
+
+impl Graph {
+    /// `cuGraphGetNodes()`—The nodes, and what they do.
+    ///
+    /// # Errors
+    ///
+    /// What the call answers; [`Error::OtherGraph`] if one was added by other means.
+    #[doc(alias = "cuGraphGetNodes")]
+    pub fn nodes(&self) -> Result<Vec<(NodeId, NodeKind)>> {
+        let driver = self.context().driver();
+        let all = self.root.lock();
+        let parts = &all[self.at];
+        let mut count = 0;
+        // SAFETY: the graph must be alive and used by no other thread, the pointer writable ← it is locked; a local.
+        unsafe {
+            call!(
+                driver,
+                cuGraphGetNodes(parts.raw.0, ptr::null_mut(), &raw mut count)
+            )
+        }?;
+        let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
+        // SAFETY: as above, and there must be room for `count` ← there is.
+        unsafe {
+            call!(
+                driver,
+                cuGraphGetNodes(parts.raw.0, nodes.as_mut_ptr(), &raw mut count)
+            )
+        }?;
+        nodes.truncate(count);
+        let mut known = Vec::with_capacity(count);
+        for raw in nodes {
+            known.push(parts.known(raw).ok_or(Error::OtherGraph)?);
+        }
+        known.sort_unstable_by_key(|(id, _)| *id);
+        Ok(known)
+    }
+
+    /// `cuGraphGetEdges()`—The edges, each with the node that it leads to: those given, and those that shared memory asks for.
+    ///
+    /// # Errors
+    ///
+    /// As [`nodes`](Self::nodes).
+    #[doc(alias = "cuGraphGetEdges")]
+    pub fn edges(&self) -> Result<Vec<(Edge, NodeId)>> {
+        let driver = self.context().driver();
+        let all = self.root.lock();
+        let parts = &all[self.at];
+        let knows_data = driver.version() >= calls::cuGraphGetEdges_v2.since();
+        let mut count = 0;
+        let (mut from, mut to): (Vec<CUgraphNode>, Vec<CUgraphNode>) = (Vec::new(), Vec::new());
+        let none = EdgeKind::Full.raw();
+        let mut data: Vec<CUgraphEdgeData> = Vec::new();
+        // How many there are, then all.
+        for is_asked in [false, true] {
+            from.resize(count, ptr::null_mut());
+            to.resize(count, ptr::null_mut());
+            data.resize(count, none);
+            let or_null = |pointer| if is_asked { pointer } else { ptr::null_mut() };
+            let (from, to) = (or_null(from.as_mut_ptr()), or_null(to.as_mut_ptr()));
+            if is_asked && count == 0 {
+                break;
+            }
+            if knows_data {
+                let data = if is_asked {
+                    data.as_mut_ptr()
+                } else {
+                    ptr::null_mut()
+                };
+                // SAFETY: the graph must be alive and used by no other thread, and there be room for `count`, or null ← it
+                // is locked; the vectors have it.
+                unsafe {
+                    call!(
+                        driver,
+                        cuGraphGetEdges_v2(parts.raw.0, from, to, data, &raw mut count)
+                    )
+                }?;
+            } else {
+                // SAFETY: as above.
+                unsafe {
+                    call!(
+                        driver,
+                        cuGraphGetEdges(parts.raw.0, from, to, &raw mut count)
+                    )
+                }?;
+            }
+        }
+        let mut edges = Vec::with_capacity(count);
+        for ((from, to), data) in from.iter().zip(&to).zip(&data).take(count) {
+            let id = |raw: CUgraphNode| parts.known(raw).map(|(id, _)| id).ok_or(Error::OtherGraph);
+            let edge = Edge {
+                from: id(*from)?,
+                kind: EdgeKind::of_raw(data),
+            };
+            edges.push((edge, id(*to)?));
+        }
+        edges.sort_unstable_by_key(|(edge, to)| (edge.from, *to));
+        Ok(edges)
+    }
+
+    /// `cuGraphDebugDotPrint(path, flags)`—Writes a picture of the graph, in the language of Graphviz, to a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NulByte`], [`Error::Unsupported`] for a path that is not UTF-8, or what the call answers.
+    #[doc(alias = "cuGraphDebugDotPrint")]
+    pub fn write_dot(&self, path: impl AsRef<Path>, flags: DotFlags) -> Result<()> {
+        let path = path.as_ref().to_str().ok_or(Error::Unsupported {
+            what: "a path that is not UTF-8",
+        })?;
+        let path = CString::new(path).map_err(|error| Error::NulByte {
+            what: "the path",
+            position: error.nul_position(),
+        })?;
+        let all = self.root.lock();
+        let raw = all[self.at].raw.0;
+        // SAFETY: the graph must be alive and used by no other thread, the path end with NUL ← it is locked; it does.
+        Ok(unsafe {
+            call!(
+                self.context().driver(),
+                cuGraphDebugDotPrint(raw, path.as_ptr(), flags.bits())
+            )
+        }?)
+    }
+}
+
+impl Parts {
+    fn known(&self, raw: CUgraphNode) -> Option<(NodeId, NodeKind)> {
+        let index = self.nodes.iter().position(|node| node.raw.0 == raw)?;
+        let id = NodeId {
+            graph: self.id,
+            // No truncation: each takes more than a byte.
+            index: index as u32,
+        };
+        Some((id, self.nodes.get(index)?.kind))
+    }
+}

@@ -1,0 +1,220 @@
+//! Changing executables: all at once, and what changes of single nodes have in common.
+
+use std::sync::Arc;
+
+use cuda_sys::{CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode};
+
+use super::exec::{GraphExec, Inner, State, release};
+use super::node::NodeId;
+use super::parts::Parts;
+use super::{Graph, Owners};
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Error, GraphUpdateError, Result};
+
+/// What a call that changes a node takes.
+pub(super) struct Changing<'a> {
+    pub(super) driver: &'a Driver,
+    pub(super) exec: CUgraphExec,
+    pub(super) node: CUgraphNode,
+}
+
+impl GraphExec {
+    /// `cuGraphExecUpdate(graph)`—Becomes like `graph`, which must have the same nodes and edges, from the next launch on.
+    ///
+    /// What the old nodes keep is let go when launches under way are done; what the nodes of `graph` keep is then kept until
+    /// the next such update, whatever becomes of single nodes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GraphUpdate`] with the reason and the node if the driver refuses it, [`Error::OtherContext`],
+    /// [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of a conditional node. Then nothing has changed.
+    #[doc(alias = "cuGraphExecUpdate")]
+    pub fn update(&self, graph: &Graph) -> Result<()> {
+        if graph.context() != self.context() {
+            return Err(Error::OtherContext { what: "the graph" });
+        }
+        if graph.at != 0 {
+            return Err(Error::Unsupported {
+                what: "an update by the body of a node",
+            });
+        }
+        let (inner, context) = (self.inner(), self.context());
+        let mut state = inner.lock();
+        let all = graph.root.lock();
+        if all.iter().any(|parts| parts.unfreed > 0) {
+            return Err(Error::GraphMemoryKept);
+        }
+        let new = state.like(&all);
+        let mut info = CUgraphExecUpdateResultInfo {
+            result: CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR,
+            errorNode: std::ptr::null_mut(),
+            errorFromNode: std::ptr::null_mut(),
+        };
+        let _current = context.enter()?;
+        let entered = context.gate().enter();
+        new.each(|owners| owners.attach(&inner.record));
+        let result = inner.record.alone(|| {
+            // SAFETY: executable and graph must be valid and used by no other thread, the pointer writable ← both are
+            // locked; a local.
+            unsafe {
+                call!(
+                    inner.handle.driver(),
+                    cuGraphExecUpdate_v2(self.as_raw(), all[0].raw.0, &raw mut info)
+                )
+            }
+        });
+        let old = match &result {
+            Ok(()) => std::mem::replace(&mut *state, new),
+            Err(_) => new,
+        };
+        old.each(|owners| owners.detach(&inner.record));
+        drop(entered);
+        if result.is_ok() {
+            inner.note_blocking(&state);
+        }
+        drop(state);
+        let error = result.err().map(|source| {
+            let error = GraphUpdateError {
+                source,
+                reason: info.result,
+                node: Parts::find(&all, info.errorNode),
+            };
+            Error::GraphUpdate(Box::new(error))
+        });
+        drop(all);
+        let mut left = Vec::new();
+        old.each(|owners| left.push(Arc::clone(owners)));
+        drop(old);
+        release(context, &inner.record, &left);
+        error.map_or(Ok(()), Err)
+    }
+
+    /// An error if a closure of a host node has panicked since this was asked last; the panic told nobody else but the panic
+    /// hook.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostFunctionPanicked`].
+    pub fn check_host(&self) -> Result<()> {
+        self.inner().lock().check_closures()
+    }
+
+    /// Changes a node by `change`. If it `is_checked`, no unordered node may use its memory.
+    ///
+    /// # Safety
+    ///
+    /// `change` makes one call, which changes the node unless it answers an error; the node then keeps to what `owners` keeps.
+    pub(super) unsafe fn change(
+        &self,
+        node: NodeId,
+        owners: Owners,
+        is_checked: bool,
+        change: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
+    ) -> Result<()> {
+        let (inner, context) = (self.inner(), self.context());
+        let mut state = inner.lock();
+        let index = inner.place(&state, node)?;
+        if is_checked {
+            state.check_order(index, &owners)?;
+        }
+        let owners = Arc::new(owners);
+        let graph = inner.root.lock();
+        let _current = context.enter()?;
+        let entered = context.gate().enter();
+        // The new ones are held before the old ones go.
+        owners.attach(&inner.record);
+        let info = &mut state.nodes[index];
+        let changing = Changing {
+            driver: inner.handle.driver(),
+            exec: self.as_raw(),
+            node: info.raw.0,
+        };
+        let result = inner.record.alone(|| change(&changing));
+        let old = match &result {
+            Ok(()) => std::mem::replace(&mut info.owners, owners),
+            Err(_) => owners,
+        };
+        old.detach(&inner.record);
+        drop(entered);
+        inner.note_blocking(&state);
+        drop(graph);
+        drop(state);
+        let left = [old];
+        release(context, &inner.record, &left);
+        Ok(result?)
+    }
+
+    pub(super) fn with_node(
+        &self,
+        node: NodeId,
+        call: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
+    ) -> Result<()> {
+        let inner = self.inner();
+        let state = inner.lock();
+        let index = inner.place(&state, node)?;
+        let _graph = inner.root.lock();
+        let changing = Changing {
+            driver: inner.handle.driver(),
+            exec: self.as_raw(),
+            node: state.nodes[index].raw.0,
+        };
+        Ok(inner.record.alone(|| call(&changing))?)
+    }
+}
+
+impl Inner {
+    fn place(&self, state: &State, node: NodeId) -> Result<usize> {
+        let index = node.index as usize;
+        if node.graph == self.graph && index < state.nodes.len() {
+            Ok(index)
+        } else {
+            Err(Error::OtherGraph)
+        }
+    }
+}
+
+impl State {
+    /// An error if a node that is not ordered with this one uses the same memory in a way that matters.
+    fn check_order(&self, index: usize, owners: &Owners) -> Result<()> {
+        let reaches = owners.reaches();
+        let topology = self.topology();
+        // No truncation: each takes more than a byte.
+        let this = index as u32;
+        for (other, info) in (0..).zip(&self.nodes) {
+            let theirs = info.reaches();
+            let matter = theirs
+                .iter()
+                .any(|a| reaches.iter().any(|b| a.is_against(b)));
+            if other != this && matter && !topology.are_ordered(other, this) {
+                return Err(Error::GraphOrder { other });
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after an update by another graph. The driver pairs the nodes by itself; so that nothing rests on how, all of
+    /// them are kept in common.
+    fn like(&self, all: &[Parts]) -> Self {
+        let parts = &all[0];
+        let mut others = Parts::others(all);
+        others.extend(parts.nodes.iter().map(|node| Arc::clone(&node.owners)));
+        let mut nodes = self.nodes.clone();
+        for (index, node) in nodes.iter_mut().enumerate() {
+            node.owners = match parts.nodes.get(index) {
+                Some(new) => Arc::clone(&new.owners),
+                None => Arc::default(),
+            };
+        }
+        Self {
+            nodes,
+            others,
+            has_edges_back: self.has_edges_back,
+        }
+    }
+
+    fn check_closures(&self) -> Result<()> {
+        let nodes = self.nodes.iter().map(|node| &node.owners);
+        let mut all = nodes.chain(&self.others);
+        all.try_for_each(|owners| owners.check_closures())
+    }
+}

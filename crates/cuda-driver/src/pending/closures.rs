@@ -1,0 +1,94 @@
+//! Closures that the driver calls any number of times.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{message_of, quietly, watch};
+use crate::error::{Error, Result};
+
+/// A closure with the number that the driver knows it by. When this goes, a call that still comes finds nothing.
+pub(crate) struct Closure {
+    id: usize,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    run: Box<dyn Fn() + Send + Sync>,
+    /// What it said when it panicked first.
+    panic: Mutex<Option<String>>,
+}
+
+struct Table {
+    closures: BTreeMap<usize, Arc<Shared>>,
+    next: usize,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    closures: BTreeMap::new(),
+    next: 1,
+});
+
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Closure {
+    pub(crate) fn new(run: impl Fn() + Send + Sync + 'static) -> Self {
+        let shared = Arc::new(Shared {
+            run: Box::new(run),
+            panic: Mutex::default(),
+        });
+        let mut table = table();
+        let id = table.next;
+        table.next = table.next.wrapping_add(1);
+        table.closures.insert(id, Arc::clone(&shared));
+        Self { id, shared }
+    }
+
+    /// The number as the driver keeps it.
+    pub(crate) fn as_data(&self) -> *mut c_void {
+        ptr::without_provenance_mut(self.id)
+    }
+
+    /// Whether it has panicked since it was asked last.
+    pub(crate) fn check(&self) -> Result<()> {
+        let panic = &self.shared.panic;
+        match panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(message) => Err(Error::HostFunctionPanicked { message }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Closure {
+    fn drop(&mut self) {
+        let listed = table().closures.remove(&self.id);
+        quietly(|| drop(listed));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let run = std::mem::replace(&mut self.run, Box::new(|| ()));
+        quietly(|| drop(run));
+    }
+}
+
+/// What the driver calls.
+pub(crate) unsafe extern "C" fn called_again(data: *mut c_void) {
+    let _inside = watch::Inside::enter();
+    let found = table().closures.get(&data.addr()).cloned();
+    let Some(shared) = found else {
+        return;
+    };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (shared.run)())) {
+        let message = message_of(&*panic);
+        quietly(|| drop(panic));
+        let mut first = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(message);
+    }
+    drop(shared);
+}

@@ -1,0 +1,314 @@
+//! Executable graphs: launches, updates, and what they cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, GraphExec, GraphHostBuffer, PinnedFlags};
+use cuda_sim::Builder;
+
+use crate::support::{Bench, COPY, MIX, everywhere, late, software};
+
+const N: u32 = 1 << 10;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
+    buffer.to_vec().unwrap().iter().all(|word| *word == value)
+}
+
+/// `x = 2 * x + y` in a graph of one kernel.
+fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
+    let mix = bench.kernel(MIX, "mix");
+    let mut graph = Graph::new(&bench.context).unwrap();
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { graph.kernel(&[], &mix, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    graph.instantiate().unwrap()
+}
+
+#[test]
+fn a_launch_is_one_call_unless_something_was_done_in_between() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let calls = |f: &dyn Fn()| {
+        simulator.reset_calls();
+        f();
+        let calls = simulator.calls();
+        let named = calls
+            .into_iter()
+            .map(|(name, count)| (name.to_string(), count));
+        named.collect::<Vec<_>>()
+    };
+    let (home, other) = (bench.stream(), bench.stream());
+    let (mut x, y) = (filled(&home, 1), filled(&home, 2));
+    let exec = mixing(&bench, &mut x, &y);
+    exec.launch(&home).unwrap();
+    let one = [("cuGraphLaunch".to_owned(), 1)];
+    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    // The driver orders launches of one executable.
+    assert_eq!(calls(&|| exec.launch(&other).unwrap()), one);
+    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    // Reading waits for the last launch, on the same stream.
+    let _ = x.to_vec().unwrap();
+    // The use at home left an event, for which a launch there need not wait.
+    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    // The first launch on another stream waits for what left no trace at home; later ones for one use.
+    let _ = x.to_vec().unwrap();
+    exec.launch(&other).unwrap();
+    let _ = x.to_vec().unwrap();
+    let waited = [
+        ("cuGraphLaunch".to_owned(), 1),
+        ("cuStreamWaitEvent".to_owned(), 1),
+    ];
+    assert_eq!(calls(&|| exec.launch(&other).unwrap()), waited);
+    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+}
+
+#[test]
+fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
+    for bench in everywhere("threads_may_launch_one_executable") {
+        let home = bench.stream();
+        let (mut x, mut y) = (filled(&home, 0), filled(&home, 1));
+        let (add, swap) = (mixing(&bench, &mut x, &y), {
+            let mut graph = Graph::new(&bench.context).unwrap();
+            graph.fill(&[], &mut y, 1_u32).unwrap();
+            graph.instantiate().unwrap()
+        });
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let stream = bench.stream();
+                    for _ in 0..8 {
+                        add.launch(&stream).unwrap();
+                        swap.launch(&stream).unwrap();
+                    }
+                });
+            }
+            let reader = bench.stream();
+            let copy = bench.kernel(COPY, "copy");
+            let mut seen = filled(&reader, 0);
+            for _ in 0..8 {
+                // SAFETY: the kernel touches N words of each; each has N.
+                unsafe { reader.launch(&copy, LaunchConfig::for_num_elems(N), (&x, &mut seen, N)) }
+                    .unwrap();
+                let words = seen.to_vec().unwrap();
+                // Not in the middle of a launch.
+                assert!(words.iter().all(|word| *word == words[0]), "{}", bench.name);
+                assert!((words[0].wrapping_add(1)).count_ones() <= 1, "{}", words[0]);
+            }
+        });
+        // 32 times 2 * x + 1
+        assert!(is_all(&x, u32::MAX), "{}", bench.name);
+    }
+}
+
+#[test]
+fn nodes_get_other_parameters_from_the_next_launch_on() {
+    for bench in everywhere("nodes_get_other_parameters_from_the_next_launch_on") {
+        let stream = bench.stream();
+        let mix = bench.kernel(MIX, "mix");
+        let config = LaunchConfig::for_num_elems(N);
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 1));
+        let (mut out, mut other) = (filled(&stream, 0), filled(&stream, 0));
+        let called = Arc::new(AtomicU32::new(0));
+        let count = |by: u32| {
+            let called = Arc::clone(&called);
+            move || {
+                called.fetch_add(by, Ordering::SeqCst);
+            }
+        };
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let fill = graph.fill(&[], &mut x, 1_u32).unwrap();
+        // SAFETY: the kernel touches N words of each; each has N.
+        let kernel = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let copy = graph.copy(&[], &mut out, &x).unwrap();
+        let host = graph.host(&[copy.edge()], count(1)).unwrap();
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        exec.set_fill(fill, &mut x, 10_u32).unwrap();
+        exec.set_host(host, count(100)).unwrap();
+        let launched = exec.launch(&stream);
+        launched.unwrap();
+        assert!(is_all(&out, 21), "{}", bench.name);
+        stream.synchronize().unwrap();
+        assert_eq!(called.load(Ordering::SeqCst), 101);
+        {
+            let z = filled(&stream, 5);
+            // SAFETY: as above.
+            unsafe { exec.set_kernel(kernel, &mix, config, (&mut x, &z, N)) }.unwrap();
+        }
+        exec.set_copy(copy, &mut other, &x).unwrap();
+        // The memory of `z` is not that of what comes next.
+        let next = filled(&stream, 77);
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&other, 25) && is_all(&out, 21), "{}", bench.name);
+        exec.set_enabled(kernel, false).unwrap();
+        assert!(!exec.is_enabled(kernel).unwrap() && exec.is_enabled(fill).unwrap());
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&other, 10) && is_all(&next, 77), "{}", bench.name);
+        // An update that fails changes nothing.
+        let late = graph.fill(&[], &mut y, 1_u32).unwrap();
+        assert_eq!(exec.set_fill(late, &mut y, 2_u32), Err(Error::OtherGraph));
+        let before = filled(&stream, 0);
+        let short = x.slice(..1).unwrap();
+        let mismatch = exec.set_copy(copy, &mut other, short).unwrap_err();
+        assert!(matches!(mismatch, Error::LengthMismatch { .. }));
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&other, 10) && is_all(&before, 0), "{}", bench.name);
+    }
+}
+
+#[test]
+fn an_update_must_not_let_two_nodes_race() {
+    for bench in everywhere("an_update_must_not_let_two_nodes_race") {
+        let stream = bench.stream();
+        let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.fill(&[], &mut y, 2_u32).unwrap();
+        let third = graph.fill(&[second.edge()], &mut z, 3_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let other = Error::GraphOrder { other: 1 };
+        assert_eq!(exec.set_fill(first, &mut y, 5_u32), Err(other));
+        // These two are ordered.
+        exec.set_fill(third, &mut y, 5_u32).unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(
+            is_all(&x, 1) && is_all(&y, 5) && is_all(&z, 0),
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
+    for bench in everywhere("an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges") {
+        let stream = bench.stream();
+        let mix = bench.kernel(MIX, "mix");
+        let config = LaunchConfig::for_num_elems(N);
+        let mut out = filled(&stream, 0);
+        let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
+            let (mut x, y) = (filled(&stream, 9), filled(&stream, value));
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let fill = graph.fill(&[], &mut x, value).unwrap();
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+            graph.copy(&[], &mut *out, &x).unwrap();
+            if is_longer {
+                graph.empty(&[]).unwrap();
+            }
+            (graph, fill)
+        };
+        let (graph, fill) = build(&mut out, 1, false);
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        let (other, _) = build(&mut out, 2, false);
+        exec.update(&other).unwrap();
+        drop(other);
+        let scratch = filled(&stream, 1000);
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&out, 6), "{}", bench.name);
+        let (longer, _) = build(&mut out, 3, true);
+        let refused = exec.update(&longer).unwrap_err();
+        let Error::GraphUpdate(refused) = refused else {
+            panic!("{refused}");
+        };
+        let topology =
+            cuda_sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        assert_eq!(refused.reason(), topology, "{refused}");
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&out, 6), "{}", bench.name);
+        // A node may still change on its own.
+        let mut again = filled(&stream, 0);
+        exec.set_fill(fill, &mut again, 8_u32).unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(
+            is_all(&again, 8) && is_all(&scratch, 1000),
+            "{}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
+    for bench in everywhere("a_panic_of_a_closure_is_told_and_the_stream_goes_on") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let host = graph.host(&[], || panic!("on purpose")).unwrap();
+        graph.fill(&[host.edge()], &mut x, 3_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        for _ in 0..2 {
+            exec.launch(&stream).unwrap();
+            assert!(is_all(&x, 3), "{}", bench.name);
+            let message = String::from("on purpose");
+            let told = Error::HostFunctionPanicked { message };
+            assert_eq!(exec.check_host(), Err(told));
+            assert_eq!(exec.check_host(), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn host_memory_is_the_hosts_or_the_graphs() {
+    for seed in 0..8 {
+        host_memory(&software(late(seed)));
+    }
+    for bench in everywhere("host_memory_is_the_hosts_or_the_graphs") {
+        host_memory(&bench);
+    }
+}
+
+fn host_memory(bench: &Bench) {
+    let (stream, other) = (bench.stream(), bench.stream());
+    let host = || {
+        let flags = PinnedFlags::default();
+        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, flags).unwrap();
+        GraphHostBuffer::new(pinned).unwrap()
+    };
+    let (input, output) = (host(), host());
+    let mut x = filled(&stream, 0);
+    let mut graph = Graph::new(&bench.context).unwrap();
+    graph.copy(&[], &mut x, &input).unwrap();
+    graph.copy(&[], &output, &x).unwrap();
+    let exec = graph.instantiate().unwrap();
+    for round in 1..5_u32 {
+        input.write().unwrap().fill(round);
+        exec.launch(if round % 2 == 0 { &stream } else { &other })
+            .unwrap();
+        assert!(
+            output.read().unwrap().iter().all(|word| *word == round),
+            "{}",
+            bench.name
+        );
+    }
+    let borrowed = |result: Result<(), Error>| matches!(result, Err(Error::Borrowed { .. }));
+    {
+        let reading = input.read().unwrap();
+        // The graph only reads it too.
+        exec.launch(&stream).unwrap();
+        assert!(input.read().is_ok() && borrowed(input.write().map(drop)));
+        drop(reading);
+        let _writing = input.write().unwrap();
+        assert!(borrowed(exec.launch(&stream)) && borrowed(input.read().map(drop)));
+        // One that is made meanwhile is held up as well.
+        let second = graph.instantiate().unwrap();
+        assert!(borrowed(second.launch(&stream)));
+    }
+    {
+        let _reading = output.read().unwrap();
+        assert!(borrowed(exec.launch(&stream)));
+    }
+    exec.launch(&stream).unwrap();
+    drop((exec, graph));
+    assert!(
+        output.read().unwrap().iter().all(|word| *word == 4),
+        "{}",
+        bench.name
+    );
+}

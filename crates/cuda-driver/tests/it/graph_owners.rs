@@ -1,0 +1,220 @@
+//! What graphs keep, and when it goes.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, Error, Graph, GraphExec, GraphHostBuffer, PinnedFlags};
+use cuda_sim::Live;
+
+use crate::support::{Bench, COPY, MIX, everywhere, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+/// How many there are of the handles that graphs and their owners have, and of page-locked blocks.
+fn live(bench: &Bench) -> Option<[usize; 5]> {
+    let simulator = bench.simulator.as_ref()?;
+    let Live {
+        modules,
+        graphs,
+        graph_execs,
+        allocations,
+        host_allocations,
+        ..
+    } = simulator.live();
+    Some([modules, graphs, graph_execs, allocations, host_allocations])
+}
+
+/// Waits until as much is live as before: what a launch under way has used is looked after ten times a second.
+fn expect_live(bench: &Bench, before: Option<[usize; 5]>) {
+    let start = Instant::now();
+    // The context keeps blocks to copy through.
+    let differs = |before: [usize; 5]| {
+        let now = live(bench).unwrap();
+        now[..4] != before[..4] || now[4] > before[4] + 2
+    };
+    while before.is_some_and(differs) {
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}, not {before:?}",
+            live(bench)
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An executable of all kinds of nodes that keep something; its result goes to the host buffer.
+fn everything(
+    bench: &Bench,
+    stream: &Stream,
+    closure: Arc<()>,
+) -> (GraphExec, GraphHostBuffer<u32>) {
+    let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
+    let config = LaunchConfig::for_num_elems(N);
+    let (mut x, y, mut z) = (filled(stream, 0), filled(stream, 1), filled(stream, 0));
+    let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default()).unwrap();
+    let host = GraphHostBuffer::new(pinned).unwrap();
+    let mut inner = Graph::new(&bench.context).unwrap();
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { inner.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+    let mut graph = Graph::new(&bench.context).unwrap();
+    graph.child(&[], &inner).unwrap();
+    // SAFETY: as above.
+    unsafe { graph.kernel(&[], &copy, config, (&x, &mut z, N)) }.unwrap();
+    let copied = graph.copy(&[], &host, &z).unwrap();
+    let keep = move || {
+        let _kept = &closure;
+    };
+    graph.host(&[copied.edge()], keep).unwrap();
+    let clone = graph.try_clone().unwrap();
+    drop(graph);
+    (clone.instantiate().unwrap(), host)
+}
+
+#[test]
+fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
+    for bench in everywhere("a_thousand_launches_after_every_owner_is_gone") {
+        let stream = bench.stream();
+        // So that what the context keeps for later is there.
+        drop(everything(&bench, &stream, Arc::default()));
+        stream.synchronize().unwrap();
+        let before = live(&bench);
+        let closure = Arc::new(());
+        let (exec, host) = everything(&bench, &stream, Arc::clone(&closure));
+        assert_eq!(Arc::strong_count(&closure), 2);
+        let mut expected = 0_u32;
+        for _ in 0..1000 {
+            exec.launch(&stream).unwrap();
+            expected = expected.wrapping_mul(2).wrapping_add(1);
+        }
+        assert!(
+            host.read().unwrap().iter().all(|word| *word == expected),
+            "{}",
+            bench.name
+        );
+        drop((exec, host));
+        let start = Instant::now();
+        while Arc::strong_count(&closure) > 1 {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "the closure stays"
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+        stream.synchronize().unwrap();
+        expect_live(&bench, before);
+    }
+}
+
+#[test]
+fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
+    for bench in everywhere("a_graph_that_is_dropped_while_it_runs_runs_to_its_end") {
+        let stream = bench.stream();
+        // So that there are blocks to copy through.
+        assert_eq!(filled(&stream, 1).to_vec().unwrap(), vec![1; N as usize]);
+        stream.synchronize().unwrap();
+        let before = live(&bench);
+        let mix = bench.kernel(MIX, "mix");
+        let (mut x, y) = (filled(&stream, 3), filled(&stream, 4));
+        let (go, waiting) = mpsc::channel::<()>();
+        let waiting = std::sync::Mutex::new(waiting);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let held_up = graph
+            .host(&[], move || waiting.lock().unwrap().recv().unwrap())
+            .unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        let after = [held_up.edge()];
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { graph.kernel(&after, &mix, config, (&mut x, &y, N)) }.unwrap();
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        // None of this waits, and none of it frees what the launch will use.
+        drop((graph, exec, y));
+        let others: Vec<_> = (0..4)
+            .map(|_| DeviceBuffer::filled(&bench.stream(), N as usize, 9_u32).unwrap())
+            .collect();
+        go.send(()).unwrap();
+        assert_eq!(x.to_vec().unwrap(), vec![10; N as usize], "{}", bench.name);
+        drop((others, x, mix));
+        stream.synchronize().unwrap();
+        expect_live(&bench, before);
+    }
+}
+
+#[test]
+fn held_memory_goes_with_the_last_graph_that_holds_it() {
+    for bench in everywhere("held_memory_goes_with_the_last_graph_that_holds_it") {
+        let stream = bench.stream();
+        let count = || live(&bench).map(|[.., allocations, _]| allocations);
+        let before = count();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut x = filled(&stream, 0);
+        graph.fill(&[], &mut x, 1_u32).unwrap();
+        x.close().unwrap();
+        let clone = graph.try_clone().unwrap();
+        let (first, second) = (graph.instantiate().unwrap(), clone.instantiate().unwrap());
+        let one_more = before.map(|before| before + 1);
+        for owner in [
+            Box::new(graph) as Box<dyn std::any::Any>,
+            Box::new(first),
+            Box::new(clone),
+        ] {
+            drop(owner);
+            stream.synchronize().unwrap();
+            assert_eq!(count(), one_more);
+        }
+        second.launch(&stream).unwrap();
+        drop(second);
+        stream.synchronize().unwrap();
+        assert_eq!(count(), before, "{}", bench.name);
+    }
+}
+
+#[test]
+fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let (stream, other) = (bench.stream(), bench.stream());
+        let pool = CachingPool::new(&bench.context);
+        let mut seen = filled(&stream, 0);
+        let exec = {
+            let mut x = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+            let mut graph = Graph::new(&bench.context).unwrap();
+            graph.fill(&[], &mut x, 5_u32).unwrap();
+            graph.copy(&[], &mut seen, &x).unwrap();
+            graph.instantiate().unwrap()
+        };
+        assert!(pool.statistics().bytes_in_use > 0);
+        exec.launch(&other).unwrap();
+        drop(exec);
+        assert_eq!(pool.statistics().bytes_in_use, 0);
+        // The same block, of whose use elsewhere its next owner must not lose sight.
+        let mut next = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+        next.fill(6).unwrap();
+        assert_eq!(pool.statistics().hits, 1);
+        assert_eq!(seen.to_vec().unwrap(), vec![5; N as usize], "{seed}");
+        assert_eq!(next.to_vec().unwrap(), vec![6; N as usize], "{seed}");
+    }
+}
+
+#[test]
+fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
+    for bench in everywhere("an_executable_of_a_graph_that_is_gone_keeps_its_node_handles") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let fill = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        assert!(matches!(graph.close(), Err(Error::StillInUse { .. })));
+        exec.set_fill(fill, &mut x, 2_u32).unwrap();
+        exec.launch(&stream).unwrap();
+        assert_eq!(x.to_vec().unwrap(), vec![2; N as usize], "{}", bench.name);
+        exec.close().unwrap();
+    }
+}
