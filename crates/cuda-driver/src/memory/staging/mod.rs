@@ -161,11 +161,14 @@ impl Shelf {
     /// A fault, where the stream had to be waited for.
     fn put_behind(&self, slot: Slot, home: &Stream) -> Result<(), DriverError> {
         let stream = home.state();
+        // Recorded while the list is locked: of one stream, what is listed first is done first.
+        let mut blocks = self.lock();
         if slot.record(stream).is_ok() {
             let stream = stream.id();
-            self.lock().busy.push_back(Busy { slot, stream });
+            blocks.busy.push_back(Busy { slot, stream });
             return Ok(());
         }
+        drop(blocks);
         match stream.synchronize(home.context()) {
             Ok(()) => self.put(slot),
             Err(error) => {
