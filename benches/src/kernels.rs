@@ -6,12 +6,9 @@ use cuda_driver::prelude::*;
 /// The numbers of parameters, each of 8 bytes, that there are kernels of.
 pub const COUNTS: [usize; 4] = [0, 4, 12, 64];
 
-/// The kernels `k0`, `k4`, `k12` and `k64`, of as many parameters.
-///
-/// # Errors
-///
-/// What loading them answers.
-pub fn empty_kernels(context: &Context) -> cuda_driver::Result<[Function; 4]> {
+/// The source of the kernels `k0`, `k4`, `k12` and `k64`, of as many parameters.
+#[must_use]
+pub fn empty_kernels_ptx() -> String {
     let kernel = |count: usize| {
         let parameters: Vec<String> = (0..count).map(|i| format!(".param .u64 p{i}")).collect();
         format!(
@@ -20,8 +17,16 @@ pub fn empty_kernels(context: &Context) -> cuda_driver::Result<[Function; 4]> {
         )
     };
     let kernels: String = COUNTS.into_iter().map(kernel).collect();
-    let text = format!(".version 7.0\n.target sm_52\n.address_size 64\n{kernels}");
-    let ptx = Ptx::new(text).map_err(|error| Error::NulByte {
+    format!(".version 7.0\n.target sm_52\n.address_size 64\n{kernels}")
+}
+
+/// Those kernels.
+///
+/// # Errors
+///
+/// What loading them answers.
+pub fn empty_kernels(context: &Context) -> cuda_driver::Result<[Function; 4]> {
+    let ptx = Ptx::new(empty_kernels_ptx()).map_err(|error| Error::NulByte {
         what: "PTX",
         position: error.nul_position(),
     })?;

@@ -7,6 +7,6 @@ mod null_driver;
 mod pairs;
 
 pub use drained::drained;
-pub use kernels::{COUNTS, empty_kernels};
+pub use kernels::{COUNTS, empty_kernels, empty_kernels_ptx};
 pub use null_driver::null_driver;
 pub use pairs::{Estimate, Pairs};

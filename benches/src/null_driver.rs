@@ -27,7 +27,7 @@ pub fn null_driver() -> Result<DriverLibrary, LoadError> {
     unsafe { DriverLibrary::from_proc_address(root, "null driver", ()) }
 }
 
-unsafe extern "C" fn get_proc_address(
+pub(crate) unsafe extern "C" fn get_proc_address(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
     _version: c_int,
@@ -38,11 +38,15 @@ unsafe extern "C" fn get_proc_address(
     let name = unsafe { CStr::from_ptr(symbol) };
     let function: *const () = match name.to_bytes() {
         b"cuDriverGetVersion" => version as _,
+        b"cuDeviceGet" => device as _,
         b"cuDeviceGetCount" => device_count as _,
         b"cuDeviceGetAttribute" => device_attribute as _,
         b"cuDevicePrimaryCtxRetain" => retain as _,
         b"cuCtxGetCurrent" => get_current as _,
-        b"cuMemAllocAsync" => alloc_async as _,
+        b"cuGetProcAddress" => get_proc_address as _,
+        b"cuStreamCreate" | b"cuStreamCreateWithPriority" => handle as _,
+        b"cuEventCreate" | b"cuModuleLoadData" | b"cuModuleLoadDataEx" => handle as _,
+        b"cuMemAlloc" | b"cuMemAllocAsync" => allocate as _,
         b"cuFuncGetAttribute" => function_attribute as _,
         b"cuFuncGetParamInfo" => parameter_info as _,
         b"cuModuleGetFunction" => module_function as _,
@@ -70,17 +74,17 @@ extern "C" fn succeed() -> CUresult {
     CUresult::CUDA_SUCCESS
 }
 
-unsafe extern "C" fn version(version: *mut c_int) -> CUresult {
+pub(crate) unsafe extern "C" fn version(version: *mut c_int) -> CUresult {
     // SAFETY: it must be writable ← cuda.h's contract, as in all that follow.
     unsafe { answer(version, 13050) }
 }
 
-unsafe extern "C" fn device_count(count: *mut c_int) -> CUresult {
+pub(crate) unsafe extern "C" fn device_count(count: *mut c_int) -> CUresult {
     // SAFETY: as above.
     unsafe { answer(count, 1) }
 }
 
-unsafe extern "C" fn device_attribute(
+pub(crate) unsafe extern "C" fn device_attribute(
     value: *mut c_int,
     _attribute: CUdevice_attribute,
     _device: CUdevice,
@@ -89,22 +93,33 @@ unsafe extern "C" fn device_attribute(
     unsafe { answer(value, 1024) }
 }
 
-unsafe extern "C" fn retain(context: *mut CUcontext, _device: CUdevice) -> CUresult {
+pub(crate) unsafe extern "C" fn retain(context: *mut CUcontext, _device: CUdevice) -> CUresult {
     // SAFETY: as above.
     unsafe { answer(context, ptr::without_provenance_mut(1)) }
 }
 
-unsafe extern "C" fn get_current(context: *mut CUcontext) -> CUresult {
+pub(crate) unsafe extern "C" fn get_current(context: *mut CUcontext) -> CUresult {
     // SAFETY: as above.
     unsafe { answer(context, ptr::without_provenance_mut(1)) }
 }
 
-unsafe extern "C" fn alloc_async(address: *mut CUdeviceptr, _bytes: usize) -> CUresult {
+pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(device, 0) }
+}
+
+/// Of a stream, an event or a module.
+pub(crate) unsafe extern "C" fn handle(handle: *mut *mut c_void) -> CUresult {
+    // SAFETY: as above.
+    unsafe { answer(handle, ptr::without_provenance_mut(16)) }
+}
+
+pub(crate) unsafe extern "C" fn allocate(address: *mut CUdeviceptr, _bytes: usize) -> CUresult {
     // SAFETY: as above.
     unsafe { answer(address, 0x7000_0000_0000) }
 }
 
-unsafe extern "C" fn function_attribute(
+pub(crate) unsafe extern "C" fn function_attribute(
     value: *mut c_int,
     _attribute: CUfunction_attribute,
     _function: CUfunction,
@@ -113,7 +128,7 @@ unsafe extern "C" fn function_attribute(
     unsafe { answer(value, 1024) }
 }
 
-unsafe extern "C" fn parameter_info(
+pub(crate) unsafe extern "C" fn parameter_info(
     function: CUfunction,
     index: usize,
     offset: *mut usize,
@@ -128,7 +143,7 @@ unsafe extern "C" fn parameter_info(
     unsafe { answer(size, 8) }
 }
 
-unsafe extern "C" fn module_function(
+pub(crate) unsafe extern "C" fn module_function(
     function: *mut CUfunction,
     _module: *mut c_void,
     name: *const c_char,

@@ -1,11 +1,12 @@
 //! `bundle`: built tests, examples and benchmarks for a machine that has a GPU and CUDA but no Rust.
 //!
-//! `bundle/<package>/{tests,examples,benches}/` hold the programs, stripped, and `bundle/run.sh` runs
+//! `bundle/<package>/{tests,examples,benches}/` (and `lib`, for what the benchmark against other crates loads) hold the programs, stripped, and `bundle/run.sh` runs
 //! them. Each runs in `bundle/<package>`, with `CARGO_MANIFEST_DIR` naming that folder and the files of
 //! the package's `tests/fixtures` below it. A path compiled in with `env!("CARGO_MANIFEST_DIR")` does
 //! not exist on the other machine: tests must read the variable at run time, or embed what they need.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,6 +27,9 @@ pub(crate) struct Options {
     /// Leave the benchmarks out
     #[arg(long)]
     no_benches: bool,
+    /// Also bundle the benchmark against other crates, `benches/peers`
+    #[arg(long)]
+    peers: bool,
     /// Fail if the bundle is larger than this
     #[arg(long, value_name = "MIB")]
     max_mib: Option<u64>,
@@ -35,7 +39,7 @@ pub(crate) struct Options {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Program {
     package: String,
-    /// `tests`, `examples` or `benches`.
+    /// `tests`, `examples`, `benches`, or `lib` for what a benchmark loads.
     folder: &'static str,
     name: String,
     built: PathBuf,
@@ -59,6 +63,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                     .filter(|program| program.folder == "benches"),
             );
         }
+    }
+    if options.peers {
+        programs.extend(build_peers(workspace)?);
     }
     if programs.is_empty() {
         bail!(
@@ -152,22 +159,81 @@ fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<P
         "-p",
         package,
     ]);
-    println!("{}", describe(&cargo));
+    programs(package, &messages_of(&mut cargo)?)
+}
+
+/// What cargo says as JSON.
+fn messages_of(cargo: &mut Command) -> Result<String> {
+    println!("{}", describe(cargo));
     let output = cargo
         .stderr(Stdio::inherit())
         .output()
         .context("cargo could not be started")?;
     if !output.status.success() {
-        bail!("`{}` failed", describe(&cargo));
+        bail!("`{}` failed", describe(cargo));
     }
-    let text = String::from_utf8(output.stdout).context("cargo's messages")?;
-    programs(package, &text)
+    String::from_utf8(output.stdout).context("cargo's messages")
+}
+
+/// Builds the benchmark against other crates, and the null driver that it loads. NVIDIA's crate is in it where its headers are.
+fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
+    let mut cargo = workspace.cargo(["build", "--release", "--workspace"]);
+    cargo.args(["--manifest-path", "benches/peers/Cargo.toml"]);
+    cargo.args(["--target-dir", "target/peers"]);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    if ["CUDA_TOOLKIT_PATH", "CUDA_HOME"].iter().any(|name| {
+        env::var_os(name).is_some_and(|path| Path::new(&path).join("include/curand.h").is_file())
+    }) {
+        cargo.args(["--features", "nvlabs"]);
+    }
+    let text = messages_of(&mut cargo)?;
+    let found = peers(&text)?;
+    if found.len() != 2 {
+        bail!(
+            "`{}` built {} files, not a program and a library",
+            describe(&cargo),
+            found.len()
+        );
+    }
+    Ok(found)
+}
+
+/// The program and the library in cargo's JSON messages.
+fn peers(messages: &str) -> Result<Vec<Program>> {
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
+        let Some(target) = message
+            .target
+            .filter(|_| message.reason == "compiler-artifact")
+        else {
+            continue;
+        };
+        let (folder, built) = match target.kind.first().map_or("", String::as_str) {
+            "bin" => ("benches", message.executable),
+            "cdylib" if target.name == "cuda_null_driver" => {
+                ("lib", message.filenames.into_iter().next())
+            }
+            _ => continue,
+        };
+        let Some(built) = built else { continue };
+        let name = built.file_name().context("a built file has a name")?;
+        found.push(Program {
+            package: "peers".to_owned(),
+            folder,
+            name: name.to_string_lossy().into_owned(),
+            built,
+        });
+    }
+    Ok(found)
 }
 
 #[derive(Deserialize)]
 struct Message {
     reason: String,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
     target: Option<Target>,
     profile: Option<Profile>,
 }
@@ -280,6 +346,21 @@ mod tests {
             ("examples", "saxpy"),
             ("tests", "unit-bin"),
         ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_peers_are_a_program_and_the_library_that_it_loads() {
+        let messages = r#"
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"cudarc"},"filenames":["/t/libcudarc.rlib"],"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["cdylib"],"name":"other"},"filenames":["/t/libother.so"],"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["cdylib"],"name":"cuda_null_driver"},"filenames":["/t/libcuda_null_driver.so"],"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"peers"},"filenames":["/t/peers"],"executable":"/t/peers"}
+{"reason":"build-finished","success":true}
+"#;
+        let found = peers(messages).unwrap();
+        let found: Vec<(&str, &str)> = found.iter().map(|p| (p.folder, p.name.as_str())).collect();
+        let expected = [("lib", "libcuda_null_driver.so"), ("benches", "peers")];
         assert_eq!(found, expected);
     }
 }

@@ -1,0 +1,22 @@
+//! The null driver as a library: every function of `cuda.h`, exported under its name.
+
+#[path = "../../../src/null_driver.rs"]
+#[allow(
+    dead_code,
+    reason = "the benches of the workspace make a table of it, this a library"
+)]
+mod null_driver;
+
+#[allow(
+    non_snake_case,
+    unused_variables,
+    reason = "the names are C's, and most arguments are ignored"
+)]
+#[allow(clippy::too_many_arguments, reason = "the functions of C have as many")]
+mod exports {
+    use cuda_sys::*;
+
+    use super::null_driver;
+
+    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+}
