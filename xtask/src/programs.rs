@@ -28,7 +28,7 @@ const PACKAGES: [&str; 3] = [
 ];
 
 /// Our scripts that use them, in `crates/cuda-sim-cdylib/programs`. Each compares its results with what the host computes.
-const SCRIPTS: [&str; 3] = ["saxpy.py", "graph.py", "pool.py"];
+const SCRIPTS: [&str; 4] = ["saxpy.py", "graph.py", "pool.py", "virtual_memory.py"];
 
 /// No program takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -79,8 +79,10 @@ impl<'a> Programs<'a> {
         let driver = dir.join("driver");
         fs::create_dir_all(&driver)?;
         for name in ["libcuda.so", "libcuda.so.1"] {
-            fs::copy(&built, driver.join(name))
-                .with_context(|| format!("cannot copy {}", built.display()))?;
+            // A program may have the old one open.
+            let new = driver.join("new");
+            fs::copy(&built, &new).with_context(|| format!("cannot copy {}", built.display()))?;
+            fs::rename(&new, driver.join(name))?;
         }
         Ok(Self {
             workspace,

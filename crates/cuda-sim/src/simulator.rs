@@ -66,6 +66,12 @@ pub struct Live {
     pub allocations: usize,
     /// The bytes that were asked for in them.
     pub bytes: u64,
+    /// Physical memory whose handles are held (`cuMemCreate`).
+    pub physical: usize,
+    /// The bytes of it.
+    pub physical_bytes: u64,
+    /// Reserved ranges of addresses (`cuMemAddressReserve`).
+    pub address_ranges: usize,
     /// Pinned and registered host memory.
     pub host_allocations: usize,
     /// The bytes that were asked for in it.
@@ -96,6 +102,7 @@ impl fmt::Display for Live {
             (self.user_objects, "user objects"),
             (self.links, "links"),
             (self.pools, "pools"),
+            (self.address_ranges, "ranges of addresses"),
         ];
         f.write_str("live:")?;
         for (count, name) in counts.iter().filter(|(count, _)| *count > 0) {
@@ -103,6 +110,7 @@ impl fmt::Display for Live {
         }
         for (count, bytes, name) in [
             (self.allocations, self.bytes, "allocations"),
+            (self.physical, self.physical_bytes, "physical allocations"),
             (self.host_allocations, self.host_bytes, "host allocations"),
         ] {
             if count > 0 {

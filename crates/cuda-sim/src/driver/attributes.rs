@@ -104,6 +104,9 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
         | A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT => 1,
+        A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => {
+            i32::from(cfg!(target_os = "linux"))
+        }
         A::CU_DEVICE_ATTRIBUTE_NUMA_ID | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
         _ => 0,
     })

@@ -107,7 +107,7 @@ impl Instance {
     }
 
     pub(super) fn spaces(&self) -> Spaces {
-        Spaces::new(Arc::clone(&self.devices))
+        Spaces::new(Arc::clone(&self.devices), Arc::clone(&self.virtual_memory))
     }
 }
 

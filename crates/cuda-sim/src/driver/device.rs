@@ -128,8 +128,7 @@ impl Device {
 
     /// Allocates unless that goes beyond the limit.
     pub(super) fn allocate(&self, size: u64, align: u64) -> Option<u64> {
-        let limit = self.memory_limit.load(Ordering::Relaxed);
-        if self.arena.used().checked_add(size)? > limit {
+        if self.arena.used().checked_add(size)? > self.capacity() {
             return None;
         }
         self.arena.alloc(size, align)

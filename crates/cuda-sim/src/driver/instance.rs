@@ -12,6 +12,7 @@ use super::graph;
 use super::handle::Table;
 use super::library::Library;
 use super::link::Link;
+use super::mapping::VirtualMemory;
 use super::memory::Allocation;
 use super::module::Module;
 use super::pool::Pool;
@@ -41,6 +42,7 @@ pub(crate) struct Instance {
     pub(super) pools: Table<Pool>,
     pub(super) graphs: graph::Store,
     pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
+    pub(super) virtual_memory: Arc<VirtualMemory>,
     output: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -74,6 +76,7 @@ impl Instance {
             pools,
             graphs: graph::Store::default(),
             allocations: Mutex::default(),
+            virtual_memory: Arc::default(),
             output: Arc::default(),
         })
     }
@@ -158,6 +161,7 @@ impl Instance {
             ..crate::Live::default()
         };
         self.graphs.count(&mut live);
+        (live.physical, live.physical_bytes, live.address_ranges) = self.virtual_memory.count();
         for allocation in self.allocations().values() {
             let (count, bytes) = if allocation.kind.is_host() {
                 (&mut live.host_allocations, &mut live.host_bytes)

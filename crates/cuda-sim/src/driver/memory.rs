@@ -246,7 +246,12 @@ impl Call {
                 .iter()
                 .find_map(|device| device.arena.allocation(dptr))
         };
-        let (start, len) = listed.or_else(variable).ok_or(NOT_FOUND)?;
+        let mapped = || {
+            let mapped = self.virtual_memory.mapped(dptr)?;
+            Some((mapped.start, mapped.size))
+        };
+        let found = listed.or_else(mapped).or_else(variable);
+        let (start, len) = found.ok_or(NOT_FOUND)?;
         base.set_if(start);
         size.set_if(len as usize);
         Ok(())

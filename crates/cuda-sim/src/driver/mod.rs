@@ -26,6 +26,7 @@ mod jit;
 mod launch;
 mod library;
 mod link;
+mod mapping;
 mod memory;
 mod memset;
 mod module;
@@ -40,6 +41,7 @@ mod status;
 mod stream;
 mod stub;
 mod transfer;
+mod virtual_memory;
 mod wait_value;
 
 use export::Entry;
@@ -67,6 +69,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         primary::Exports::<SLOT>::ENTRIES,
         proc_address::Exports::<SLOT>::ENTRIES,
         stream::Exports::<SLOT>::ENTRIES,
+        virtual_memory::Exports::<SLOT>::ENTRIES,
         wait_value::Exports::<SLOT>::ENTRIES,
     ];
     own.into_iter().chain(graph::entries::<SLOT>()).collect()

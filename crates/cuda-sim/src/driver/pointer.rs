@@ -54,8 +54,21 @@ impl Call {
                 _ => None,
             },
         });
+        let mapped = || {
+            let mapped = self.virtual_memory.mapped(ptr)?;
+            Some(Known {
+                start: mapped.start,
+                size: mapped.size,
+                context: 0,
+                device: mapped.device,
+                id: mapped.id,
+                is_host: false,
+                is_managed: false,
+                pool: None,
+            })
+        };
         // A variable of a module is not listed.
-        listed.or_else(|| {
+        listed.or_else(mapped).or_else(|| {
             self.devices.iter().find_map(|device| {
                 let (start, size) = device.arena.allocation(ptr)?;
                 Some(Known {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::device::Device;
+use super::mapping::VirtualMemory;
 use super::status::{INVALID_VALUE, Status};
 use crate::memory::MemoryMap;
 
@@ -10,22 +11,38 @@ use crate::memory::MemoryMap;
 ///
 /// An address that no device knows is taken for the host's, as a program that uses unified addresses says it is.
 #[derive(Clone, Debug)]
-pub(super) struct Spaces(Arc<[Arc<Device>]>);
+pub(super) struct Spaces {
+    devices: Arc<[Arc<Device>]>,
+    virtual_memory: Arc<VirtualMemory>,
+}
 
 impl Spaces {
-    pub(super) fn new(devices: Arc<[Arc<Device>]>) -> Self {
-        Self(devices)
+    pub(super) fn new(devices: Arc<[Arc<Device>]>, virtual_memory: Arc<VirtualMemory>) -> Self {
+        Self {
+            devices,
+            virtual_memory,
+        }
     }
 
-    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered host memory.
+    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered host memory, and the
+    /// virtual memory that the device may use.
     fn map(&self, addr: u64) -> Option<Arc<MemoryMap>> {
-        let owner = self.0.iter().find(|device| device.arena.contains(addr));
-        owner.or(self.0.first()).map(|device| device.map())
+        let mut devices = self.devices.iter();
+        let owner = if self.virtual_memory.contains(addr) {
+            devices.find(|device| device.map().find(addr, 1).is_some())
+        } else {
+            devices.find(|device| device.arena.contains(addr))
+        };
+        owner.or(self.devices.first()).map(|device| device.map())
     }
 
     /// Whether the address is in the memory of a device, allocated or not.
     pub(super) fn is_device(&self, addr: u64) -> bool {
-        self.0.iter().any(|device| device.arena.contains(addr))
+        self.virtual_memory.contains(addr)
+            || self
+                .devices
+                .iter()
+                .any(|device| device.arena.contains(addr))
     }
 
     /// Whether the address is a device's, or of host memory that the devices know.
@@ -46,7 +63,7 @@ impl Spaces {
             .map(addr)
             .is_some_and(|map| map.find(addr, len).is_some())
             || self
-                .0
+                .devices
                 .iter()
                 .any(|device| device.arena.is_reserved(addr, len));
         if live || !self.is_known(addr) {

@@ -1,5 +1,6 @@
 //! The address space of one software device.
 
+mod granted;
 mod reserved;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -87,6 +88,9 @@ struct State {
     /// Ranges that are taken for good and are live at times, likewise.
     reserved: BTreeMap<u64, (u64, u64)>,
     host: BTreeMap<u64, Range>,
+    /// What of a virtual space the device may use, and what keeps its bytes.
+    granted: BTreeMap<u64, Range>,
+    granted_storage: Option<Arc<Reservation>>,
     freed: VecDeque<(u64, u64)>,
     used: u64,
     map: Option<Arc<MemoryMap>>,
@@ -129,6 +133,8 @@ impl Arena {
                 live: BTreeMap::new(),
                 reserved: BTreeMap::new(),
                 host: BTreeMap::new(),
+                granted: BTreeMap::new(),
+                granted_storage: None,
                 freed: VecDeque::new(),
                 used: 0,
                 map: None,
@@ -305,10 +311,15 @@ impl Arena {
             host: self.storage.base().wrapping_add(offset as usize),
             kind: RangeKind::Device,
         });
-        let ranges = device.chain(state.host.values().copied()).collect();
+        let ranges = device
+            .chain(state.host.values().copied())
+            .chain(granted::joined(state.granted.values()))
+            .collect();
         // A place that is live again is no longer a freed one.
         let freed = state.freed.iter().copied().collect();
-        let map = Arc::new(MemoryMap::new(ranges, freed, Arc::clone(&self.storage)));
+        let mut storage = vec![Arc::clone(&self.storage)];
+        storage.extend(state.granted_storage.clone());
+        let map = Arc::new(MemoryMap::new(ranges, freed, storage));
         state.map = Some(Arc::clone(&map));
         map
     }

@@ -38,6 +38,24 @@ impl FreeList {
         Some(part)
     }
 
+    /// Takes `size` bytes at `start`; whether they were free.
+    pub(super) fn take_at(&mut self, start: u64, size: u64) -> bool {
+        let Some((&part, &len)) = self.by_start.range(..=start).next_back() else {
+            return false;
+        };
+        let before = start - part;
+        let Some(after) = len
+            .checked_sub(before)
+            .and_then(|rest| rest.checked_sub(size))
+        else {
+            return false;
+        };
+        self.remove(part, len);
+        self.insert(part, before);
+        self.insert(start + size, after);
+        true
+    }
+
     /// Gives `size` bytes at `start` back and joins them with free neighbours.
     pub(super) fn give(&mut self, mut start: u64, mut size: u64) {
         if let Some((&before, &len)) = self.by_start.range(..start).next_back()

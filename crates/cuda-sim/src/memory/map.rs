@@ -14,6 +14,8 @@ pub enum RangeKind {
     Pinned,
     /// Managed memory; host and device address are equal.
     Managed,
+    /// Memory of a [`VirtualSpace`](super::VirtualSpace), for the devices that were given access.
+    Virtual,
 }
 
 /// A live range of device addresses and where its bytes are.
@@ -77,21 +79,24 @@ impl MemoryMap {
     pub(super) fn new(
         mut ranges: Vec<Range>,
         freed: Vec<(u64, u64)>,
-        storage: Arc<Reservation>,
+        storage: Vec<Arc<Reservation>>,
     ) -> Self {
         ranges.sort_unstable_by_key(|range| range.start);
         Self {
             ranges,
             freed,
-            storage: vec![storage],
+            storage,
         }
     }
 
-    /// The ranges of all `maps` together: what a device reaches that has peers.
+    /// The ranges of all `maps` together: what a device reaches that has peers. The first is its own.
     pub fn union(maps: &[Arc<Self>]) -> Self {
         let mut all = Self::default();
-        for map in maps {
-            all.ranges.extend_from_slice(&map.ranges);
+        for (index, map) in maps.iter().enumerate() {
+            // To virtual memory access is given device by device, whoever is a peer.
+            let ranges = map.ranges.iter();
+            let shared = ranges.filter(|range| index == 0 || range.kind != RangeKind::Virtual);
+            all.ranges.extend(shared.copied());
             all.freed.extend_from_slice(&map.freed);
             all.storage.extend(map.storage.iter().cloned());
         }

@@ -14,9 +14,11 @@ mod arena;
 mod free_list;
 mod map;
 mod reservation;
+mod virtual_space;
 
 pub use arena::{Arena, FreeError, RegisterError};
 pub use map::{AccessError, MemoryMap, Range, RangeKind};
+pub use virtual_space::{Backing, GRANULARITY, VirtualSpace};
 
 /// The byte that fresh device memory holds.
 pub const POISON: u8 = 0xCD;

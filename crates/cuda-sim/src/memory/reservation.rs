@@ -64,6 +64,71 @@ impl Reservation {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl Reservation {
+    /// Puts the first `len` bytes of `file` where `place` is.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `place` lie in a reservation and are used by nobody.
+    pub(super) unsafe fn map_file(
+        place: *mut u8,
+        len: usize,
+        file: &std::fs::File,
+    ) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: what is there must be nobody's ← the caller says so.
+        let got = unsafe { libc::mmap(place.cast(), len, protection, flags, file.as_raw_fd(), 0) };
+        Self::is_at(got)
+    }
+
+    /// Makes `len` bytes at `place` inaccessible again.
+    ///
+    /// # Safety
+    ///
+    /// As for [`map_file`](Self::map_file).
+    pub(super) unsafe fn unmap_file(place: *mut u8, len: usize) -> io::Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: what is there must be nobody's ← the caller says so.
+        let got = unsafe { libc::mmap(place.cast(), len, libc::PROT_NONE, flags, -1, 0) };
+        Self::is_at(got)
+    }
+
+    fn is_at(got: *mut libc::c_void) -> io::Result<()> {
+        if got == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Reservation {
+    /// Not here.
+    ///
+    /// # Safety
+    ///
+    /// None: it does nothing.
+    pub(super) unsafe fn map_file(
+        _place: *mut u8,
+        _len: usize,
+        _file: &std::fs::File,
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Not here.
+    ///
+    /// # Safety
+    ///
+    /// None: it does nothing.
+    pub(super) unsafe fn unmap_file(_place: *mut u8, _len: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 #[cfg(unix)]
 impl Drop for Reservation {
     fn drop(&mut self) {

@@ -28,3 +28,4 @@ mod schedule;
 mod stream;
 mod support;
 mod version;
+mod virtual_memory;

@@ -1,0 +1,221 @@
+//! Addresses that are reserved first and get their memory later, and memory that has no address yet.
+//!
+//! As with an [`Arena`](super::Arena), a device address is one of a range that nobody can access, and its byte lies at a
+//! constant distance from it. There, the pages of a [`Backing`] are mapped, at any number of places. So what is mapped at
+//! neighbouring addresses is one piece of memory, whoever it is backed by.
+
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::free_list::FreeList;
+use super::reservation::Reservation;
+use super::{POISON, POISON_LIMIT};
+
+/// What sizes and addresses of mappings are multiples of.
+pub const GRANULARITY: u64 = 2 << 20;
+/// How many addresses there are.
+const CAPACITY: u64 = 64 << 30;
+
+/// Pages without an address.
+#[derive(Debug)]
+pub struct Backing {
+    file: File,
+    size: u64,
+}
+
+impl Backing {
+    /// `size` bytes, which hold [`POISON`].
+    ///
+    /// # Errors
+    ///
+    /// The system's error; `Unsupported` where pages cannot be mapped twice by the means of this module.
+    pub fn new(size: u64) -> io::Result<Self> {
+        let file = anonymous_file()?;
+        file.set_len(size)?;
+        let backing = Self { file, size };
+        backing.poison()?;
+        Ok(backing)
+    }
+
+    /// Bytes in all.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poison(&self) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let poison = vec![POISON; GRANULARITY as usize];
+        let poisoned = self.size.min(POISON_LIMIT);
+        (0..poisoned).step_by(poison.len()).try_for_each(|at| {
+            let part = poison.len().min((poisoned - at) as usize);
+            self.file.write_all_at(&poison[..part], at)
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn poison(&self) -> io::Result<()> {
+        let _ = (POISON, POISON_LIMIT);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn anonymous_file() -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name must be a C string ← it is a literal of that kind.
+    let file = unsafe { libc::memfd_create(c"cuda-sim".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it must be open and owned by nobody else ← the system just made it.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn anonymous_file() -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The addresses, and where their bytes are.
+#[derive(Debug)]
+pub struct VirtualSpace {
+    /// Nobody can access this; its addresses are the device addresses.
+    addresses: Reservation,
+    storage: Arc<Reservation>,
+    /// The offset of the first one that is aligned.
+    first: u64,
+    free: Mutex<FreeList>,
+}
+
+impl VirtualSpace {
+    /// All of it, with nothing reserved.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it does not have that many addresses.
+    pub fn new() -> io::Result<Self> {
+        let len = usize::try_from(CAPACITY).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let addresses = Reservation::inaccessible(len)?;
+        let storage = Arc::new(Reservation::inaccessible(len)?);
+        let base = addresses.base().addr() as u64;
+        let first = base.next_multiple_of(GRANULARITY) - base;
+        Ok(Self {
+            addresses,
+            storage,
+            first,
+            free: Mutex::new(FreeList::new(
+                (CAPACITY - first) / GRANULARITY * GRANULARITY,
+            )),
+        })
+    }
+
+    /// The address of the first byte.
+    fn base(&self) -> u64 {
+        self.addresses.base().addr() as u64 + self.first
+    }
+
+    fn free(&self) -> MutexGuard<'_, FreeList> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `addr` is one of these, reserved or not.
+    pub fn contains(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.base()) < CAPACITY - self.first
+    }
+
+    /// Takes `size` addresses at a multiple of `align` (a power of two), if it can at `wanted`.
+    pub fn reserve(&self, size: u64, align: u64, wanted: u64) -> Option<u64> {
+        let size = size.checked_next_multiple_of(GRANULARITY)?;
+        let mut free = self.free();
+        let offset = wanted.wrapping_sub(self.base());
+        if wanted.is_multiple_of(align.max(GRANULARITY)) && free.take_at(offset, size) {
+            return Some(wanted);
+        }
+        // Offsets from `base`, which is a multiple of the granularity only.
+        let slack = if align > GRANULARITY { align } else { 0 };
+        let offset = free.take(size.checked_add(slack)?, GRANULARITY)?;
+        let addr = (self.base() + offset).checked_next_multiple_of(align.max(GRANULARITY))?;
+        let before = addr - self.base() - offset;
+        if before > 0 {
+            free.give(offset, before);
+        }
+        if slack > before {
+            free.give(offset + before + size, slack - before);
+        }
+        Some(addr)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) took.
+    pub fn unreserve(&self, addr: u64, size: u64) {
+        let size = size.next_multiple_of(GRANULARITY);
+        self.free().give(addr - self.base(), size);
+    }
+
+    /// The place in this process of the byte at `addr`.
+    pub fn host(&self, addr: u64) -> *mut u8 {
+        let offset = addr.wrapping_sub(self.base()).wrapping_add(self.first);
+        self.storage.base().wrapping_add(offset as usize)
+    }
+
+    /// What keeps the places of all bytes.
+    pub(super) fn storage(&self) -> Arc<Reservation> {
+        Arc::clone(&self.storage)
+    }
+
+    /// Lets the bytes from `addr` on be those of `backing`, `size` of them.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it cannot.
+    ///
+    /// # Safety
+    ///
+    /// The range was reserved, and nothing is mapped in it.
+    pub unsafe fn map(&self, addr: u64, size: u64, backing: &Backing) -> io::Result<()> {
+        let size = size.min(backing.size) as usize;
+        // SAFETY: the place must be in the storage and used by nobody ← the caller reserved it and mapped nothing.
+        unsafe { Reservation::map_file(self.host(addr), size, &backing.file) }
+    }
+
+    /// Ends what [`map`](Self::map) began.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it cannot.
+    ///
+    /// # Safety
+    ///
+    /// The range was reserved, and nobody touches its bytes any more.
+    pub unsafe fn unmap(&self, addr: u64, size: u64) -> io::Result<()> {
+        // SAFETY: the place must be in the storage and used by nobody ← the caller says so.
+        unsafe { Reservation::unmap_file(self.host(addr), size as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GRANULARITY, VirtualSpace};
+
+    #[test]
+    fn ranges_do_not_overlap_and_come_back() {
+        let space = VirtualSpace::new().unwrap();
+        let one = space.reserve(4096, 0, 0).unwrap();
+        let wide = space.reserve(GRANULARITY, 1 << 30, 0).unwrap();
+        assert!(wide.is_multiple_of(1 << 30));
+        assert!(space.contains(one) && space.contains(wide) && !space.contains(0));
+        // Right behind, as asked for; then that is taken.
+        let behind = space.reserve(GRANULARITY, 0, one + GRANULARITY).unwrap();
+        assert_eq!(behind, one + GRANULARITY);
+        let elsewhere = space.reserve(GRANULARITY, 0, behind).unwrap();
+        assert_ne!(elsewhere, behind);
+        assert_eq!(space.host(behind).addr() - space.host(one).addr(), 2 << 20);
+        for addr in [one, wide, behind, elsewhere] {
+            space.unreserve(addr, GRANULARITY);
+        }
+        let most = (64 << 30) - 2 * GRANULARITY;
+        assert!(space.reserve(most, 0, 0).is_some(), "all parts have joined");
+        assert!(space.reserve(most, 0, 0).is_none());
+    }
+}

@@ -1,0 +1,370 @@
+//! Addresses, memory and access: each on its own.
+
+#![cfg(target_os = "linux")]
+
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult as R};
+use cuda_sys::{
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType, CUpointer_attribute, CUresult,
+};
+
+use crate::support::{ADD, Bench, bench, late, ok};
+
+const MIB: usize = 1 << 20;
+const BAD: R = R::CUDA_ERROR_INVALID_VALUE;
+
+type F = CUmemAccess_flags;
+
+fn location(device: i32) -> CUmemLocation {
+    // Some headers put the number into a union: it is the second `int` in all.
+    let mut location: CUmemLocation = unsafe { std::mem::zeroed() };
+    location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    let number = ptr::from_mut(&mut location).cast::<i32>().wrapping_add(1);
+    unsafe { number.write(device) };
+    location
+}
+
+fn prop(device: i32) -> CUmemAllocationProp {
+    let mut prop: CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    prop.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location = location(device);
+    prop
+}
+
+fn desc(device: i32, flags: F) -> CUmemAccessDesc {
+    CUmemAccessDesc {
+        location: location(device),
+        flags,
+    }
+}
+
+impl Bench {
+    fn reserve(&self, size: usize) -> CUdeviceptr {
+        let mut addr = 0;
+        unsafe { ok(self.cuMemAddressReserve(&raw mut addr, size, 0, 0, 0)) };
+        assert_eq!(addr % (2 << 20), 0);
+        addr
+    }
+
+    fn create(&self, size: usize, device: i32) -> u64 {
+        let mut handle = 0;
+        unsafe { ok(self.cuMemCreate(&raw mut handle, size, &prop(device), 0)) };
+        handle
+    }
+
+    fn map(&self, addr: CUdeviceptr, size: usize, handle: u64) {
+        unsafe { ok(self.cuMemMap(addr, size, 0, handle, 0)) };
+    }
+
+    fn access(&self, addr: CUdeviceptr, size: usize, device: i32, flags: F) -> CUresult {
+        unsafe { self.cuMemSetAccess(addr, size, &desc(device, flags), 1) }
+    }
+
+    fn allow(&self, addr: CUdeviceptr, size: usize, device: i32) {
+        ok(self.access(addr, size, device, F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    }
+
+    fn end_of(&self, addr: CUdeviceptr, size: usize, handles: &[u64]) {
+        unsafe {
+            ok(self.cuMemUnmap(addr, size));
+            for &handle in handles {
+                ok(self.cuMemRelease(handle));
+            }
+            ok(self.cuMemAddressFree(addr, size));
+        }
+        let live = self.simulator.live();
+        assert_eq!((live.physical, live.address_ranges), (0, 0), "{live}");
+    }
+}
+
+#[test]
+fn pieces_at_neighbouring_addresses_are_one_memory() {
+    for bench in [bench(Builder::new()), bench(late(3))] {
+        let size = 6 * MIB;
+        let addr = bench.reserve(size);
+        let handles = [bench.create(2 * MIB, 0), bench.create(4 * MIB, 0)];
+        bench.map(addr, 2 * MIB, handles[0]);
+        bench.map(addr + 2 * MIB as u64, 4 * MIB, handles[1]);
+        bench.allow(addr, size, 0);
+        let fresh = bench.download::<u8>(addr + size as u64 - 8, 8);
+        assert_eq!(fresh, [0xCD; 8], "it is not cleared");
+
+        // Across the border: by copies, by a kernel, by a fill.
+        let count = size / 4;
+        let values: Vec<f32> = (0..count).map(|index| (index % 4096) as f32).collect();
+        let bytes = size_of_val(&values[..]);
+        unsafe { ok(bench.cuMemcpyHtoD_v2(addr, values.as_ptr().cast(), bytes)) };
+        let out = bench.alloc(size);
+        let add = bench.function(bench.load(ADD), "add");
+        let blocks = (count / 1024) as u32;
+        let mut params = [addr, addr, out, count as u64];
+        ok(bench.launch(add, [blocks, 1024], ptr::null_mut(), &mut params));
+        let doubled: Vec<f32> = values.iter().map(|value| value + value).collect();
+        assert_eq!(bench.download::<f32>(out, count), doubled);
+        let middle = addr + 2 * MIB as u64 - 4;
+        unsafe { ok(bench.cuMemsetD32_v2(middle, 7, 2)) };
+        assert_eq!(bench.download::<u32>(middle, 2), [7, 7]);
+
+        bench.end_of(addr, size, &handles);
+        ok(unsafe { bench.cuMemFree_v2(out) });
+    }
+}
+
+#[test]
+fn memory_is_the_same_wherever_it_is_mapped() {
+    let bench = bench(Builder::new());
+    let addr = bench.reserve(4 * MIB);
+    let (one, two) = (addr, addr + 2 * MIB as u64);
+    let handle = bench.create(2 * MIB, 0);
+    bench.map(one, 2 * MIB, handle);
+    bench.map(two, 2 * MIB, handle);
+    bench.allow(addr, 4 * MIB, 0);
+    unsafe { ok(bench.cuMemsetD32_v2(one + 40, 0xABCD, 3)) };
+    assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+
+    // Unmapped and elsewhere, it still has its bytes; the handle alone keeps it.
+    unsafe {
+        ok(bench.cuMemUnmap(addr, 4 * MIB));
+        assert_eq!(bench.cuMemsetD32_v2(one, 1, 1), BAD);
+    }
+    bench.map(two, 2 * MIB, handle);
+    bench.allow(two, 2 * MIB, 0);
+    assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+
+    // So does the mapping alone.
+    let mut again = 0;
+    unsafe {
+        ok(bench.cuMemRelease(handle));
+        assert_eq!(bench.cuMemRelease(handle), BAD);
+        assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+        let inside = ptr::without_provenance_mut(two as usize + 100);
+        ok(bench.cuMemRetainAllocationHandle(&raw mut again, inside));
+        let mut asked = prop(7);
+        ok(bench.cuMemGetAllocationPropertiesFromHandle(&raw mut asked, again));
+        assert_eq!(
+            asked.type_,
+            CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
+        );
+        ok(bench.cuMemUnmap(two, 2 * MIB));
+        ok(bench.cuMemRelease(again));
+        ok(bench.cuMemAddressFree(addr, 4 * MIB));
+    }
+    assert_eq!(bench.simulator.live().physical, 0);
+}
+
+#[test]
+fn access_is_given_device_by_device() {
+    let bench = bench(Builder::new().devices(2));
+    let mut other = ptr::null_mut();
+    unsafe { ok(bench.cuDevicePrimaryCtxRetain(&raw mut other, 1)) };
+    let addr = bench.reserve(2 * MIB);
+    let handle = bench.create(2 * MIB, 1);
+    bench.map(addr, 2 * MIB, handle);
+    let access_of = |device| {
+        let mut flags = 9;
+        unsafe { ok(bench.cuMemGetAccess(&raw mut flags, &location(device), addr)) };
+        flags
+    };
+    assert_eq!((access_of(0), access_of(1)), (0, 0));
+    assert_eq!(
+        unsafe { bench.cuMemsetD32_v2(addr, 1, 1) },
+        BAD,
+        "nobody may"
+    );
+    bench.allow(addr, 2 * MIB, 1);
+    assert_eq!((access_of(0), access_of(1)), (0, 3));
+    unsafe { ok(bench.cuMemsetD32_v2(addr, 0x3F80_0000, 1)) };
+    let mut used = [0_usize; 2];
+    unsafe {
+        ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
+        assert_eq!(used[0], used[1], "it is the other device's");
+        ok(bench.cuCtxSetCurrent(other));
+        ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
+        assert_eq!(used[1] - used[0], 2 * MIB);
+        ok(bench.cuCtxSetCurrent(bench.context));
+    }
+
+    // Given to the first device too, its kernels may use it.
+    bench.allow(addr, 2 * MIB, 0);
+    let add = bench.function(bench.load(ADD), "add");
+    let out = bench.alloc(4);
+    let mut params = [addr, addr, out, 1];
+    ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
+    assert_eq!(bench.download::<f32>(out, 1), [2.0]);
+
+    // Taken away, they may not, although the devices are peers.
+    unsafe { ok(bench.cuCtxEnablePeerAccess(other, 0)) };
+    ok(bench.access(addr, 2 * MIB, 0, F::CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
+    assert_eq!(bench.sync(), R::CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn what_is_unmapped_is_no_longer_used() {
+    let bench = bench(late(11));
+    let addr = bench.reserve(4 * MIB);
+    let (one, two) = (addr, addr + 2 * MIB as u64);
+    let handle = bench.create(2 * MIB, 0);
+    for place in [one, two] {
+        bench.map(place, 2 * MIB, handle);
+        bench.allow(place, 2 * MIB, 0);
+    }
+    let stream = bench.stream(1);
+    unsafe {
+        ok(bench.cuMemsetD32Async(one, 0x55, 4, stream));
+        // Waits for the fill, which is late.
+        ok(bench.cuMemUnmap(one, 2 * MIB));
+    }
+    assert_eq!(bench.simulator.pending(), 0);
+    assert_eq!(bench.download::<u32>(two, 4), [0x55; 4]);
+    unsafe {
+        ok(bench.cuMemsetD32Async(two, 0x66, 4, stream));
+        ok(bench.cuStreamSynchronize(stream));
+        assert_eq!(bench.cuMemsetD32Async(one, 1, 1, stream), BAD);
+    }
+    bench.map(one, 2 * MIB, handle);
+    bench.allow(one, 2 * MIB, 0);
+    assert_eq!(bench.download::<u32>(one, 4), [0x66; 4]);
+    bench.end_of(addr, 4 * MIB, &[handle]);
+}
+
+#[test]
+fn a_pointer_tells_what_is_mapped() {
+    type A = CUpointer_attribute;
+    let bench = bench(Builder::new());
+    let addr = bench.reserve(4 * MIB);
+    let handle = bench.create(2 * MIB, 0);
+    let place = addr + 2 * MIB as u64;
+    bench.map(place, 2 * MIB, handle);
+    let ask = |attribute, ptr| {
+        let mut value = 0_u64;
+        let status =
+            unsafe { bench.cuPointerGetAttribute((&raw mut value).cast(), attribute, ptr) };
+        (status, value)
+    };
+    let mapped = A::CU_POINTER_ATTRIBUTE_MAPPED;
+    assert_eq!(ask(mapped, addr), (R::CUDA_SUCCESS, 0));
+    assert_eq!(ask(mapped, place + 5), (R::CUDA_SUCCESS, 1));
+    let ordinal = A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    assert_eq!(ask(ordinal, place).0, R::CUDA_SUCCESS);
+    assert_eq!(ask(ordinal, addr).0, BAD);
+    let (mut base, mut size) = (0, 0);
+    unsafe {
+        ok(bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, place + 77));
+        assert_eq!((base, size), (place, 2 * MIB));
+        assert_eq!(
+            bench.cuMemFree_v2(place),
+            BAD,
+            "it was not allocated this way"
+        );
+        ok(bench.cuMemUnmap(place, 2 * MIB));
+        ok(bench.cuMemRelease(handle));
+        ok(bench.cuMemAddressFree(addr, 4 * MIB));
+    }
+}
+
+#[test]
+fn a_range_grows_in_place() {
+    let bench = bench(Builder::new());
+    let size = 2 * MIB;
+    let addr = bench.reserve(size);
+    let next = addr + size as u64;
+    let mut behind = 0;
+    unsafe { ok(bench.cuMemAddressReserve(&raw mut behind, size, 0, next, 0)) };
+    assert_eq!(behind, next);
+    let mut elsewhere = 0;
+    unsafe { ok(bench.cuMemAddressReserve(&raw mut elsewhere, size, 1 << 26, next, 0)) };
+    assert!(elsewhere != next && elsewhere % (1 << 26) == 0);
+    let handles = [bench.create(size, 0), bench.create(size, 0)];
+    bench.map(addr, size, handles[0]);
+    bench.map(behind, size, handles[1]);
+    bench.allow(addr, 2 * size, 0);
+    unsafe { ok(bench.cuMemsetD8_v2(next - 2, 9, 4)) };
+    assert_eq!(bench.download::<u8>(next - 3, 6), [0xCD, 9, 9, 9, 9, 0xCD]);
+}
+
+#[test]
+fn wrong_calls_are_refused() {
+    let bench = bench(Builder::new().memory(16 << 20));
+    let addr = bench.reserve(6 * MIB);
+    let handle = bench.create(4 * MIB, 0);
+    let (mut ptr, mut made, mut flags) = (0, 0, 0);
+    let both = F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    unsafe {
+        for (size, align, flags) in [(0, 0, 0), (4097, 0, 0), (2 * MIB, 3, 0), (2 * MIB, 0, 1)] {
+            let status = bench.cuMemAddressReserve(&raw mut ptr, size, align, 0, flags);
+            assert_eq!(status, BAD, "{size} {align} {flags}");
+        }
+        let huge = bench.cuMemAddressReserve(&raw mut ptr, 1 << 50, 0, 0, 0);
+        assert_eq!(huge, R::CUDA_ERROR_OUT_OF_MEMORY);
+        for size in [0, MIB, 3 * MIB] {
+            let status = bench.cuMemCreate(&raw mut made, size, &prop(0), 0);
+            assert_eq!(status, BAD, "{size}");
+        }
+        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &prop(1), 0);
+        assert_eq!(status, R::CUDA_ERROR_INVALID_DEVICE);
+        let full = bench.cuMemCreate(&raw mut made, 14 * MIB, &prop(0), 0);
+        assert_eq!(full, R::CUDA_ERROR_OUT_OF_MEMORY);
+        let mut shared = prop(0);
+        shared.requestedHandleTypes =
+            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &shared, 0);
+        assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+        let mut host = prop(0);
+        host.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &host, 0);
+        assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+
+        let middle = addr + MIB as u64;
+        for (at, size, offset, handle) in [
+            (addr, 6 * MIB, 0, handle),
+            (addr, 4 * MIB, 2 * MIB, handle),
+            (middle, 2 * MIB, 0, handle),
+            (addr, MIB, 0, handle),
+            (addr, 0, 0, handle),
+            (addr, 4 * MIB, 0, handle + 1),
+            (addr + 4 * MIB as u64, 4 * MIB, 0, handle),
+        ] {
+            let status = bench.cuMemMap(at, size, offset, handle, 0);
+            assert_eq!(status, BAD, "{at:#x} {size} {offset}");
+        }
+        bench.map(addr, 4 * MIB, handle);
+        let over = bench.cuMemMap(addr + 2 * MIB as u64, 2 * MIB, 0, handle, 0);
+        assert_eq!(over, BAD, "something is there");
+        assert_eq!(bench.cuMemUnmap(addr, 2 * MIB), BAD, "a part");
+        assert_eq!(bench.cuMemUnmap(addr, 6 * MIB), BAD, "beyond the end");
+        assert_eq!(bench.access(addr, 2 * MIB, 0, both), BAD, "a part");
+        assert_eq!(bench.access(addr, 6 * MIB, 0, both), BAD, "beyond the end");
+        let odd = CUmemAccess_flags(2);
+        assert_eq!(bench.access(addr, 4 * MIB, 0, odd), BAD);
+        let read = F::CU_MEM_ACCESS_FLAGS_PROT_READ;
+        let status = bench.access(addr, 4 * MIB, 0, read);
+        assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+        let unmapped = addr + 4 * MIB as u64;
+        let status = bench.cuMemGetAccess(&raw mut flags, &location(0), unmapped);
+        assert_eq!(status, BAD);
+        let nothing = ptr::without_provenance_mut(unmapped as usize);
+        let status = bench.cuMemRetainAllocationHandle(&raw mut made, nothing);
+        assert_eq!(status, BAD);
+        assert_eq!(bench.cuMemAddressFree(addr, 6 * MIB), BAD, "it is in use");
+        ok(bench.cuMemUnmap(addr, 4 * MIB));
+        assert_eq!(bench.cuMemAddressFree(addr, 4 * MIB), BAD, "a part");
+        ok(bench.cuMemAddressFree(addr, 6 * MIB));
+        assert_eq!(bench.cuMemAddressFree(addr, 6 * MIB), BAD);
+        ok(bench.cuMemRelease(handle));
+
+        let mut granularity = 0;
+        let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+        ok(bench.cuMemGetAllocationGranularity(&raw mut granularity, &prop(0), recommended));
+        assert_eq!(granularity, 2 * MIB);
+        // Nothing is shared with other processes.
+        let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        let export = bench.cuMemExportToShareableHandle(ptr::null_mut(), handle, fd, 0);
+        assert_eq!(export, R::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let unimplemented = bench.simulator.unimplemented_calls();
+    assert_eq!(unimplemented, ["cuMemExportToShareableHandle"]);
+}
