@@ -29,6 +29,8 @@ mod linker;
 mod lost;
 #[cfg(feature = "nvrtc")]
 mod lto;
+#[cfg(feature = "nvrtc")]
+mod machine_code;
 mod managed;
 mod memory;
 mod module;
