@@ -45,8 +45,8 @@ mod tests;
 pub(crate) struct Tracker {
     /// The identity of `home`, at hand.
     home_id: u64,
-    /// Whether the buffer was ever used on another stream than its home. Never goes back.
-    crossed: AtomicBool,
+    /// Whether the buffer was ever used on another stream than its home.
+    crossed: Crossed,
     /// Whether a graph ever held the memory. Then it is `crossed`, and neither goes back as long as it has this owner.
     is_held: AtomicBool,
     /// The epoch of the home stream in which the last use was queued that left no trace. Only grows.
@@ -64,6 +64,42 @@ struct Uses {
     estate: Option<Box<Estate>>,
 }
 
+/// Whether a buffer was ever used on another stream than its home, and if not, which that is: in one word, so that a use at
+/// home asks once.
+struct Crossed(AtomicU64);
+
+impl Crossed {
+    /// No stream has this identity.
+    const YES: u64 = 0;
+
+    fn not(home: u64) -> Self {
+        Self(AtomicU64::new(home))
+    }
+
+    fn from_birth() -> Self {
+        Self(AtomicU64::new(Self::YES))
+    }
+
+    #[inline]
+    fn is_only_used_on(&self, stream: u64) -> bool {
+        self.0.load(Ordering::Acquire) == stream
+    }
+
+    fn get(&self) -> bool {
+        self.is_only_used_on(Self::YES)
+    }
+
+    /// Notes that it was; whether that was known.
+    fn cross(&self) -> bool {
+        self.0.swap(Self::YES, Ordering::AcqRel) == Self::YES
+    }
+
+    /// All uses are over, and `home` has the memory.
+    fn undo(&self, home: u64) {
+        self.0.store(home, Ordering::Release);
+    }
+}
+
 /// So many uses of a buffer are looked through for those that are done.
 const MANY: usize = 32;
 
@@ -72,7 +108,7 @@ impl Tracker {
     pub(crate) fn new(home: &Stream) -> Self {
         let this = Self {
             home_id: home.state().id(),
-            crossed: AtomicBool::new(false),
+            crossed: Crossed::not(home.state().id()),
             is_held: AtomicBool::new(false),
             home_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
@@ -86,7 +122,7 @@ impl Tracker {
     pub(crate) fn of_host(home: &Stream) -> Arc<Self> {
         Arc::new(Self {
             home_id: home.state().id(),
-            crossed: AtomicBool::new(true),
+            crossed: Crossed::from_birth(),
             is_held: AtomicBool::new(true),
             home_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
@@ -99,10 +135,16 @@ impl Tracker {
         &self.home
     }
 
-    /// Whether the order of the home stream is all that a use in `scope` needs.
+    /// Whether the order of the home stream is all that a use on `stream` needs.
     #[inline]
-    fn is_at_home(&self, scope: &Scope<'_>) -> bool {
-        self.home_id == scope.id && !self.crossed.load(Ordering::Acquire)
+    pub(crate) fn is_at_home(&self, stream: u64) -> bool {
+        self.crossed.is_only_used_on(stream)
+    }
+
+    /// Whether a use at home in `epoch` leaves nothing to note.
+    #[inline]
+    pub(crate) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
+        self.is_at_home(stream) && self.home_epoch.load(Ordering::Relaxed) >= epoch
     }
 
     /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to `access`.
@@ -112,7 +154,7 @@ impl Tracker {
     /// [`Error::OtherContext`](crate::Error::OtherContext), or what the driver answers.
     #[inline]
     pub(crate) fn before(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
-        if self.is_at_home(scope) && !access.signal {
+        if self.is_at_home(scope.id) && !access.signal {
             return Ok(());
         }
         scope
@@ -145,7 +187,7 @@ impl Tracker {
     /// The same where nobody else can use the memory, or the gate is entered.
     fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         let mut uses = self.lock();
-        if !self.crossed.load(Ordering::Acquire) {
+        if !self.crossed.get() {
             // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier attempt: its use
             // may have failed, and the home stream went on.)
             uses.list.clear();
@@ -181,10 +223,10 @@ impl Tracker {
     /// Cannot fail: where no event can be recorded, the tail of the stream stands for the use.
     #[inline]
     pub(crate) fn after(&self, scope: &mut Scope<'_>, access: Access) {
-        if !self.is_at_home(scope) || access.signal {
+        if !self.is_at_home(scope.id) || access.signal {
             return self.note(scope, access);
         }
-        let epoch = scope.stream.state().epoch();
+        let epoch = scope.epoch();
         if self.home_epoch.load(Ordering::Relaxed) < epoch && !Fault::EpochNotKept.is_planted() {
             // Others may use it at home at the same time, and have read a later epoch.
             self.home_epoch.fetch_max(epoch, Ordering::AcqRel);
@@ -207,8 +249,8 @@ impl Tracker {
             this.elsewhere = Some(scope.stream.context().clone());
         }
         // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
-        let mut is_last = scope.event.is_none() || access == Access::WRITE;
-        let has_crossed = self.crossed.swap(true, Ordering::AcqRel);
+        let mut is_last = !scope.has_event() || access == Access::WRITE;
+        let has_crossed = self.crossed.cross();
         if !has_crossed && access != Access::WRITE {
             // Other threads may have used the buffer at home since `order`, and left no trace.
             uses.push(Use::at_home(&self.home, access.part));
@@ -260,7 +302,7 @@ impl Tracker {
             uses.retain(|earlier| !earlier.is_done());
         }
         if Fault::CrossedReset.is_planted() && id == self.home_id {
-            self.crossed.store(false, Ordering::Release);
+            self.crossed.undo(self.home_id);
         }
         for estate in estate.iter() {
             for user in estate.users_against(access) {
@@ -272,7 +314,7 @@ impl Tracker {
     /// Before the memory is freed on its home stream: makes it wait for every use.
     pub(crate) fn before_free(&self) -> Result<(), DriverError> {
         let scope = Scope::new(&self.home);
-        if self.is_at_home(&scope) || Fault::FreedTooEarly.is_planted() {
+        if self.is_at_home(scope.id) || Fault::FreedTooEarly.is_planted() {
             return Ok(());
         }
         scope.ready()?;
@@ -283,7 +325,7 @@ impl Tracker {
     pub(crate) fn synchronize(&self, access: Access) -> Result<(), DriverError> {
         let (home, context) = (self.home.state(), self.home.context());
         let home_epoch = self.home_epoch.load(Ordering::Acquire);
-        if !self.crossed.load(Ordering::Acquire) {
+        if !self.crossed.get() {
             if home.epoch() == home_epoch {
                 return home.synchronize(context);
             }
@@ -329,7 +371,7 @@ impl Tracker {
     }
 
     fn hand_over_own(&mut self, home: &Stream) -> Result<(), DriverError> {
-        if home.state().id() == self.home_id && !*self.crossed.get_mut() {
+        if home.state().id() == self.home_id && !self.crossed.get() {
             return Ok(());
         }
         if !Fault::HandedOverTooEarly.is_planted() {
@@ -349,7 +391,7 @@ impl Tracker {
     fn hand_over_own_if_idle(&mut self, home: &Stream) -> bool {
         let context = self.home.context();
         let home_epoch = *self.home_epoch.get_mut();
-        let is_idle = if *self.crossed.get_mut() {
+        let is_idle = if self.crossed.get() {
             self.lock().list.iter_mut().all(|earlier| {
                 earlier.refresh(home_epoch);
                 earlier.is_done_on(context)
@@ -367,9 +409,9 @@ impl Tracker {
     /// Forgets all uses; the next ones are on `home`.
     fn move_to(&mut self, home: &Stream) {
         *self.lock() = Uses::default();
-        *self.crossed.get_mut() = false;
         *self.is_held.get_mut() = false;
         let id = home.state().id();
+        self.crossed.undo(id);
         if id != self.home_id {
             self.home_id = id;
             self.home = home.clone();
@@ -383,7 +425,7 @@ impl Tracker {
         self.home_epoch.store(state.epoch(), Ordering::Release);
         if state.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
             let mut scope = Scope::new(&self.home);
-            self.crossed.store(true, Ordering::Release);
+            self.crossed.cross();
             let mut so_far = Use::late(&scope, true, false);
             so_far.event = scope.event();
             self.lock().list.push(so_far);

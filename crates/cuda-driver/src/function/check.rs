@@ -12,9 +12,36 @@ use crate::launch::{Dim3, LaunchConfig};
 /// No device has more; where it is fewer, or more than 8 are not allowed, the driver says so.
 const MOST_BLOCKS_PER_CLUSTER: u64 = 16;
 
+/// What [`pack`] makes of sizes that do not fit in it.
+pub(crate) const UNPACKED: u128 = u128::MAX;
+
+/// Sizes in one word, to be compared at once: up to 16, none of them greater than 254.
+pub(crate) const fn pack(sizes: &[usize]) -> u128 {
+    let (mut packed, mut at) = (0, 0);
+    if sizes.len() > 16 {
+        return UNPACKED;
+    }
+    while at < sizes.len() {
+        if sizes[at] == 0 || sizes[at] > 254 {
+            return UNPACKED;
+        }
+        packed |= (sizes[at] as u128) << (8 * at);
+        at += 1;
+    }
+    packed
+}
+
 impl Function {
-    /// An error unless arguments of these sizes are what the kernel takes.
+    /// An error unless arguments of these sizes are what the kernel takes. `packed` is what [`pack`] makes of the sizes.
     #[inline]
+    pub(crate) fn check_packed(&self, packed: u128, sizes: &[usize]) -> Result<()> {
+        if packed == self.0.packed && packed != UNPACKED {
+            return Ok(());
+        }
+        self.check_arguments(sizes)
+    }
+
+    /// An error unless arguments of these sizes are what the kernel takes.
     pub(crate) fn check_arguments(&self, sizes: &[usize]) -> Result<()> {
         match &self.0.parameters {
             Some(parameters) if self.0.sizes != sizes => {
@@ -50,7 +77,7 @@ impl Function {
     /// An error unless device and kernel allow this configuration.
     #[inline]
     pub(crate) fn check_config(&self, config: &LaunchConfig) -> Result<()> {
-        let limits = self.context().limits();
+        let limits = &self.0.limits;
         let within = |dim: Dim3, most: [u32; 3]| {
             dim.x.wrapping_sub(1) < most[0]
                 && dim.y.wrapping_sub(1) < most[1]
@@ -67,7 +94,7 @@ impl Function {
     #[cold]
     fn allow(&self, config: &LaunchConfig) -> Result<()> {
         let fixed = self.static_shared_bytes()?;
-        let most = self.context().limits().shared.saturating_sub(fixed);
+        let most = self.0.limits.shared.saturating_sub(fixed);
         match self.config_error(config, most) {
             Some(error) => Err(error),
             None => self.allow_shared(config.shared_bytes),
@@ -75,7 +102,7 @@ impl Function {
     }
 
     fn config_error(&self, config: &LaunchConfig, most_shared: u32) -> Option<Error> {
-        let limits = self.context().limits();
+        let limits = &self.0.limits;
         let LaunchConfig {
             grid,
             block,

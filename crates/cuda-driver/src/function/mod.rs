@@ -1,7 +1,7 @@
 //! Kernels, and what the driver knows of their parameters.
 
 mod attributes;
-mod check;
+pub(crate) mod check;
 mod occupancy;
 pub(crate) mod parameters;
 
@@ -15,7 +15,7 @@ use cuda_sys::image::Parameter;
 pub use cuda_sys::CUfunction_attribute as FunctionAttribute;
 pub use occupancy::BlockSize;
 
-use crate::context::Context;
+use crate::context::{Context, Limits};
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::launch::NameId;
@@ -32,9 +32,12 @@ struct Inner {
     /// The number of the name, which a launch leaves with its stream.
     launch_name: NameId,
     parameters: Option<Vec<Parameter>>,
-    /// The sizes of `parameters` on their own, to compare at each launch.
+    /// The sizes of `parameters` on their own, to compare at each launch, and in one word.
     sizes: Vec<usize>,
+    packed: u128,
     max_threads: u32,
+    /// Of the context: at hand, since each launch asks.
+    limits: Limits,
     /// So many bytes of dynamic shared memory are known to be allowed. Only grows.
     allowed_shared: AtomicU32,
     module: Arc<ModuleInner>,
@@ -47,11 +50,15 @@ impl Function {
         let read = |attribute| attributes::read(driver, raw, attribute);
         let max_threads = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         let allowed = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
-        let sizes = parameters
+        let sizes: Vec<usize> = parameters
             .iter()
             .flatten()
             .map(|parameter| parameter.size)
             .collect();
+        let packed = match &parameters {
+            Some(_) => check::pack(&sizes),
+            None => check::UNPACKED,
+        };
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
             raw: SendPtr(raw),
@@ -59,7 +66,9 @@ impl Function {
             name,
             parameters,
             sizes,
+            packed,
             max_threads: u32::try_from(max_threads).unwrap_or(0),
+            limits: *module.context().limits(),
             allowed_shared: AtomicU32::new(u32::try_from(allowed).unwrap_or(0)),
             module,
         })))

@@ -6,6 +6,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
+use crate::function::check::pack;
 use crate::global::Global;
 use crate::graph::GraphAllocation;
 use crate::memory::{
@@ -141,9 +142,16 @@ own_arg! {
     &mut GraphAllocation<T>, Access::WRITE;
 }
 
+impl Uses<'_> {
+    /// The stream, and the epoch in which the launch was queued.
+    #[inline]
+    fn queued(&mut self) -> (u64, u64) {
+        (self.0.id, self.0.epoch())
+    }
+}
+
 impl Tracked<'_> {
     /// Makes the launch's stream wait for the uses that matter to this one.
-    #[inline]
     pub(super) fn before(self, uses: &Uses<'_>) -> Result<()> {
         match self.memory {
             Some(memory) => memory.tracker.before(&uses.0, self.access),
@@ -154,11 +162,39 @@ impl Tracked<'_> {
     }
 
     /// Notes the use, after the launch was queued.
-    #[inline]
     pub(super) fn after(self, uses: &mut Uses<'_>) {
         if let Some(memory) = self.memory {
             memory.tracker.after(&mut uses.0, self.access);
         }
+    }
+}
+
+/// Whether the use of an argument is in order as it is. What a launch asks of each: with words that it has at hand, so that
+/// nothing else happens on the way of most launches.
+#[inline]
+fn is_in_order<A: KernelArg>(arg: &A, stream: u64) -> bool {
+    arg.tracked().is_none_or(|Tracked { memory, access, .. }| {
+        !access.is_signal() && memory.is_some_and(|it| it.tracker.is_at_home(stream))
+    })
+}
+
+#[cold]
+fn before<A: KernelArg>(arg: &A, uses: &Uses<'_>) -> Result<()> {
+    arg.tracked().map_or(Ok(()), |tracked| tracked.before(uses))
+}
+
+/// The same after the launch was queued.
+#[inline]
+fn is_noted<A: KernelArg>(arg: &A, (stream, epoch): (u64, u64)) -> bool {
+    arg.tracked().is_none_or(|Tracked { memory, access, .. }| {
+        !access.is_signal() && memory.is_some_and(|it| it.tracker.is_noted(stream, epoch))
+    })
+}
+
+#[cold]
+fn after<A: KernelArg>(arg: &A, uses: &mut Uses<'_>) {
+    if let Some(tracked) = arg.tracked() {
+        tracked.after(uses);
     }
 }
 
@@ -170,6 +206,13 @@ impl Tracked<'_> {
 pub unsafe trait KernelArgs {
     /// The bytes of each.
     fn sizes(&self) -> &[usize];
+
+    /// The same in one word.
+    #[doc(hidden)]
+    #[inline]
+    fn packed_sizes(&self) -> u128 {
+        pack(self.sizes())
+    }
 
     /// Calls `f` with a pointer to the value of each.
     #[doc(hidden)]
@@ -190,12 +233,17 @@ macro_rules! kernel_args {
     ($($arg:ident)*) => {
         // SAFETY: both are made from the same list.
         unsafe impl<$($arg: KernelArg),*> KernelArgs for ($($arg,)*) {
-            #[inline]
+            #[inline(always)]
             fn sizes(&self) -> &[usize] {
                 const { &[$(size_of::<$arg::Value>()),*] }
             }
 
-            #[inline]
+            #[inline(always)]
+            fn packed_sizes(&self) -> u128 {
+                const { pack(&[$(size_of::<$arg::Value>()),*]) }
+            }
+
+            #[inline(always)]
             #[allow(non_snake_case, reason = "a value has the name of its type")]
             fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
                 let ($($arg,)*) = self;
@@ -203,19 +251,25 @@ macro_rules! kernel_args {
                 f(&mut [$(ptr::from_mut(&mut $arg).cast()),*])
             }
 
-            #[inline]
+            #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
             fn before(&self, uses: &Uses<'_>) -> Result<()> {
                 let ($($arg,)*) = self;
-                $(if let Some(tracked) = $arg.tracked() { tracked.before(uses)?; })*
+                let stream = uses.0.id;
+                $(if !is_in_order($arg, stream) {
+                    before($arg, uses)?;
+                })*
                 Ok(())
             }
 
-            #[inline]
+            #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
             fn after(&self, uses: &mut Uses<'_>) {
                 let ($($arg,)*) = self;
-                $(if let Some(tracked) = $arg.tracked() { tracked.after(uses); })*
+                let queued = uses.queued();
+                $(if !is_noted($arg, queued) {
+                    after($arg, uses);
+                })*
             }
 
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]

@@ -147,7 +147,7 @@ impl<P: KernelParams> Kernel<P> {
     /// # Safety
     ///
     /// As [`Stream::launch`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn launch<A: KernelArgs>(
         &self,
         stream: &Stream,

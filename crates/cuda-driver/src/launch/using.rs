@@ -65,6 +65,11 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
+    fn packed_sizes(&self) -> u128 {
+        self.args.packed_sizes()
+    }
+
+    #[inline]
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
         self.args.with_pointers(f)
     }

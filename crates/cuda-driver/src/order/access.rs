@@ -6,7 +6,7 @@ use super::Entered;
 use crate::context::Current;
 use crate::error::DriverError;
 use crate::event::UseEvent;
-use crate::stream::Stream;
+use crate::stream::{Kind, Stream};
 
 /// What a use does to a buffer, and what other uses the borrow checker allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,52 +81,102 @@ pub(crate) const fn matters(one: Access, other: Access) -> bool {
 /// gate of the context: it must not wait for the device, nor for the program.
 pub(crate) struct Scope<'a> {
     pub(super) stream: &'a Stream,
-    /// The identity of `stream`, at hand; 0, which no stream has, if the context could not be made current.
-    pub(super) id: u64,
-    pub(super) event: Option<UseEvent>,
-    bound: Result<Option<Current<'a>>, DriverError>,
+    /// The identity of `stream`, at hand; `NOWHERE` if the context could not be made current.
+    pub(crate) id: u64,
+    /// The epoch in which the call was queued; `UNKNOWN` until somebody asks.
+    epoch: u64,
+    /// `None` for most scopes: all that a use at home costs is to see that.
+    more: OnceCell<Box<More<'a>>>,
+}
+
+/// What a scope needs that is not of one buffer at home on one of our streams.
+#[derive(Default)]
+struct More<'a> {
+    event: OnceCell<UseEvent>,
+    bound: Option<Result<Current<'a>, DriverError>>,
     /// Set if it is inside the gate.
     entered: OnceCell<Entered<'a>>,
 }
 
+/// No stream has this identity: those of threads have a stream and a thread in them, and others do not get there.
+const NOWHERE: u64 = 1 << 63;
+/// No stream gets to this epoch.
+const UNKNOWN: u64 = u64::MAX;
+
 impl<'a> Scope<'a> {
     #[inline]
     pub(crate) fn new(stream: &'a Stream) -> Self {
-        let bound = stream.bind();
+        if stream.state().kind() != Kind::Own {
+            return Self::of_default(stream);
+        }
         Self {
             stream,
-            id: if bound.is_ok() {
-                stream.state().id()
-            } else {
-                0
-            },
-            event: None,
-            bound,
-            entered: OnceCell::new(),
+            id: stream.state().shared_id(),
+            epoch: UNKNOWN,
+            more: OnceCell::new(),
         }
+    }
+
+    /// On a default stream of C: makes the context current.
+    #[cold]
+    fn of_default(stream: &'a Stream) -> Self {
+        let bound = stream.bind().transpose();
+        Self {
+            stream,
+            id: match &bound {
+                Some(Err(_)) => NOWHERE,
+                _ => stream.state().id(),
+            },
+            epoch: UNKNOWN,
+            more: OnceCell::from(Box::new(More {
+                bound,
+                ..More::default()
+            })),
+        }
+    }
+
+    /// The epoch in which the call was queued. To be asked after it was.
+    #[inline]
+    pub(crate) fn epoch(&mut self) -> u64 {
+        if self.epoch == UNKNOWN {
+            self.epoch = self.stream.state().epoch();
+        }
+        self.epoch
     }
 
     /// Enters the gate of the context, until the scope goes.
     pub(super) fn enter(&self) {
         let stream = self.stream;
-        self.entered.get_or_init(|| stream.context().gate().enter());
+        let more = self.more.get_or_init(Box::default);
+        more.entered.get_or_init(|| stream.context().gate().enter());
     }
 
     /// An error if calls on the stream cannot be made.
     #[inline]
     pub(crate) fn ready(&self) -> Result<(), DriverError> {
-        match &self.bound {
-            Ok(_) => Ok(()),
-            Err(error) => Err(*error),
+        if self.id != NOWHERE {
+            return Ok(());
         }
+        match self.more.get().and_then(|more| more.bound.as_ref()) {
+            Some(Err(error)) => Err(*error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the event behind what the scope has queued is recorded.
+    pub(super) fn has_event(&self) -> bool {
+        self.more
+            .get()
+            .is_some_and(|more| more.event.get().is_some())
     }
 
     /// The event behind what the scope has queued; `None` if it cannot be recorded.
     pub(super) fn event(&mut self) -> Option<UseEvent> {
-        if self.event.is_none() {
-            self.event = self.tail();
+        let more = self.more.get_or_init(Box::default);
+        if more.event.get().is_none() {
+            let _ = more.event.set(self.tail()?);
         }
-        self.event.clone()
+        more.event.get().cloned()
     }
 
     pub(super) fn tail(&self) -> Option<UseEvent> {

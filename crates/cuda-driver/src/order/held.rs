@@ -140,7 +140,7 @@ impl Tracker {
     /// One holder more.
     fn hold(&self) {
         let mut uses = self.lock();
-        if !self.crossed.swap(true, Ordering::AcqRel) {
+        if !self.crossed.cross() {
             // As for a use elsewhere: uses at home left no trace, so one stands for all of them.
             uses.list.clear();
             uses.list.push(Use::at_home(self.home(), true));

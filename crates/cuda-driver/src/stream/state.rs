@@ -216,7 +216,8 @@ impl StreamState {
     }
 
     /// The identity that all threads share.
-    pub(super) fn shared_id(&self) -> u64 {
+    #[inline]
+    pub(crate) fn shared_id(&self) -> u64 {
         self.id
     }
 
