@@ -1,7 +1,9 @@
 //! A block: its warps, shared memory and barriers.
 
+use std::sync::Arc;
+
+use super::cluster::Meeting;
 use super::code::{BarrierAction, Trouble};
-use super::fault::FaultKind;
 use super::lanes::LANES;
 use super::run::Stop;
 use super::space::{Env, SHARED, Window};
@@ -32,6 +34,8 @@ struct Barrier {
 pub(super) struct Common {
     barriers: Vec<Barrier>,
     live: Vec<u32>,
+    /// The barrier of the cluster, while this block runs.
+    pub(super) meeting: Meeting,
 }
 
 impl Common {
@@ -44,6 +48,7 @@ impl Common {
         }
         self.live.clear();
         self.live.resize(warps, 0);
+        self.meeting.reset();
     }
 
     /// How often barrier `id` has been completed.
@@ -108,9 +113,10 @@ impl Common {
         }
     }
 
-    /// Only the lanes `live` of `warp` are left.
-    pub(super) fn exited(&mut self, warp: usize, live: u32) {
+    /// Only the lanes `live` of `warp`, which has the number `in_cluster` there, are left.
+    pub(super) fn exited(&mut self, warp: usize, in_cluster: usize, live: u32) {
         self.live[warp] = live;
+        self.meeting.exited(in_cluster, live);
         for barrier in &mut self.barriers {
             if barrier.any_arrived {
                 Self::check(barrier, &self.live);
@@ -135,6 +141,8 @@ pub(super) enum Turn {
     Done,
     /// There is more to do.
     More,
+    /// This warp waits, and no other can run.
+    Stuck(usize),
 }
 
 impl Block {
@@ -177,6 +185,7 @@ impl Block {
             warp.shared = shared;
             warp.ctaid = ctaid;
             self.common.live[index] = live;
+            self.common.meeting.add(live);
             warp.set_threads(env.launch.block);
         }
     }
@@ -187,6 +196,7 @@ impl Block {
         env: &Env<'_>,
         budget: &mut u64,
     ) -> Result<Turn, Box<(usize, Trouble)>> {
+        self.idle = 0;
         while *budget > 0 {
             let index = self.next;
             let warp = &mut self.warps[index];
@@ -209,17 +219,35 @@ impl Block {
                 let stuck = self.warps[..self.count]
                     .iter()
                     .position(|warp| warp.live != 0);
-                let Some(stuck) = stuck else {
-                    return Ok(Turn::Done);
-                };
-                let message = "no thread of the block can go on: they wait at barriers or for \
-                               lanes of a warp that will never come";
-                let mask = self.warps[stuck].live;
-                let trouble = Trouble::new(FaultKind::Timeout, mask, message);
-                return Err(Box::new((stuck, trouble)));
+                return Ok(stuck.map_or(Turn::Done, Turn::Stuck));
             }
         }
         Ok(Turn::More)
+    }
+
+    /// Whether a thread has not exited.
+    pub(super) fn is_live(&self) -> bool {
+        self.warps[..self.count].iter().any(|warp| warp.live != 0)
+    }
+
+    /// The exposed address of shared memory.
+    pub(super) fn shared_host(&self) -> u64 {
+        self.shared.as_ptr().expose_provenance() as u64
+    }
+
+    /// Makes this block number `rank` of a cluster whose blocks have their shared memory at `shared`.
+    pub(super) fn join(&mut self, rank: u32, shared: &Arc<[u64]>, meeting: &mut Meeting) {
+        for (index, warp) in self.warps[..self.count].iter_mut().enumerate() {
+            warp.rank = rank;
+            warp.in_cluster = rank as usize * self.count + index;
+            warp.peers = Arc::clone(shared);
+            meeting.add(warp.live);
+        }
+    }
+
+    /// Gives and takes the barrier of the cluster.
+    pub(super) fn exchange(&mut self, meeting: &mut Meeting) {
+        std::mem::swap(&mut self.common.meeting, meeting);
     }
 
     pub(super) fn warp(&self, index: usize) -> &Warp {

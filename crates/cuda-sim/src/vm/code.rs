@@ -43,6 +43,12 @@ pub(super) enum Kind {
     Ret,
     Exit,
     Barrier(BarrierOp),
+    /// `barrier.cluster.arrive`
+    ClusterArrive,
+    /// `barrier.cluster.wait`
+    ClusterWait,
+    /// Lets others run first: the thread is likely to wait for them.
+    Pause,
     Sync(SyncOp),
     Trap,
     /// Message number `imm`.

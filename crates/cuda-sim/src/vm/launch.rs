@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::block::{Block, Turn};
+use super::block::Turn;
+use super::cluster::{Cluster, MAX_BLOCKS};
 use super::code::Trouble;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
@@ -20,6 +21,8 @@ pub struct LaunchParams<'a> {
     pub grid: [u32; 3],
     /// Threads in a block.
     pub block: [u32; 3],
+    /// Blocks in a cluster, if the launch says so; [`Kernel::cluster`](super::Kernel::cluster) may say it too.
+    pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
     /// All blocks are resident at once and may wait for each other.
@@ -50,6 +53,7 @@ impl<'a> LaunchParams<'a> {
         Self {
             grid,
             block,
+            cluster: None,
             dynamic_shared: 0,
             cooperative: false,
             params,
@@ -97,11 +101,11 @@ const MAX_SHARED: u32 = 227 << 10;
 static GRID_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// Blocks that earlier launches of this thread are done with.
-    static SPARE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+    /// Clusters that earlier launches of this thread are done with.
+    static SPARE: RefCell<Vec<Cluster>> = const { RefCell::new(Vec::new()) };
 }
 
-fn spare_block() -> Block {
+fn spare_cluster() -> Cluster {
     SPARE
         .try_with(|spare| spare.borrow_mut().pop())
         .ok()
@@ -109,12 +113,12 @@ fn spare_block() -> Block {
         .unwrap_or_default()
 }
 
-fn keep_spare(block: Block) {
+fn keep_spare(cluster: Cluster) {
     // While a thread ends there is nowhere to keep it.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < 4 {
-            spare.push(block);
+            spare.push(cluster);
         }
     });
 }
@@ -123,10 +127,10 @@ fn keep_spare(block: Block) {
 struct Shared<'a> {
     env: &'a Env<'a>,
     image: &'a Image,
-    blocks: u64,
+    clusters: u64,
     next: AtomicU64,
-    /// Blocks that have begun and wait for another turn.
-    waiting: Mutex<VecDeque<(u64, Block)>>,
+    /// Clusters that have begun and wait for another turn.
+    waiting: Mutex<VecDeque<(u64, Cluster)>>,
     unfinished: AtomicU64,
     stop: AtomicBool,
     fault: Mutex<Option<Fault>>,
@@ -181,6 +185,18 @@ pub fn launch(
         let message = format!("the kernel requires another block than {:?}", params.block);
         return refuse(FaultKind::InvalidValue, message);
     }
+    let cluster = params.cluster.or(info.cluster).unwrap_or([1; 3]);
+    let fits = [0, 1, 2].map(|axis| cluster[axis] > 0 && params.grid[axis] % cluster[axis] == 0);
+    let many = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+    let agree = info.cluster.is_none_or(|required| required == cluster);
+    if fits.contains(&false) || many > MAX_BLOCKS.into() || !agree {
+        let message = format!(
+            "clusters of {cluster:?} blocks in a grid of {:?}",
+            params.grid
+        );
+        return refuse(FaultKind::InvalidValue, message);
+    }
+    let clusters = blocks / many;
     if params.params.len() < info.param_bytes as usize {
         let message = format!(
             "{} bytes of parameters where the kernel has {}",
@@ -221,24 +237,26 @@ pub fn launch(
         workspace_bytes: size_of_val(&workspace) as u64,
         static_shared,
         shared_bytes,
+        cluster,
+        explicit_cluster: params.cluster.or(info.cluster).is_some(),
     };
     let shared = Shared {
         env: &env,
         image,
-        blocks,
+        clusters,
         next: AtomicU64::new(0),
         waiting: Mutex::new(VecDeque::new()),
-        unfinished: AtomicU64::new(blocks),
+        unfinished: AtomicU64::new(clusters),
         stop: AtomicBool::new(false),
         fault: Mutex::new(None),
         warp_instructions: AtomicU64::new(0),
         lane_instructions: AtomicU64::new(0),
     };
     let workers = match params.threads {
-        0 if blocks > 1 => rayon::current_num_threads(),
+        0 if clusters > 1 => rayon::current_num_threads(),
         threads => threads,
     };
-    let workers = workers.min(usize::try_from(blocks).unwrap_or(usize::MAX));
+    let workers = workers.min(usize::try_from(clusters).unwrap_or(usize::MAX));
     if workers <= 1 {
         shared.work();
     } else {
@@ -264,7 +282,7 @@ pub fn launch(
 }
 
 impl Shared<'_> {
-    /// Runs blocks until none is left. Any number of threads may be in here; one is enough.
+    /// Runs clusters until none is left. Any number of threads may be in here; one is enough.
     fn work(&self) {
         let params = self.env.launch;
         let slice = if params.cooperative {
@@ -272,16 +290,16 @@ impl Shared<'_> {
         } else {
             BLOCK_SLICE
         };
-        let mut spare = Some(spare_block());
+        let mut spare = Some(spare_cluster());
         while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
-            let Some((index, mut block)) = self.take(&mut spare) else {
+            let Some((index, mut cluster)) = self.take(&mut spare) else {
                 // Other threads run all that is left, and may yet put some of it back.
                 std::thread::yield_now();
                 continue;
             };
             let mut budget = slice;
-            let turn = block.turn(self.env, &mut budget);
-            let (warp_instructions, lane_instructions) = block.take_counts();
+            let turn = cluster.turn(self.env, &mut budget);
+            let (warp_instructions, lane_instructions) = cluster.take_counts();
             let before = self
                 .warp_instructions
                 .fetch_add(warp_instructions, Ordering::Relaxed);
@@ -290,13 +308,13 @@ impl Shared<'_> {
             match turn {
                 Ok(Turn::Done) => {
                     self.unfinished.fetch_sub(1, Ordering::Release);
-                    spare = Some(block);
+                    spare = Some(cluster);
                     continue;
                 }
-                Ok(Turn::More) => {}
-                Err(trouble) => {
-                    let (warp, trouble) = *trouble;
-                    self.fail(self.fault_at(index, block.warp(warp), &trouble));
+                Ok(Turn::More | Turn::Stuck(_)) => {}
+                Err(stopped) => {
+                    let (block, warp, trouble) = *stopped;
+                    self.fail(self.fault_at(cluster.warp(block, warp), &trouble));
                     return;
                 }
             }
@@ -311,36 +329,31 @@ impl Shared<'_> {
                     "the launch used up its instructions"
                 };
                 let trouble = Trouble::new(FaultKind::Timeout, 1, message);
-                self.fail(self.fault_at(index, block.warp(0), &trouble));
+                self.fail(self.fault_at(cluster.warp(0, 0), &trouble));
                 return;
             }
-            self.waiting().push_back((index, block));
+            self.waiting().push_back((index, cluster));
         }
-        if let Some(block) = spare {
-            keep_spare(block);
+        if let Some(cluster) = spare {
+            keep_spare(cluster);
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, Block)>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, Cluster)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block to run: a new one, or else the one that has waited longest.
-    fn take(&self, spare: &mut Option<Block>) -> Option<(u64, Block)> {
-        if self.next.load(Ordering::Relaxed) < self.blocks {
+    /// A cluster to run: a new one, or else the one that has waited longest.
+    fn take(&self, spare: &mut Option<Cluster>) -> Option<(u64, Cluster)> {
+        if self.next.load(Ordering::Relaxed) < self.clusters {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index < self.blocks {
-                let mut block = spare.take().unwrap_or_default();
-                block.reset(self.env, self.image, self.block_index(index));
-                return Some((index, block));
+            if index < self.clusters {
+                let mut cluster = spare.take().unwrap_or_default();
+                cluster.reset(self.env, self.image, index);
+                return Some((index, cluster));
             }
         }
         self.waiting().pop_front()
-    }
-
-    fn block_index(&self, index: u64) -> [u32; 3] {
-        let [x, y, _] = self.env.launch.grid.map(u64::from);
-        [index % x, index / x % y, index / (x * y)].map(|n| n as u32)
     }
 
     fn fail(&self, fault: Fault) {
@@ -349,7 +362,7 @@ impl Shared<'_> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn fault_at(&self, index: u64, warp: &Warp, trouble: &Trouble) -> Fault {
+    fn fault_at(&self, warp: &Warp, trouble: &Trouble) -> Fault {
         let program = self.env.program;
         let lane = trouble.lane as usize;
         let at = warp
@@ -366,7 +379,7 @@ impl Shared<'_> {
             kind: trouble.kind,
             kernel: kernel.clone(),
             function: function.map_or_else(|| kernel.clone(), |function| function.name.clone()),
-            block: self.block_index(index),
+            block: warp.ctaid,
             thread: [0, 1, 2].map(|axis| warp.tid[axis][lane]),
             line: program.code.get(pc as usize).map_or(0, |i| i.line),
             source: program.source(pc),

@@ -24,6 +24,7 @@
 mod atomic;
 mod block;
 mod builtin;
+mod cluster;
 mod code;
 mod decode;
 mod fault;

@@ -29,7 +29,7 @@ impl Warp {
         fuel: &mut u64,
     ) -> Result<Stop, Trouble> {
         let code = &env.program.code[..];
-        let mut rotate = false;
+        let mut rotate = std::mem::take(&mut self.paused);
         while *fuel > 0 {
             self.finish_reductions(code, common);
             let Some(limit) = self.select(common, rotate) else {
@@ -47,6 +47,9 @@ impl Warp {
             self.warp_instructions += used;
             self.lane_instructions += used * u64::from(mask.count_ones());
             outcome?;
+            if self.paused {
+                return Ok(Stop::Slice);
+            }
             rotate = left == 0 && !rotate;
         }
         Ok(Stop::Slice)
@@ -143,6 +146,25 @@ impl Warp {
                 Ok(())
             }
             Kind::Barrier(op) => self.barrier(common, i, op, m),
+            Kind::ClusterArrive => {
+                common.meeting.arrive(self.in_cluster, m);
+                self.fragments[self.current].pc += 1;
+                Ok(())
+            }
+            Kind::ClusterWait => {
+                let part = self.split(m).unwrap_or(self.current);
+                if part != self.current {
+                    self.fragments[self.current].pc += 1;
+                }
+                self.fragments[part].pc += 1;
+                self.fragments[part].wait = Wait::Cluster;
+                Ok(())
+            }
+            Kind::Pause => {
+                self.fragments[self.current].pc += 1;
+                self.paused = true;
+                Ok(())
+            }
             Kind::Sync(_) => {
                 let part = self.split(m).unwrap_or(self.current);
                 if part != self.current {
@@ -308,7 +330,7 @@ impl Warp {
         let fragment = &mut self.fragments[self.current];
         fragment.mask &= !m;
         fragment.pc += 1;
-        common.exited(self.index, self.live);
+        common.exited(self.index, self.in_cluster, self.live);
         if self.live == 0 {
             self.fragments.clear();
         }

@@ -12,6 +12,8 @@ use super::warp::Warp;
 
 /// The top byte of a generic address says where it points; 0 is memory of the device or the host.
 pub(super) const SHARED: u64 = 1 << 56;
+/// Where an address in shared memory has the number of a block in the cluster, plus one; 0 is the block's own.
+pub(super) const RANK_SHIFT: u32 = 24;
 /// Generic address of local memory.
 pub(super) const LOCAL: u64 = 2 << 56;
 /// Generic address of a kernel parameter.
@@ -39,6 +41,10 @@ pub(super) struct Env<'a> {
     pub(super) workspace_bytes: u64,
     pub(super) static_shared: u32,
     pub(super) shared_bytes: u32,
+    /// Blocks of a cluster.
+    pub(super) cluster: [u32; 3],
+    /// Whether the launch, or the kernel, says so.
+    pub(super) explicit_cluster: bool,
 }
 
 /// A range of addresses and where it is in this process.
@@ -233,7 +239,7 @@ impl Warp {
                     host: range.host.expose_provenance() as u64,
                 })
             }
-            SHARED => self.shared,
+            SHARED => self.shared_of(at),
             PARAM => env.params,
             LOCAL => Window {
                 start: LOCAL,
@@ -241,6 +247,23 @@ impl Warp {
                 host: self.local_host() + lane as u64 * u64::from(self.stride),
             },
             _ => Window::default(),
+        }
+    }
+
+    /// The shared memory, of this block or another of its cluster, that `at` is in.
+    fn shared_of(&self, at: u64) -> Window {
+        let number = at >> RANK_SHIFT & 0xff;
+        let Some(rank) = number.checked_sub(1) else {
+            return self.shared;
+        };
+        let own = (rank == u64::from(self.rank)).then_some(self.shared.host);
+        match own.or_else(|| self.peers.get(rank as usize).copied()) {
+            Some(host) => Window {
+                start: SHARED | number << RANK_SHIFT,
+                len: self.shared.len,
+                host,
+            },
+            None => Window::default(),
         }
     }
 

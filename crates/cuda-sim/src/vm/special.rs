@@ -15,6 +15,12 @@ pub(super) enum Special {
     Ntid(u8),
     Ctaid(u8),
     Nctaid(u8),
+    Cluster(u8),
+    Clusters(u8),
+    InCluster(u8),
+    ClusterSize(u8),
+    Rank,
+    Ranks,
     Lane,
     Warp,
     Warps,
@@ -34,12 +40,10 @@ pub(super) enum Special {
     DynamicSharedBytes,
     WorkspaceLow,
     WorkspaceHigh,
-    Zero,
-    One,
 }
 
 /// All of them, by their place in an instruction's `imm`.
-const ALL: [Special; 33] = {
+const ALL: [Special; 45] = {
     use Special::*;
     [
         Tid(0),
@@ -54,6 +58,20 @@ const ALL: [Special; 33] = {
         Nctaid(0),
         Nctaid(1),
         Nctaid(2),
+        Cluster(0),
+        Cluster(1),
+        Cluster(2),
+        Clusters(0),
+        Clusters(1),
+        Clusters(2),
+        InCluster(0),
+        InCluster(1),
+        InCluster(2),
+        ClusterSize(0),
+        ClusterSize(1),
+        ClusterSize(2),
+        Rank,
+        Ranks,
         Lane,
         Warp,
         Warps,
@@ -73,8 +91,6 @@ const ALL: [Special; 33] = {
         DynamicSharedBytes,
         WorkspaceLow,
         WorkspaceHigh,
-        Zero,
-        One,
     ]
 };
 
@@ -90,10 +106,12 @@ pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
         return match name {
             "%tid" => Some(Special::Tid(axis)),
             "%ntid" => Some(Special::Ntid(axis)),
-            "%ctaid" | "%clusterid" => Some(Special::Ctaid(axis)),
-            "%nctaid" | "%nclusterid" => Some(Special::Nctaid(axis)),
-            "%cluster_ctaid" => Some(Special::Zero),
-            "%cluster_nctaid" => Some(Special::One),
+            "%ctaid" => Some(Special::Ctaid(axis)),
+            "%nctaid" => Some(Special::Nctaid(axis)),
+            "%clusterid" => Some(Special::Cluster(axis)),
+            "%nclusterid" => Some(Special::Clusters(axis)),
+            "%cluster_ctaid" => Some(Special::InCluster(axis)),
+            "%cluster_nctaid" => Some(Special::ClusterSize(axis)),
             _ => None,
         };
     }
@@ -120,8 +138,8 @@ pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
         "%dynamic_smem_size" => Special::DynamicSharedBytes,
         "%envreg1" => Special::WorkspaceHigh,
         "%envreg2" => Special::WorkspaceLow,
-        "%cluster_ctarank" | "%is_explicit_cluster" => Special::Zero,
-        "%cluster_nctarank" => Special::One,
+        "%cluster_ctarank" => Special::Rank,
+        "%cluster_nctarank" => Special::Ranks,
         _ => return None,
     })
 }
@@ -153,13 +171,13 @@ pub(super) fn read(special: Special, wide: bool, wide_cpu: bool) -> Kind {
             match ALL.iter().position(|&other| other == special) {
                 $(Some($n) if wide => pick_touch::<Read64<$n>>(wide_cpu),)*
                 $(Some($n) => pick_touch::<Read32<$n>>(wide_cpu),)*
-                _ => pick_touch::<Read32<31>>(wide_cpu),
+                _ => pick_touch::<Read32<0>>(wide_cpu),
             }
         };
     }
     Kind::Touch(
         table!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29
-        30 31 32),
+        30 31 32 33 34 35 36 37 38 39 40 41 42 43 44),
     )
 }
 
@@ -191,8 +209,21 @@ fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
         Special::DynamicSharedBytes => launch.dynamic_shared.into(),
         Special::WorkspaceLow => env.workspace & 0xffff_ffff,
         Special::WorkspaceHigh => env.workspace >> 32,
-        Special::Zero => 0,
-        Special::One => 1,
+        Special::Cluster(axis) => {
+            let axis = axis as usize;
+            (w.ctaid[axis] / env.cluster[axis]).into()
+        }
+        Special::Clusters(axis) => {
+            let axis = axis as usize;
+            (launch.grid[axis] / env.cluster[axis]).into()
+        }
+        Special::InCluster(axis) => {
+            let axis = axis as usize;
+            (w.ctaid[axis] % env.cluster[axis]).into()
+        }
+        Special::ClusterSize(axis) => env.cluster[axis as usize].into(),
+        Special::Rank => w.rank.into(),
+        Special::Ranks => env.cluster.iter().product::<u32>().into(),
     };
     [one; LANES]
 }
@@ -223,4 +254,21 @@ pub(super) fn dynamic_shared(wide: bool) -> Kind {
     } else {
         pick_touch::<DynamicShared<false>>(false)
     })
+}
+
+struct ExplicitCluster;
+
+impl TouchOp for ExplicitCluster {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        w.put_pred(i.d, m, u32::from(env.explicit_cluster).wrapping_neg());
+        Ok(())
+    }
+}
+
+/// The name of the only special register that is a predicate.
+pub(super) const EXPLICIT_CLUSTER: &str = "%is_explicit_cluster";
+
+/// The instruction that reads it.
+pub(super) fn explicit_cluster() -> Kind {
+    Kind::Touch(pick_touch::<ExplicitCluster>(false))
 }

@@ -44,6 +44,8 @@ pub(super) enum Wait {
     Sync,
     /// For all other lanes.
     Together,
+    /// For the other threads of the cluster.
+    Cluster,
 }
 
 /// Lanes that run together.
@@ -74,6 +76,12 @@ pub(super) struct Warp {
     pub(super) current: usize,
     /// Its number in the block.
     pub(super) index: usize,
+    /// The number of its block in the cluster.
+    pub(super) rank: u32,
+    /// Its number in the cluster.
+    pub(super) in_cluster: usize,
+    /// The exposed addresses of shared memory of the blocks of a cluster; none if it is one block.
+    pub(super) peers: Arc<[u64]>,
     /// The lanes that have not exited.
     pub(super) live: u32,
     pub(super) tid: [[u32; LANES]; 3],
@@ -89,6 +97,8 @@ pub(super) struct Warp {
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
     clock: u64,
+    /// Let other fragments, and other warps, run first.
+    pub(super) paused: bool,
     /// For which shape of a block and which warp of it `tid` holds.
     shape: ([u32; 3], usize),
 }
@@ -97,8 +107,14 @@ impl Warp {
     /// Makes this warp number `index` of a block whose threads all stand before `entry`.
     pub(super) fn reset(&mut self, index: usize, function: usize, code: &FunctionCode, live: u32) {
         self.index = index;
+        self.rank = 0;
+        self.in_cluster = index;
+        if !self.peers.is_empty() {
+            self.peers = Arc::default();
+        }
         self.live = live;
         self.hits = [Window::default(); HITS];
+        self.paused = false;
         self.base = Base {
             function: function as u32,
             ..Base::default()
@@ -282,6 +298,11 @@ impl Warp {
             let fragment = &mut self.fragments[index];
             if let Wait::Barrier { id, phase } = fragment.wait
                 && common.phase(id) != phase
+            {
+                fragment.wait = Wait::Ready;
+            }
+            if fragment.wait == Wait::Cluster
+                && !common.meeting.waits(self.in_cluster, fragment.mask)
             {
                 fragment.wait = Wait::Ready;
             }

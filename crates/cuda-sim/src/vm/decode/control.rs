@@ -42,7 +42,26 @@ impl<'a> FunctionDecoder<'a, '_> {
             "bar" | "barrier" => self.barrier(form),
             "membar" | "fence" => {
                 let names = [
-                    "gl", "cta", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release",
+                    "gl",
+                    "cta",
+                    "sys",
+                    "gpu",
+                    "cluster",
+                    "sc",
+                    "acq_rel",
+                    "acquire",
+                    "release",
+                    "proxy",
+                    "alias",
+                    "async",
+                    "async::generic",
+                    "global",
+                    "shared::cta",
+                    "shared::cluster",
+                    "mbarrier_init",
+                    "sync_restrict::shared::cta",
+                    "sync_restrict::shared::cluster",
+                    "tensormap::generic",
                 ];
                 while form.one_of(&names).is_some() {}
                 self.fence();
@@ -52,10 +71,17 @@ impl<'a> FunctionDecoder<'a, '_> {
                 form.ty()?;
                 let kind = lanes!(self.wide(), with _w, _i, _m { std::thread::yield_now(); });
                 self.emit(kind, 0, 0, 0, 0, 0);
+                self.emit(Kind::Pause, 0, 0, 0, 0, 0);
                 Ok(())
             }
+            // A kernel begins when those before it have ended, and has all the registers it wants.
             "pmevent" | "setmaxnreg" | "griddepcontrol" => {
-                form.modifiers.clear();
+                let names: &[&'static str] = match form.opcode {
+                    "setmaxnreg" => &["inc", "dec", "sync", "aligned", "u32"],
+                    "griddepcontrol" => &["wait", "launch_dependents"],
+                    _ => &["mask"],
+                };
+                while form.one_of(names).is_some() {}
                 self.emit(Kind::Nop, 0, 0, 0, 0, 0);
                 Ok(())
             }
@@ -190,23 +216,20 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(());
         }
         if form.flag("cluster") {
-            // A cluster of one block.
-            if form.flag("arrive") {
-                form.one_of(&["release", "relaxed"]);
-                self.fence();
-                return Ok(());
-            }
-            form.flag("acquire");
-            if !form.flag("wait") {
-                return missing("");
-            }
-            let a = self.const32(0);
-            let op = BarrierOp {
-                counted: false,
-                action: BarrierAction::Sync,
-                negated: false,
+            form.flag("aligned");
+            self.fence();
+            let kind = match form.one_of(&["arrive", "wait"]) {
+                Some("arrive") => {
+                    form.one_of(&["release", "relaxed"]);
+                    Kind::ClusterArrive
+                }
+                Some(_) => {
+                    form.flag("acquire");
+                    Kind::ClusterWait
+                }
+                None => return missing(""),
             };
-            self.emit(Kind::Barrier(op), 0, a, a, 0, 0);
+            self.emit(kind, 0, 0, 0, 0, 0);
             return Ok(());
         }
         let action = form.one_of(&["sync", "arrive", "red"]);

@@ -48,7 +48,9 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn dispatch(&mut self, form: &mut Form<'a>) -> Decoded {
         match form.opcode {
             "mov" | "ld" | "ldu" | "st" | "cvta" | "isspacep" | "atom" | "red" | "prefetch"
-            | "prefetchu" | "discard" | "applypriority" | "mapa" => self.memory(form),
+            | "prefetchu" | "discard" | "applypriority" => self.memory(form),
+            "mapa" => self.map_address(form),
+            "getctarank" => self.rank_of_address(form),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
             | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
             | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),

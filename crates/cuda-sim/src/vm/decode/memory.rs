@@ -10,8 +10,8 @@ use super::{Decoded, invalid, missing};
 use crate::ptx::{Base, Operand};
 use crate::vm::atomic;
 use crate::vm::code::Kind;
-use crate::vm::lanes::{Bit, lanes, pick_touch};
-use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, SHARED, Store, TAG};
+use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
+use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 
 /// Modifiers that say how a load or store goes through caches, which there are none of.
 fn drop_hints(form: &mut Form<'_>) {
@@ -54,7 +54,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "isspacep" => self.isspacep(form),
             "atom" | "red" => self.atomic(form),
             "prefetch" | "prefetchu" | "applypriority" => {
-                form.modifiers.clear();
+                let names = ["global", "local", "param", "const", "L1", "L2", "tensormap"];
+                while form.one_of(&names).is_some() {}
+                form.modifiers.retain(|name| !name.starts_with("L2::evict"));
                 Ok(())
             }
             _ => missing(""),
@@ -76,9 +78,8 @@ impl<'a> FunctionDecoder<'a, '_> {
             "shared::cluster",
         ];
         Ok(match form.one_of(&names) {
-            Some("shared" | "shared::cta") => SHARED,
+            Some("shared" | "shared::cta" | "shared::cluster") => SHARED,
             Some("local") => LOCAL,
-            Some("shared::cluster") => return missing("`.shared::cluster`"),
             // Addresses of parameters carry their tag already.
             _ => 0,
         })
@@ -228,12 +229,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             "global",
             "shared",
             "shared::cta",
+            "shared::cluster",
             "local",
             "const",
             "param",
             "param::entry",
         ]) {
-            Some("shared" | "shared::cta") => SHARED,
+            Some("shared" | "shared::cta" | "shared::cluster") => SHARED,
             Some("local") => LOCAL,
             Some(_) => 0,
             None => return missing("space"),
@@ -275,7 +277,15 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("param" | "param::entry") => {
                 lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == PARAM) })
             }
-            Some(_) => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == SHARED) }),
+            Some("shared::cluster") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == SHARED) }),
+            Some(_) => lanes!(wide, with w, i, m {
+                let (a, own) = (w.get64(i.a), u64::from(w.rank) + 1);
+                let value = each(|lane| {
+                    let number = a[lane] >> RANK_SHIFT & 0xff;
+                    Bit(a[lane] & TAG == SHARED && (number == 0 || number == own))
+                });
+                Bit::put(w, i.d, m, value);
+            }),
             None => return missing("space"),
         };
         self.emit_plain(form, kind, Ty::PRED, &[Ty::U64])

@@ -3,6 +3,7 @@
 //! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an instruction that
 //! fails when it is executed, with the name of the PTX instruction in the message.
 
+mod cluster;
 mod control;
 mod convert;
 mod dispatch;

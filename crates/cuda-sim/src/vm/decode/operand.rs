@@ -227,6 +227,11 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// A predicate as a source.
     pub(super) fn predicate(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
         match operand {
+            Operand::Name(special::EXPLICIT_CLUSTER) => {
+                let to = self.temp_pred();
+                self.emit(special::explicit_cluster(), to, 0, 0, 0, 0);
+                Ok(to)
+            }
             Operand::Name(name) => match self.named(name)? {
                 Name::Reg(reg) if reg.width == Width::Pred => Ok(reg.slot),
                 _ => invalid(format!("'{name}' is not a predicate")),

@@ -1,6 +1,7 @@
 //! The interpreter against results that the host computes another way.
 
 mod basic;
+mod cluster;
 mod control;
 mod device;
 mod floats;

@@ -1,0 +1,172 @@
+//! A cluster: blocks that make progress together, reach each other's shared memory and meet at a barrier.
+//!
+//! A block of a launch without clusters is a cluster of its own. All blocks of a cluster run on one thread of the host.
+
+use std::sync::Arc;
+
+use super::Image;
+use super::block::{Block, Turn};
+use super::code::Trouble;
+use super::fault::FaultKind;
+use super::space::Env;
+use super::warp::Warp;
+
+/// Instructions that a block runs before the next one of its cluster does.
+const SLICE: u64 = 1 << 14;
+/// The largest cluster.
+pub(super) const MAX_BLOCKS: u32 = 16;
+
+/// Where the threads of a cluster wait for each other: `barrier.cluster`.
+#[derive(Debug, Default)]
+pub(super) struct Meeting {
+    /// The lanes of each warp that have arrived.
+    arrived: Vec<u32>,
+    /// The lanes of each warp that have not exited.
+    live: Vec<u32>,
+}
+
+impl Meeting {
+    /// Nobody is there yet.
+    pub(super) fn reset(&mut self) {
+        self.arrived.clear();
+        self.live.clear();
+    }
+
+    /// One more warp, which has these lanes.
+    pub(super) fn add(&mut self, live: u32) {
+        self.arrived.push(0);
+        self.live.push(live);
+    }
+
+    /// The lanes `mask` of `warp` arrive.
+    pub(super) fn arrive(&mut self, warp: usize, mask: u32) {
+        self.arrived[warp] |= mask;
+        self.check();
+    }
+
+    /// Whether lanes among `mask` of `warp` have arrived and others have not.
+    pub(super) fn waits(&self, warp: usize, mask: u32) -> bool {
+        self.arrived[warp] & mask != 0
+    }
+
+    /// Only the lanes `live` of `warp` are left.
+    pub(super) fn exited(&mut self, warp: usize, live: u32) {
+        self.live[warp] = live;
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let mut all = self.arrived.iter().zip(&self.live);
+        if all.all(|(&arrived, &live)| live & !arrived == 0) {
+            self.arrived.fill(0);
+        }
+    }
+}
+
+/// A cluster that can stop and go on anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    blocks: Vec<Block>,
+    count: usize,
+    meeting: Meeting,
+    next: usize,
+    idle: usize,
+}
+
+/// A lane that cannot go on: its block in the cluster, its warp, why.
+pub(super) type Stopped = Box<(usize, usize, Trouble)>;
+
+impl Cluster {
+    /// Makes this cluster number `index` of a launch.
+    pub(super) fn reset(&mut self, env: &Env<'_>, image: &Image, index: u64) {
+        let size = env.cluster;
+        self.count = size.iter().product::<u32>() as usize;
+        self.next = 0;
+        self.idle = 0;
+        if self.blocks.len() < self.count {
+            self.blocks.resize_with(self.count, Block::default);
+        }
+        let grid = env.launch.grid;
+        let clusters = [0, 1, 2].map(|axis| u64::from(grid[axis] / size[axis]));
+        let [x, y, _] = clusters;
+        let place = [index % x, index / x % y, index / (x * y)];
+        for rank in 0..self.count as u32 {
+            let inside = [
+                rank % size[0],
+                rank / size[0] % size[1],
+                rank / (size[0] * size[1]),
+            ];
+            let ctaid = [0, 1, 2].map(|axis| place[axis] as u32 * size[axis] + inside[axis]);
+            self.blocks[rank as usize].reset(env, image, ctaid);
+        }
+        if self.count == 1 {
+            return;
+        }
+        let shared = self.blocks[..self.count].iter().map(Block::shared_host);
+        let shared: Arc<[u64]> = shared.collect();
+        self.meeting.reset();
+        for (rank, block) in self.blocks[..self.count].iter_mut().enumerate() {
+            block.join(rank as u32, &shared, &mut self.meeting);
+        }
+    }
+
+    /// Runs for about `budget` instructions.
+    pub(super) fn turn(&mut self, env: &Env<'_>, budget: &mut u64) -> Result<Turn, Stopped> {
+        if self.count == 1 {
+            let turn = self.blocks[0].turn(env, budget);
+            return match turn.map_err(|stopped| Box::new((0, stopped.0, stopped.1)))? {
+                Turn::Stuck(warp) => Err(self.stuck(0, warp)),
+                turn => Ok(turn),
+            };
+        }
+        let mut stuck = None;
+        while *budget > 0 {
+            let index = self.next;
+            let block = &mut self.blocks[index];
+            let slice = SLICE.min(*budget);
+            let mut fuel = slice;
+            block.exchange(&mut self.meeting);
+            let turn = block.turn(env, &mut fuel);
+            block.exchange(&mut self.meeting);
+            let used = slice - fuel;
+            *budget -= used;
+            match turn.map_err(|stopped| Box::new((index, stopped.0, stopped.1)))? {
+                Turn::Stuck(warp) => stuck = Some((index, warp)),
+                Turn::Done | Turn::More => {}
+            }
+            self.idle = if used == 0 { self.idle + 1 } else { 0 };
+            self.next = (index + 1) % self.count;
+            if self.idle >= self.count {
+                let blocks = self.blocks[..self.count].iter();
+                if blocks.filter(|block| block.is_live()).count() == 0 {
+                    return Ok(Turn::Done);
+                }
+                let (block, warp) = stuck.unwrap_or_default();
+                return Err(self.stuck(block, warp));
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    fn stuck(&self, block: usize, warp: usize) -> Stopped {
+        let message = "no thread of the block can go on: they wait at barriers or for lanes of a \
+                       warp that will never come";
+        let mask = self.blocks[block].warp(warp).live;
+        let trouble = Trouble::new(FaultKind::Timeout, mask, message);
+        Box::new((block, warp, trouble))
+    }
+
+    pub(super) fn warp(&self, block: usize, warp: usize) -> &Warp {
+        self.blocks[block].warp(warp)
+    }
+
+    /// Takes the counts of instructions: by warp, by lane.
+    pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        let mut all = (0, 0);
+        for block in &mut self.blocks[..self.count] {
+            let counts = block.take_counts();
+            all = (all.0 + counts.0, all.1 + counts.1);
+        }
+        all
+    }
+}
