@@ -63,6 +63,11 @@ const ALL: [Op; 18] = {
 };
 
 impl Op {
+    /// That of a number, as in `Ins::c` of [`Rmw`] and `Ins::imm` of bulk reductions.
+    pub(super) fn of_number(number: u64) -> Self {
+        ALL[number as usize % ALL.len()]
+    }
+
     /// The operation that PTX calls `name` on a type.
     pub(super) fn parse(name: &str, class: Class, bits: u32, packed: bool) -> Option<Self> {
         let whole = matches!(bits, 32 | 64) && matches!(class, Class::Unsigned | Class::Signed);
@@ -94,7 +99,7 @@ impl Op {
 }
 
 /// The new value; `width` is that of the memory in bits.
-fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
+pub(super) fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
     let sign = |value: u64| {
         if width == 32 {
             i64::from(value as i32)
@@ -199,7 +204,7 @@ impl<T: Shared> TouchOp for Rmw<T> {
     #[inline(always)]
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let width = size_of::<T>() as u32 * 8;
-        let op = ALL[(i.c >> OP_SHIFT) as usize % ALL.len()];
+        let op = Op::of_number((i.c >> OP_SHIFT).into());
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));
         let mut old = [0; LANES];

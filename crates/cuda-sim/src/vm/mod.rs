@@ -24,6 +24,7 @@
 mod atomic;
 mod block;
 mod builtin;
+mod bulk;
 mod cluster;
 mod code;
 mod decode;
@@ -32,6 +33,7 @@ mod image;
 mod lanes;
 mod launch;
 mod matrix;
+mod mbarrier;
 mod program;
 mod reach;
 mod rounding;

@@ -82,3 +82,36 @@ pub(super) unsafe fn store(bytes: u64, host: u64, value: u64) {
         _ => unsafe { (value as u8).store(host) },
     }
 }
+/// Copies bytes, as the accesses of kernels do: atomically, in pieces.
+///
+/// # Safety
+///
+/// Both are exposed addresses of `len` live bytes.
+pub(super) unsafe fn copy(to: u64, from: u64, len: u64) {
+    let step = if (to | from | len) & 7 == 0 { 8 } else { 1 };
+    for at in (0..len).step_by(step) {
+        if step == 8 {
+            // SAFETY: 8 of the live bytes, at a multiple of 8 ← the caller, and the check above.
+            let word = unsafe { u64::load(from + at) };
+            // SAFETY: as for the load.
+            unsafe { word.store(to + at) };
+        } else {
+            // SAFETY: one of the live bytes ← the caller.
+            let byte = unsafe { u8::load(from + at) };
+            // SAFETY: as for the load.
+            unsafe { byte.store(to + at) };
+        }
+    }
+}
+
+/// Sets bytes to zero, as [`copy`] copies them.
+///
+/// # Safety
+///
+/// `to` is the exposed address of `len` live bytes.
+pub(super) unsafe fn clear(to: u64, len: u64) {
+    for at in 0..len {
+        // SAFETY: one of the live bytes ← the caller.
+        unsafe { 0u8.store(to + at) };
+    }
+}

@@ -54,6 +54,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
             | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
             | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
+            "mbarrier" => self.mbarrier(form),
+            "cp" => self.copy(form),
+            "createpolicy" => self.create_policy(form),
             "mma" => self.mma(form),
             "wmma" => self.wmma(form),
             "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),

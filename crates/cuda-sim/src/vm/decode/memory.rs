@@ -3,6 +3,7 @@
 use crate::vm::lanes::Over;
 use std::sync::atomic::{Ordering, fence};
 
+use super::bulk::without_policy;
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name};
 use super::operand::Sym;
@@ -11,10 +12,12 @@ use crate::ptx::{Base, Operand};
 use crate::vm::atomic;
 use crate::vm::code::Kind;
 use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
+use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 
-/// Modifiers that say how a load or store goes through caches, which there are none of.
+/// Modifiers, and an operand, that say how a load or store goes through caches, which there are none of.
 fn drop_hints(form: &mut Form<'_>) {
+    form.operands = without_policy(form);
     form.modifiers.retain(|name| {
         let hint = matches!(
             *name,
@@ -180,10 +183,11 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn store(&mut self, form: &mut Form<'a>) -> Decoded {
         drop_hints(form);
-        let ty = form.ty()?;
-        if form.flag("async") || form.flag("bulk") {
-            return missing("asynchronous store");
+        if form.flag("bulk") {
+            return self.clear_bulk(form);
         }
+        let ty = form.ty()?;
+        let barrier = Self::take_barrier(form)?;
         let order = take_order(form);
         let tag = Self::space(form)?;
         let count = Self::vector(form);
@@ -211,7 +215,32 @@ impl<'a> FunctionDecoder<'a, '_> {
             let at = offset.wrapping_add(u64::from(bytes) * index as u64);
             self.emit(kind, 0, base, b, bits | (bytes * whole - 1), at);
         }
-        Ok(())
+        self.complete_barrier(barrier, bytes * count as u32)
+    }
+
+    /// The barrier that an asynchronous store tells of its bytes.
+    fn take_barrier(form: &mut Form<'a>) -> Decoded<Option<&'a Operand<'a>>> {
+        if !form.flag("async") {
+            return Ok(None);
+        }
+        if !form.flag("mbarrier::complete_tx::bytes") {
+            return missing("completion");
+        }
+        match form.operands {
+            [rest @ .., barrier] => {
+                form.operands = rest;
+                Ok(Some(barrier))
+            }
+            [] => missing("operands"),
+        }
+    }
+
+    fn complete_barrier(&mut self, barrier: Option<&Operand<'a>>, bytes: u32) -> Decoded {
+        let Some(barrier) = barrier else {
+            return Ok(());
+        };
+        let (none, bytes) = (self.const32(0), self.const32(bytes));
+        self.operate(Op::CompleteTx, barrier, SHARED, (none, Some(bytes)))
     }
 
     /// Orders memory of this thread of the host.
@@ -298,9 +327,14 @@ impl<'a> FunctionDecoder<'a, '_> {
         let ty = form.ty()?;
         let order = take_order(form);
         let tag = Self::space(form)?;
-        if Self::vector(form) > 1 || form.flag("async") {
+        if Self::vector(form) > 1 {
             return missing("vector");
         }
+        let barrier = if reduces {
+            Self::take_barrier(form)?
+        } else {
+            None
+        };
         let names = [
             "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec",
         ];
@@ -342,10 +376,8 @@ impl<'a> FunctionDecoder<'a, '_> {
             bits | (bytes - 1) | (op as u32) << atomic::OP_SHIFT,
             offset,
         );
-        if let Some(last) = self.out.program.code.last_mut() {
-            last.e = e;
-        }
+        self.last_source(e);
         self.finish(widen);
-        Ok(())
+        self.complete_barrier(barrier, bytes)
     }
 }

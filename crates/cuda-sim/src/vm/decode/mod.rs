@@ -3,6 +3,7 @@
 //! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an instruction that
 //! fails when it is executed, with the name of the PTX instruction in the message.
 
+mod bulk;
 mod cluster;
 mod control;
 mod convert;
@@ -14,11 +15,13 @@ mod function;
 mod half;
 mod integer;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod module;
 mod moves;
 mod multiply;
 mod operand;
+mod policy;
 mod predicate;
 mod pressure;
 mod rows;

@@ -1,11 +1,13 @@
 //! The interpreter against results that the host computes another way.
 
 mod basic;
+mod bulk;
 mod cluster;
 mod control;
 mod device;
 mod floats;
 mod matrix;
+mod mbarrier;
 mod operations;
 mod rows;
 mod tile;

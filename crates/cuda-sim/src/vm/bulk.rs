@@ -1,0 +1,163 @@
+//! Copies that a kernel starts and waits for later. Here they are over at once, the earliest that the ISA allows.
+
+use super::atomic::{self, Shared};
+use super::code::{Ins, Trouble};
+use super::fault::FaultKind;
+use super::lanes::{LANES, TouchOp};
+use super::mbarrier;
+use super::reach::{Reach, clear, copy};
+use super::space::{Env, RANK_SHIFT, SHARED, TAG, bits};
+use super::sync::NOWHERE;
+use super::warp::Warp;
+
+/// The unit of bulk copies.
+const UNIT: u64 = 16;
+
+/// `cp.async`: `imm` bytes from `b` to `a`, of which the first `e` are read and the rest are zero.
+pub(super) struct CopyAsync;
+
+impl TouchOp for CopyAsync {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.e));
+        let size = i.imm;
+        let (mut source, mut target) = (Reach::default(), Reach::default());
+        for lane in bits(m) {
+            let len = u64::from(len[lane]).min(size);
+            let to = target.host(w, env, to[lane], size, size, lane)?;
+            if len > 0 {
+                let from = source.host(w, env, from[lane], len, size, lane)?;
+                // SAFETY: `len`, at most `size`, live bytes at both ← `Reach::host` says so.
+                unsafe { copy(to, from, len) };
+            }
+            // SAFETY: the rest of the `size` live bytes ← `Reach::host` says so.
+            unsafe { clear(to + len, size - len) };
+        }
+        Ok(())
+    }
+}
+
+/// An address in the block of that rank.
+pub(super) fn in_block(address: u64, rank: usize) -> u64 {
+    if address & TAG != SHARED {
+        return address;
+    }
+    address & !(0xff << RANK_SHIFT) | (rank as u64 + 1) << RANK_SHIFT
+}
+
+/// Where a copy goes: here, or to the blocks of a mask.
+pub(super) fn targets(mask: Option<u32>) -> impl Iterator<Item = Option<usize>> {
+    let many = mask.map(|mask| bits(mask & 0xffff).map(Some));
+    let one = mask.is_none().then_some(None);
+    many.into_iter().flatten().chain(one)
+}
+
+/// The mask of blocks of each lane, if the instruction has one.
+pub(super) fn masks(w: &Warp, slot: u32) -> [Option<u32>; LANES] {
+    if slot == NOWHERE {
+        return [None; LANES];
+    }
+    w.get32(slot).map(Some)
+}
+
+/// The barrier of each lane, if the instruction has one.
+pub(super) fn barriers(w: &Warp, slot: u32) -> [Option<u64>; LANES] {
+    if slot == NOWHERE {
+        return [None; LANES];
+    }
+    w.get64(slot).map(Some)
+}
+
+/// `cp.async.bulk`: `c` bytes from `b` to `a`, in the blocks of the mask `d`; then the barrier `e` knows.
+pub(super) struct CopyBulk;
+
+impl TouchOp for CopyBulk {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.c));
+        let (masks, barriers) = (masks(w, i.d), barriers(w, i.e));
+        for lane in bits(m) {
+            let bytes = u64::from(len[lane]);
+            if !bytes.is_multiple_of(UNIT) {
+                return Err(odd_size(bytes, UNIT, lane));
+            }
+            let source = Reach::default().host(w, env, from[lane], bytes, UNIT, lane)?;
+            for rank in targets(masks[lane]) {
+                let place = |address| rank.map_or(address, |rank| in_block(address, rank));
+                let at = place(to[lane]);
+                let target = Reach::default().host(w, env, at, bytes, UNIT, lane)?;
+                // SAFETY: `bytes` live bytes at both ← `Reach::host` says so.
+                unsafe { copy(target, source, bytes) };
+                if let Some(barrier) = barriers[lane] {
+                    mbarrier::complete(w, env, place(barrier), len[lane], lane)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn odd_size(bytes: u64, unit: u64, lane: usize) -> Trouble {
+    Trouble {
+        kind: FaultKind::IllegalInstruction,
+        lane: lane as u32,
+        message: format!("a bulk copy of {bytes} bytes, which is not a multiple of {unit}"),
+    }
+}
+
+/// `cp.reduce.async.bulk`: as [`CopyBulk`], with operation `imm` on elements instead of a copy.
+pub(super) struct ReduceBulk<T>(std::marker::PhantomData<T>);
+
+impl<T: Shared> TouchOp for ReduceBulk<T> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.c));
+        let barriers = barriers(w, i.e);
+        let op = atomic::Op::of_number(i.imm);
+        for lane in bits(m) {
+            let bytes = u64::from(len[lane]);
+            if !bytes.is_multiple_of(UNIT) {
+                return Err(odd_size(bytes, UNIT, lane));
+            }
+            let source = Reach::default().host(w, env, from[lane], bytes, UNIT, lane)?;
+            let target = Reach::default().host(w, env, to[lane], bytes, UNIT, lane)?;
+            // SAFETY: so many live bytes at both, from multiples of 16 on ← `Reach::host` says so.
+            unsafe { reduce::<T>(op, target, source, bytes) };
+            if let Some(barrier) = barriers[lane] {
+                mbarrier::complete(w, env, barrier, len[lane], lane)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `to[..] = op(to[..], from[..])`
+///
+/// # Safety
+///
+/// Both are exposed addresses of `bytes` live bytes, at multiples of the size of `T`, of which `bytes` is one too.
+pub(super) unsafe fn reduce<T: Shared>(op: atomic::Op, to: u64, from: u64, bytes: u64) {
+    let size = size_of::<T>() as u64;
+    for at in (0..bytes).step_by(size as usize) {
+        // SAFETY: an aligned element of the live bytes ← the caller.
+        let value = unsafe { super::reach::load(size, from + at) };
+        let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
+        // SAFETY: as above.
+        unsafe { T::update(to + at, change) };
+    }
+}
+
+/// `st.bulk`: `b` bytes at `a` become zero.
+pub(super) struct ClearBulk;
+
+impl TouchOp for ClearBulk {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let (to, len) = (w.get64(i.a), w.get64(i.b));
+        for lane in bits(m) {
+            if !len[lane].is_multiple_of(8) {
+                return Err(odd_size(len[lane], 8, lane));
+            }
+            let to = Reach::default().host(w, env, to[lane], len[lane], 8, lane)?;
+            // SAFETY: so many live bytes ← `Reach::host` says so.
+            unsafe { clear(to, len[lane]) };
+        }
+        Ok(())
+    }
+}

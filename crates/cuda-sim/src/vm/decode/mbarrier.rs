@@ -1,0 +1,152 @@
+//! `mbarrier`.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::memory::take_order;
+use super::{Decoded, missing};
+use crate::ptx::Operand;
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::{lanes, pick_touch};
+use crate::vm::mbarrier::{Op, Operate, pending};
+use crate::vm::space::SHARED;
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn mbarrier(&mut self, form: &mut Form<'a>) -> Decoded {
+        let names = [
+            "init",
+            "inval",
+            "expect_tx",
+            "complete_tx",
+            "arrive",
+            "arrive_drop",
+            "test_wait",
+            "try_wait",
+            "pending_count",
+        ];
+        let Some(name) = form.one_of(&names) else {
+            return missing("operation");
+        };
+        if !form.flag("b64") {
+            return missing("type");
+        }
+        if name == "pending_count" {
+            let kind = lanes!(self.wide(), |a: u64| -> u32 { pending(a) });
+            return self.emit_plain(form, kind, Ty::U32, &[Ty::B64]);
+        }
+        let order = take_order(form);
+        let tag = match form.one_of(&["shared", "shared::cta", "shared::cluster"]) {
+            Some(_) => SHARED,
+            None => 0,
+        };
+        if order.release {
+            self.fence();
+        }
+        match name {
+            "init" => {
+                form.arity(2)?;
+                let count = self.source(&form.operands[1], Ty::U32)?;
+                self.operate(Op::Init, &form.operands[0], tag, (count, None))
+            }
+            "inval" => {
+                form.arity(1)?;
+                let none = self.const32(0);
+                self.operate(Op::Inval, &form.operands[0], tag, (none, None))
+            }
+            "expect_tx" | "complete_tx" => {
+                form.arity(2)?;
+                let op = match name {
+                    "expect_tx" => Op::ExpectTx,
+                    _ => Op::CompleteTx,
+                };
+                let none = self.const32(0);
+                let bytes = self.source(&form.operands[1], Ty::U32)?;
+                self.operate(op, &form.operands[0], tag, (none, Some(bytes)))
+            }
+            "arrive" | "arrive_drop" => self.barrier_arrive(form, name == "arrive_drop", tag),
+            _ => self.barrier_test(form, name == "try_wait", tag),
+        }
+    }
+
+    /// An operation that gives nothing: the count, the bytes.
+    pub(super) fn operate(
+        &mut self,
+        op: Op,
+        address: &Operand<'a>,
+        tag: u64,
+        (count, bytes): (Slot, Option<Slot>),
+    ) -> Decoded {
+        let a = self.whole_address(address, tag)?;
+        let none = self.const32(0);
+        let d = self.temp64();
+        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        self.emit(kind, d, a, count, 0, op.number());
+        self.last_source(bytes.unwrap_or(none));
+        Ok(())
+    }
+
+    fn barrier_arrive(&mut self, form: &mut Form<'a>, drops: bool, tag: u64) -> Decoded {
+        let expects = form.flag("expect_tx");
+        let op = match (drops, form.flag("noComplete")) {
+            (false, false) => Op::Arrive,
+            (true, false) => Op::ArriveDrop,
+            (false, true) => Op::ArriveNoComplete,
+            (true, true) => Op::ArriveDropNoComplete,
+        };
+        let (state, rest) = match form.operands {
+            // A barrier of another block gives no state.
+            [Operand::Address(..), ..] => (None, form.operands),
+            [state, rest @ ..] => (Some(state), rest),
+            [] => return missing("operands"),
+        };
+        let (address, number) = match rest {
+            [address] => (address, None),
+            [address, number] => (address, Some(number)),
+            _ => return missing("operands"),
+        };
+        let mut count = self.const32(1);
+        let mut bytes = self.const32(0);
+        if let Some(number) = number {
+            let slot = self.source(number, Ty::U32)?;
+            *if expects { &mut bytes } else { &mut count } = slot;
+        } else if expects {
+            return missing("no count of bytes");
+        }
+        let a = self.whole_address(address, tag)?;
+        let (d, widen) = match state {
+            Some(state) => self.dest(state, Ty::B64)?,
+            None => (self.temp64(), None),
+        };
+        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        self.emit(kind, d, a, count, 0, op.number());
+        self.last_source(bytes);
+        self.finish(widen);
+        Ok(())
+    }
+
+    fn barrier_test(&mut self, form: &mut Form<'a>, tries: bool, tag: u64) -> Decoded {
+        let by_parity = form.flag("parity");
+        let (passed, address, which) = match form.operands {
+            [passed, address, which] => (passed, address, which),
+            // How long to wait at most is a hint.
+            [passed, address, which, _] if tries => (passed, address, which),
+            _ => return missing("operands"),
+        };
+        let a = self.whole_address(address, tag)?;
+        let none = self.const32(0);
+        let (op, b, e) = if by_parity {
+            let parity = self.source(which, Ty::new(Class::Unsigned, 32))?;
+            (Op::TestParity, none, parity)
+        } else {
+            (Op::TestState, self.source(which, Ty::B64)?, none)
+        };
+        let (d, _) = self.dest(passed, Ty::PRED)?;
+        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        self.emit(kind, d, a, b, 0, op.number());
+        self.last_source(e);
+        if tries {
+            self.emit(Kind::Pause, 0, 0, 0, 0, 0);
+        }
+        self.fence();
+        Ok(())
+    }
+}

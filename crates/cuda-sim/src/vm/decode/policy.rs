@@ -1,0 +1,34 @@
+//! `createpolicy`: how data go through caches, which there are none of.
+
+use super::form::{Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, missing};
+use crate::vm::lanes::lanes;
+
+impl<'a> FunctionDecoder<'a, '_> {
+    /// The policy is a number that nothing reads.
+    pub(super) fn create_policy(&mut self, form: &mut Form<'a>) -> Decoded {
+        if form.one_of(&["fractional", "range", "cvt"]).is_none() || !form.flag("b64") {
+            return missing("");
+        }
+        let names = [
+            "global",
+            "L2",
+            "L2::evict_last",
+            "L2::evict_normal",
+            "L2::evict_first",
+            "L2::evict_unchanged",
+        ];
+        while form.one_of(&names).is_some() {}
+        let Some(to) = form.operands.first() else {
+            return missing("operands");
+        };
+        let (d, widen) = self.dest(to, Ty::B64)?;
+        let kind = lanes!(self.wide(), with w, i, m {
+            w.put64(i.d, m, &[0; 32]);
+        });
+        self.emit(kind, d, 0, 0, 0, 0);
+        self.finish(widen);
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! `mbarrier`: a barrier in shared memory that counts threads and bytes.
+//!
+//! The ISA leaves open what its 64 bits hold. Here: arrivals that are missing (20 bits), arrivals of each phase (20),
+//! bytes that are missing (21, with a sign), the phase (3). What `mbarrier.arrive` gives is the word before it.
+
+use super::code::{Ins, Trouble};
+use super::fault::FaultKind;
+use super::lanes::{LANES, TouchOp};
+use super::reach::Reach;
+use super::space::{Env, bits};
+use super::warp::Warp;
+use crate::vm::atomic::Shared;
+
+/// The largest count of threads, and of bytes.
+const MAX: u32 = (1 << 20) - 1;
+
+/// An operation on the barrier at the address `a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Expects `b` arrivals.
+    Init,
+    Inval,
+    /// `b` arrive, once `e` bytes more are expected; the word before goes to `d`.
+    Arrive,
+    /// The same, and they come to no later phase.
+    ArriveDrop,
+    /// As `Arrive`, but completes no phase.
+    ArriveNoComplete,
+    ArriveDropNoComplete,
+    /// `e` bytes more are expected.
+    ExpectTx,
+    /// `e` bytes have come.
+    CompleteTx,
+    /// Whether the phase of the word `b` is over, to the predicate `d`.
+    TestState,
+    /// Whether the phase of the parity `e` is over, to the predicate `d`.
+    TestParity,
+    /// Nothing, but there must be a barrier.
+    Check,
+}
+
+/// What a barrier holds.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    pending: u32,
+    expected: u32,
+    bytes: i32,
+    phase: u32,
+}
+
+impl State {
+    fn new(word: u64) -> Self {
+        Self {
+            pending: word as u32 & MAX,
+            expected: (word >> 20) as u32 & MAX,
+            // The sign is in the highest of 21 bits.
+            bytes: ((word >> 40) as i32) << 11 >> 11,
+            phase: (word >> 61) as u32,
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.pending)
+            | u64::from(self.expected) << 20
+            | u64::from(self.bytes as u32 & 0x1f_ffff) << 40
+            | u64::from(self.phase) << 61
+    }
+
+    /// What a barrier becomes that is no more: more are missing than come.
+    const GONE: u64 = 1;
+
+    fn settle(&mut self) {
+        if self.pending == 0 && self.bytes == 0 {
+            self.phase = (self.phase + 1) & 7;
+            self.pending = self.expected;
+        }
+    }
+
+    fn expect(&mut self, bytes: i64) -> Result<(), &'static str> {
+        let sum = i64::from(self.bytes) + bytes;
+        if sum.unsigned_abs() > u64::from(MAX) {
+            return Err("its count of bytes leaves its range");
+        }
+        self.bytes = sum as i32;
+        Ok(())
+    }
+
+    fn arrive(&mut self, count: u32, drops: bool, completes: bool) -> Result<(), &'static str> {
+        if count == 0 || count > self.pending {
+            return Err("more threads arrive than it waits for");
+        }
+        if !completes && count == self.pending {
+            return Err("`.noComplete` would complete its phase");
+        }
+        self.pending -= count;
+        if drops {
+            self.expected -= count.min(self.expected);
+        }
+        Ok(())
+    }
+
+    /// What `op` makes of it.
+    fn apply(&mut self, op: Op, count: u32, bytes: u32) -> Result<(), &'static str> {
+        let bytes = i64::from(bytes);
+        match op {
+            Op::Arrive | Op::ArriveDrop | Op::ArriveNoComplete | Op::ArriveDropNoComplete => {
+                let drops = matches!(op, Op::ArriveDrop | Op::ArriveDropNoComplete);
+                let completes = matches!(op, Op::Arrive | Op::ArriveDrop);
+                self.expect(bytes)?;
+                self.arrive(count, drops, completes)?;
+            }
+            Op::ExpectTx => self.expect(bytes)?,
+            Op::CompleteTx => self.expect(-bytes)?,
+            _ => return Ok(()),
+        }
+        // Bytes alone complete no phase before they are expected.
+        if op != Op::ExpectTx {
+            self.settle();
+        }
+        Ok(())
+    }
+}
+
+/// `bytes` have come to the barrier at the generic address `at`.
+pub(super) fn complete(
+    w: &Warp,
+    env: &Env<'_>,
+    at: u64,
+    bytes: u32,
+    lane: usize,
+) -> Result<(), Trouble> {
+    operate(w, env, Op::CompleteTx, (at, 0, bytes), lane).map(drop)
+}
+
+/// Does `op` to the barrier at a generic address; gives the word before.
+fn operate(
+    w: &Warp,
+    env: &Env<'_>,
+    op: Op,
+    (at, count, bytes): (u64, u32, u32),
+    lane: usize,
+) -> Result<u64, Trouble> {
+    let wrong = |why: &str| Trouble {
+        kind: FaultKind::IllegalInstruction,
+        lane: lane as u32,
+        message: format!("mbarrier at {:#x}: {why}", at & 0xffff_ffff),
+    };
+    let host = Reach::default().host(w, env, at, 8, 8, lane)?;
+    if op == Op::Init && !(1..=MAX).contains(&count) {
+        return Err(wrong("its count must be from 1 to 1048575"));
+    }
+    let mut problem = None;
+    let change = |word| {
+        let mut state = State::new(word);
+        match op {
+            Op::Init => {
+                return State {
+                    pending: count,
+                    expected: count,
+                    bytes: 0,
+                    phase: 0,
+                }
+                .word();
+            }
+            _ if state.pending > state.expected => {
+                return word;
+            }
+            Op::Inval => return State::GONE,
+            _ => {}
+        }
+        match state.apply(op, count, bytes) {
+            Ok(()) => state.word(),
+            Err(_) => word,
+        }
+    };
+    // SAFETY: `host` is that of 8 live bytes at a multiple of 8 ← `Reach::host` says so.
+    let before = unsafe { u64::update(host, change) };
+    if op != Op::Init {
+        let mut state = State::new(before);
+        if state.pending > state.expected {
+            problem = Some("it has not been initialised");
+        } else if let Err(why) = state.apply(op, count, bytes) {
+            problem = Some(why);
+        }
+    }
+    match problem {
+        Some(why) => Err(wrong(why)),
+        None => Ok(before),
+    }
+}
+
+const ALL: [Op; 11] = [
+    Op::Init,
+    Op::Inval,
+    Op::Arrive,
+    Op::ArriveDrop,
+    Op::ArriveNoComplete,
+    Op::ArriveDropNoComplete,
+    Op::ExpectTx,
+    Op::CompleteTx,
+    Op::TestState,
+    Op::TestParity,
+    Op::Check,
+];
+
+impl Op {
+    /// Where in `Ins::imm` it is.
+    pub(super) fn number(self) -> u64 {
+        ALL.iter().position(|&op| op == self).unwrap_or(0) as u64
+    }
+}
+
+/// Operation `imm`, lane after lane.
+pub(super) struct Operate;
+
+impl TouchOp for Operate {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let op = ALL[i.imm as usize % ALL.len()];
+        let address = w.get64(i.a);
+        let states = match op {
+            Op::TestState => w.get64(i.b),
+            _ => [0; LANES],
+        };
+        let counts = match op {
+            Op::TestState | Op::TestParity => [0; LANES],
+            _ => w.get32(i.b),
+        };
+        let bytes = w.get32(i.e);
+        let (mut words, mut passed) = ([0; LANES], 0);
+        for lane in bits(m) {
+            let of = (address[lane], counts[lane], bytes[lane]);
+            words[lane] = operate(w, env, op, of, lane)?;
+            let phase = State::new(words[lane]).phase;
+            let is_over = match op {
+                Op::TestState => phase != State::new(states[lane]).phase,
+                _ => phase & 1 != bytes[lane] & 1,
+            };
+            passed |= u32::from(is_over) << lane;
+        }
+        match op {
+            Op::TestState | Op::TestParity => w.put_pred(i.d, m, passed),
+            Op::Arrive | Op::ArriveDrop | Op::ArriveNoComplete | Op::ArriveDropNoComplete => {
+                w.put64(i.d, m, &words);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Arrivals that the word `a` was missing.
+pub(super) fn pending(word: u64) -> u32 {
+    State::new(word).pending
+}
