@@ -104,6 +104,11 @@ plain!(
     cuda_sys::CUstreamCallback,
     cuda_sys::CUoccupancyB2DSize,
     cuda_sys::CUgraphMem_attribute,
+    cuda_sys::CUtensorMapDataType,
+    cuda_sys::CUtensorMapInterleave,
+    cuda_sys::CUtensorMapSwizzle,
+    cuda_sys::CUtensorMapL2promotion,
+    cuda_sys::CUtensorMapFloatOOBfill,
 );
 
 impl<T> Out<T> {

@@ -108,6 +108,8 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
             i32::from(cfg!(target_os = "linux"))
         }
         A::CU_DEVICE_ATTRIBUTE_NUMA_ID | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
+        A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+        | A::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED => i32::from(major >= 9),
         _ => 0,
     })
 }

@@ -96,6 +96,14 @@ impl Function {
         Ok(bound.min(65536 / kernel.registers.clamp(1, 255) / 32 * 32))
     }
 
+    /// Blocks that a cluster may have.
+    pub(super) fn max_cluster(&self) -> u64 {
+        match self.settings.non_portable_cluster.load(Ordering::Relaxed) {
+            0 => 8,
+            _ => 16,
+        }
+    }
+
     /// The most dynamic shared memory of a launch.
     pub(super) fn dynamic_shared_limit(&self) -> Status<i32> {
         let fixed = self.kernel()?.static_shared as i32;

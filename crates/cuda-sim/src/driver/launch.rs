@@ -15,8 +15,8 @@ use super::graph::{Attributes, Conditionals, Kernel, Payload};
 use super::instance::Instance;
 use super::occupancy;
 use super::status::{
-    COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_RESOURCES,
-    Status,
+    COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CLUSTER_SIZE, INVALID_HANDLE, INVALID_VALUE,
+    NOT_SUPPORTED, OUT_OF_RESOURCES, Status,
 };
 use super::stream::Lost;
 use crate::memory::MemoryMap;
@@ -43,6 +43,8 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) shared: u32,
     pub(super) cooperative: bool,
+    /// Blocks of a cluster, if the launch says so.
+    pub(super) cluster: Option<[u32; 3]>,
 }
 
 /// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which `extra` lists with values.
@@ -136,12 +138,7 @@ impl Shape {
         if i64::from(self.shared) > i64::from(function.dynamic_shared_limit()?) {
             return Err(INVALID_VALUE);
         }
-        if kernel
-            .cluster
-            .is_some_and(|cluster| cluster.iter().product::<u32>() > 1)
-        {
-            return Err(NOT_SUPPORTED);
-        }
+        self.check_cluster(function)?;
         if self.cooperative {
             let per_sm = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
             let device = &function.module.context.device.limits;
@@ -149,6 +146,26 @@ impl Shape {
             if self.grid.iter().map(|&dim| u64::from(dim)).product::<u64>() > most {
                 return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
             }
+        }
+        Ok(())
+    }
+
+    fn check_cluster(self, function: &Function) -> Status {
+        let kernel = function.kernel()?;
+        let cluster = self.cluster.or(kernel.cluster).unwrap_or([1; 3]);
+        let size = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+        if size == 1 {
+            return Ok(());
+        }
+        if function.module.context.device.capability.0 < 9 {
+            return Err(NOT_SUPPORTED);
+        }
+        let fills =
+            |axis: usize| cluster[axis] > 0 && self.grid[axis].is_multiple_of(cluster[axis]);
+        let agree = kernel.cluster.is_none_or(|required| required == cluster)
+            && kernel.max_cluster.is_none_or(|most| size <= most.into());
+        if size > function.max_cluster() || !agree || !(0..3).all(fills) {
+            return Err(INVALID_CLUSTER_SIZE);
         }
         Ok(())
     }
@@ -233,6 +250,7 @@ impl Call {
             block,
             shared,
             cooperative: false,
+            cluster: None,
         };
         self.launch(
             f.handle(),
@@ -264,6 +282,7 @@ impl Call {
             block,
             shared,
             cooperative: true,
+            cluster: None,
         };
         self.launch(
             f.handle(),
@@ -288,6 +307,7 @@ impl Call {
             block: [config.blockDimX, config.blockDimY, config.blockDimZ],
             shared: config.sharedMemBytes,
             cooperative: attributes.cooperative,
+            cluster: attributes.cluster,
         };
         self.launch(
             f.handle(),
@@ -300,7 +320,7 @@ impl Call {
 }
 
 /// The attributes of a launch; `NOT_SUPPORTED` for those that would change what it does and are not implemented.
-fn attributes_of(config: &CUlaunchConfig) -> Status<Attributes> {
+pub(super) fn attributes_of(config: &CUlaunchConfig) -> Status<Attributes> {
     let mut all = Attributes::default();
     // SAFETY: there must be `numAttrs` attributes ← the contract of cuLaunchKernelEx.
     let attributes = unsafe { config.attrs.wrap() };
@@ -340,6 +360,7 @@ impl Job {
         let mut params = LaunchParams::new(self.shape.grid, self.shape.block, &self.params, &map);
         params.dynamic_shared = self.shape.shared;
         params.cooperative = self.shape.cooperative;
+        params.cluster = self.shape.cluster;
         params.output = &*self.print;
         params.stack_limit = self.stack.max(params.stack_limit);
         params.instruction_limit = self.limit;

@@ -11,6 +11,7 @@
 mod advice;
 mod arg;
 mod attributes;
+mod cluster;
 mod context;
 mod copy;
 mod device;
@@ -40,6 +41,7 @@ mod space;
 mod status;
 mod stream;
 mod stub;
+mod tensor_map;
 mod transfer;
 mod virtual_memory;
 mod wait_value;
@@ -51,6 +53,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
     let own = [
         advice::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
+        cluster::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
         device::Exports::<SLOT>::ENTRIES,
         error::Exports::<SLOT>::ENTRIES,
@@ -69,6 +72,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         primary::Exports::<SLOT>::ENTRIES,
         proc_address::Exports::<SLOT>::ENTRIES,
         stream::Exports::<SLOT>::ENTRIES,
+        tensor_map::Exports::<SLOT>::ENTRIES,
         virtual_memory::Exports::<SLOT>::ENTRIES,
         wait_value::Exports::<SLOT>::ENTRIES,
     ];

@@ -186,9 +186,11 @@ pub fn launch(
         return refuse(FaultKind::InvalidValue, message);
     }
     let cluster = params.cluster.or(info.cluster).unwrap_or([1; 3]);
-    let fits = [0, 1, 2].map(|axis| cluster[axis] > 0 && params.grid[axis] % cluster[axis] == 0);
+    let fits =
+        [0, 1, 2].map(|axis| cluster[axis] > 0 && params.grid[axis].is_multiple_of(cluster[axis]));
     let many = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
-    let agree = info.cluster.is_none_or(|required| required == cluster);
+    let agree = info.cluster.is_none_or(|required| required == cluster)
+        && info.max_cluster.is_none_or(|most| many <= most.into());
     if fits.contains(&false) || many > MAX_BLOCKS.into() || !agree {
         let message = format!(
             "clusters of {cluster:?} blocks in a grid of {:?}",

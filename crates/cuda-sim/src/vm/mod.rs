@@ -41,6 +41,8 @@ mod run;
 mod space;
 mod special;
 mod sync;
+mod tensor;
+pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod warp;

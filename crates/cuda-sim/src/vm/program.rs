@@ -53,6 +53,8 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     /// `.reqnctapercluster`
     pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`
+    pub max_cluster: Option<u32>,
     /// An estimate of 32-bit registers per thread.
     pub registers: u32,
 }

@@ -181,8 +181,8 @@ fn attributes_are_obeyed_or_refused() {
         attribute.value.clusterDim =
             cuda_sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 2, y: 1, z: 1 };
     };
-    let status = launch(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, cluster, 2);
-    assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    let status = launch(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, cluster, 3);
+    assert_eq!(status, R::CUDA_ERROR_INVALID_CLUSTER_SIZE);
     ok(launch(
         A::CU_LAUNCH_ATTRIBUTE_PRIORITY,
         |attribute| attribute.value.priority = -1,

@@ -10,6 +10,7 @@
 mod adversity;
 mod capture;
 mod choice;
+mod cluster;
 mod context;
 mod copy;
 mod device;
@@ -27,5 +28,6 @@ mod module;
 mod schedule;
 mod stream;
 mod support;
+mod tensor_map;
 mod version;
 mod virtual_memory;

@@ -18,10 +18,12 @@ exports! {
         dst: CUgraphNode, src: CUgraphNode);
 }
 
-/// What is set for a launch. Of all but the first, how fast it is, is all that they change.
+/// What is set for a launch. Of all but the named ones, how fast it is, is all that they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::driver) struct Attributes {
     pub(in crate::driver) cooperative: bool,
+    /// Blocks of a cluster.
+    pub(in crate::driver) cluster: Option<[u32; 3]>,
     /// Numbers by attribute.
     numbers: BTreeMap<u32, u32>,
 }
@@ -45,9 +47,7 @@ impl Attributes {
                 if cluster.x == 0 || cluster.y == 0 || cluster.z == 0 {
                     return Err(INVALID_VALUE);
                 }
-                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
-                    return Err(NOT_SUPPORTED);
-                }
+                self.cluster = Some([cluster.x, cluster.y, cluster.z]);
             }
             A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
             | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
@@ -59,7 +59,9 @@ impl Attributes {
                 let number = unsafe { std::ptr::from_ref(value).cast::<u32>().read() };
                 self.numbers.insert(id.0, number);
             }
+            // A kernel begins when those before it have ended, which programmatic serialization allows.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
+            | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
             _ => return Err(NOT_SUPPORTED),
@@ -73,6 +75,11 @@ impl Attributes {
         let mut value = CUlaunchAttributeValue { pad: [0; 64] };
         match id {
             A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => value.cooperative = i32::from(self.cooperative),
+            A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                let cluster = self.cluster.unwrap_or_default();
+                // SAFETY: there must be room for it, aligned ← `clusterDim` of the union is three of these.
+                unsafe { (&raw mut value).cast::<[u32; 3]>().write(cluster) };
+            }
             A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
             | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
@@ -100,6 +107,7 @@ impl Call {
         let mut changed = kernel(&node.payload)?.clone();
         set(&mut changed.attributes)?;
         changed.shape.cooperative = changed.attributes.cooperative;
+        changed.shape.cluster = changed.attributes.cluster;
         changed.shape.check(&changed.function)?;
         node.payload = Payload::Kernel(changed);
         Ok(())

@@ -321,6 +321,7 @@ impl Call {
             block: [params.blockDimX, params.blockDimY, params.blockDimZ],
             shared: params.sharedMemBytes,
             cooperative: false,
+            cluster: None,
         };
         shape.check(&function)?;
         // SAFETY: they must be as cuLaunchKernel takes them ← the contract of kernel nodes.

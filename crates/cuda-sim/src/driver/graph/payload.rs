@@ -223,6 +223,7 @@ impl Payload {
         if let (Self::Kernel(new), Self::Kernel(old)) = (self, old) {
             new.attributes = old.attributes.clone();
             new.shape.cooperative = old.shape.cooperative;
+            new.shape.cluster = old.shape.cluster;
         }
     }
 

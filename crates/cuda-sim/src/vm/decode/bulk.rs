@@ -252,9 +252,3 @@ fn reduction_of(form: &mut Form<'_>) -> Decoded<(atomic::Op, u32)> {
         None => missing("operation on this type"),
     }
 }
-
-impl<'a> FunctionDecoder<'a, '_> {
-    fn tensor(&mut self, _form: &mut Form<'a>, _reduces: bool) -> Decoded {
-        missing("tensors")
-    }
-}

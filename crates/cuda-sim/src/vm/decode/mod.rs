@@ -25,6 +25,7 @@ mod policy;
 mod predicate;
 mod pressure;
 mod rows;
+mod tensor;
 mod tile;
 
 pub(super) use form::Class;

@@ -380,6 +380,10 @@ fn kernel(
             std::array::from_fn(|axis| values.get(axis).map_or(1, |&value| value as u32))
         })
     };
+    if three("blocksareclusters").is_some() {
+        let message = "the software device has no `.blocksareclusters`";
+        return Err(invalid_at(function.line, message));
+    }
     let (params, param_bytes) = param_layout(&function.params);
     if param_bytes > function::MAX_PARAMS {
         return Err(invalid_at(
@@ -401,6 +405,7 @@ fn kernel(
         max_threads: three("maxntid"),
         required_threads: three("reqntid"),
         cluster: three("reqnctapercluster"),
+        max_cluster: three("maxclusterrank").map(|[most, ..]| most),
         registers: pressure::registers(function, peak),
     });
     out.program.entries.push(index);

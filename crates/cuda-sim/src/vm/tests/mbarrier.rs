@@ -1,5 +1,10 @@
 //! `mbarrier`: counts of threads and bytes, phases, and how threads wait for them.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "tests take the fault apart at once"
+)]
+
 use super::device::Device;
 
 /// Runs `body` in one block, with `%b` the address of a barrier in shared memory and `%out` a place for words.

@@ -10,4 +10,5 @@ mod matrix;
 mod mbarrier;
 mod operations;
 mod rows;
+mod tensor;
 mod tile;

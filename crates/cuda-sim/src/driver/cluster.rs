@@ -1,0 +1,72 @@
+//! How large clusters may be, and how many run at once.
+
+use std::ffi::c_int;
+
+use cuda_sys::{CUfunc_st, CUfunction, CUlaunchConfig};
+
+use super::arg::{In, Out};
+use super::export::{Call, exports};
+use super::function::Function;
+use super::launch::attributes_of;
+use super::occupancy::blocks_per_sm;
+use super::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
+
+exports! {
+    cuOccupancyMaxActiveClusters => occupancy_active_clusters(
+        clusters: *mut c_int, function: CUfunction, config: *const CUlaunchConfig);
+    cuOccupancyMaxPotentialClusterSize => occupancy_cluster_size(
+        size: *mut c_int, function: CUfunction, config: *const CUlaunchConfig);
+}
+
+/// Blocks of such a launch that the device runs at once; its multiprocessors are one group.
+fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
+    let device = &function.module.context.device;
+    if device.capability.0 < 9 {
+        return Err(NOT_SUPPORTED);
+    }
+    let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
+    let threads = block.iter().map(|&dim| u64::from(dim)).product::<u64>();
+    let threads = u32::try_from(threads).map_err(|_| INVALID_VALUE)?;
+    if threads == 0 {
+        return Err(INVALID_VALUE);
+    }
+    let each = blocks_per_sm(function, threads, config.sharedMemBytes as usize)?;
+    Ok(u64::from(each) * device.limits.multiprocessors as u64)
+}
+
+impl Call {
+    fn occupancy_active_clusters(
+        &self,
+        clusters: Out<c_int>,
+        function: Out<CUfunc_st>,
+        config: In<CUlaunchConfig>,
+    ) -> Status {
+        clusters.required()?;
+        let config = config.get()?;
+        let function = self.function(function.handle())?;
+        let resident = resident(&function, &config)?;
+        let kernel = function.kernel()?;
+        let cluster = attributes_of(&config)?.cluster.or(kernel.cluster);
+        let cluster = cluster.unwrap_or([1; 3]);
+        let size = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+        let agree = kernel.cluster.is_none_or(|required| required == cluster);
+        if size == 0 || size > function.max_cluster() || !agree {
+            return Err(INVALID_CLUSTER_SIZE);
+        }
+        clusters.set((resident / size) as c_int)
+    }
+
+    fn occupancy_cluster_size(
+        &self,
+        size: Out<c_int>,
+        function: Out<CUfunc_st>,
+        config: In<CUlaunchConfig>,
+    ) -> Status {
+        size.required()?;
+        let config = config.get()?;
+        let function = self.function(function.handle())?;
+        let most = resident(&function, &config)?.min(function.max_cluster());
+        let allowed = function.kernel()?.max_cluster.map_or(most, u64::from);
+        size.set(most.min(allowed) as c_int)
+    }
+}

@@ -1,0 +1,113 @@
+//! `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor`.
+
+use super::bulk::{Completion, without_policy};
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, missing};
+use crate::ptx::{Base, Operand};
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::pick_touch;
+use crate::vm::space::SHARED;
+use crate::vm::sync::NOWHERE;
+use crate::vm::tensor::{CopyTensor, Direction, OPERATIONS};
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn tensor(&mut self, form: &mut Form<'a>, reduces: bool) -> Decoded {
+        let rank = match form.one_of(&["1d", "2d", "3d", "4d", "5d"]) {
+            Some("1d") => 1,
+            Some("2d") => 2,
+            Some("3d") => 3,
+            Some("4d") => 4,
+            Some(_) => 5,
+            None => return missing("no dimensions"),
+        };
+        // The other modes stay where they are, and are refused.
+        form.flag("tile");
+        if form.flag("prefetch") {
+            if !form.flag("L2") || !form.flag("global") {
+                return missing("spaces");
+            }
+            let _ = without_policy(form);
+            return Ok(());
+        }
+        let loads = match form.one_of(&["global", "shared::cta", "shared::cluster"]) {
+            Some("global") => {
+                if !form.flag("shared::cta") {
+                    return missing("spaces");
+                }
+                false
+            }
+            Some(_) if form.flag("global") => true,
+            _ => return missing("spaces"),
+        };
+        let expected = if loads {
+            Completion::Barrier
+        } else {
+            Completion::Group
+        };
+        if Completion::take(form)? != expected {
+            return missing("completion");
+        }
+        let direction = match (loads, reduces) {
+            (true, false) => Direction::Load,
+            (false, false) => Direction::Store,
+            (false, true) => {
+                let name = form.one_of(&OPERATIONS);
+                match OPERATIONS.iter().position(|&other| Some(other) == name) {
+                    Some(number) => Direction::Reduce(number as u64),
+                    None => return missing("operation"),
+                }
+            }
+            (true, true) => return missing("spaces"),
+        };
+        let is_multicast = loads && form.flag("multicast::cluster");
+        let operands = without_policy(form);
+        form.done()?;
+        let (shared, tensor, barrier, mask) = match (loads, is_multicast, operands) {
+            (true, false, [shared, tensor, barrier]) => (shared, tensor, Some(barrier), None),
+            (true, true, [shared, tensor, barrier, mask]) => {
+                (shared, tensor, Some(barrier), Some(mask))
+            }
+            (false, _, [tensor, shared]) => (shared, tensor, None, None),
+            _ => return missing("operands"),
+        };
+        let (map, list) = self.tensor_place(tensor, rank)?;
+        let a = self.whole_address(shared, SHARED)?;
+        let e = match barrier {
+            Some(barrier) => self.whole_address(barrier, SHARED)?,
+            None => NOWHERE,
+        };
+        let d = match mask {
+            Some(mask) => self.source(mask, Ty::new(Class::Bits, 16))?,
+            None => NOWHERE,
+        };
+        let kind = Kind::Touch(pick_touch::<CopyTensor>(self.wide()));
+        self.emit(kind, d, a, map, 0, list | direction.number() << 32);
+        self.last_source(e);
+        Ok(())
+    }
+
+    /// `[map, {x, y}]`: the address of the map, and a list of the coordinates.
+    fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, u64)> {
+        let Operand::Bracket(parts) = operand else {
+            return missing("address of a tensor");
+        };
+        let [map, Operand::Vector(coordinates)] = &parts[..] else {
+            return missing("address of a tensor");
+        };
+        if coordinates.len() != rank {
+            return super::invalid("Bad vector size");
+        }
+        let map = match map {
+            Operand::Name(name) => Operand::Address(Base::Name(name), 0),
+            Operand::Offset(name, offset) => Operand::Address(Base::Name(name), *offset),
+            _ => return missing("address of a tensor"),
+        };
+        let map = self.whole_address(&map, 0)?;
+        let mut slots = Vec::new();
+        for coordinate in coordinates {
+            slots.push(self.source(coordinate, Ty::new(Class::Signed, 32))?);
+        }
+        Ok((map, self.list(slots)))
+    }
+}

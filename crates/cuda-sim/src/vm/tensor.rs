@@ -1,0 +1,228 @@
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor.
+
+use super::atomic::{self, Shared};
+use super::bulk::{barriers, in_block, masks, targets};
+use super::code::{Ins, Trouble};
+use super::decode::Class;
+use super::fault::FaultKind;
+use super::lanes::TouchOp;
+use super::mbarrier;
+use super::reach::{Reach, copy, load};
+use super::space::{Env, bits};
+use super::tensor_map::{BYTES, Element, MAX_RANK, TensorMap};
+use super::warp::Warp;
+
+/// Bytes of a chunk, which a swizzle keeps together.
+const CHUNK: u64 = 16;
+/// What the address of a box in shared memory is a multiple of.
+const BOX_ALIGN: u64 = 128;
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Load,
+    Store,
+    /// Operation of this number in [`OPERATIONS`].
+    Reduce(u64),
+}
+
+/// The names of reductions.
+pub(super) const OPERATIONS: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
+
+impl Direction {
+    /// As [`number`](Self::number) gave it.
+    fn of_number(number: u64) -> Self {
+        match number {
+            0 => Self::Load,
+            1 => Self::Store,
+            other => Self::Reduce(other - 2),
+        }
+    }
+
+    /// Where in the upper half of `Ins::imm` it is.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Load => 0,
+            Self::Store => 1,
+            Self::Reduce(operation) => operation + 2,
+        }
+    }
+}
+
+/// The operation of that name on elements of this type.
+fn operation(number: u64, element: Element) -> Option<atomic::Op> {
+    let name = OPERATIONS.get(number as usize)?;
+    let (class, bits) = match element {
+        Element::U32 => (Class::Unsigned, 32),
+        Element::U64 => (Class::Unsigned, 64),
+        Element::S32 => (Class::Signed, 32),
+        Element::S64 => (Class::Signed, 64),
+        Element::F16 => (Class::Float, 16),
+        Element::F32 => (Class::Float, 32),
+        Element::F64 => (Class::Float, 64),
+        Element::Bf16 => (Class::Brain, 16),
+        Element::U8 | Element::U16 => return None,
+    };
+    let class = match *name {
+        "and" | "or" | "xor" if matches!(class, Class::Unsigned | Class::Signed) => Class::Bits,
+        _ => class,
+    };
+    atomic::Op::parse(name, class, bits, false)
+}
+
+/// One copy of one lane.
+struct Transfer<'a, 'e> {
+    w: &'a Warp,
+    env: &'a Env<'e>,
+    lane: usize,
+    map: TensorMap,
+    direction: Direction,
+    start: [i64; MAX_RANK],
+}
+
+impl Transfer<'_, '_> {
+    fn wrong(&self, message: String) -> Trouble {
+        Trouble {
+            kind: FaultKind::IllegalInstruction,
+            lane: self.lane as u32,
+            message,
+        }
+    }
+
+    /// Copies the box from or to shared memory at the generic address `shared`.
+    fn run(&self, shared: u64) -> Result<(), Trouble> {
+        let map = &self.map;
+        let row = map.count(0) * map.element.bytes();
+        let rows = map.bytes() / row;
+        Reach::default().host(self.w, self.env, shared, map.bytes(), BOX_ALIGN, self.lane)?;
+        let (mut inside, mut outside) = (Reach::default(), Reach::default());
+        for number in 0..rows {
+            let mut rest = number;
+            let mut address = map.address;
+            let mut is_there = true;
+            for d in 1..map.rank {
+                let at = self.start[d] + (rest % map.count(d) * u64::from(map.steps[d])) as i64;
+                rest /= map.count(d);
+                is_there &= usize::try_from(at).is_ok_and(|at| (at as u64) < map.dims[d]);
+                address = address.wrapping_add_signed(at.wrapping_mul(map.strides[d - 1] as i64));
+            }
+            for chunk in (0..row).step_by(CHUNK as usize) {
+                let place = map.swizzle.place(shared + number * row + chunk);
+                let place = inside.host(self.w, self.env, place, CHUNK, CHUNK, self.lane)?;
+                self.chunk(chunk, address, is_there, place, &mut outside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The elements from byte `chunk` of a row on, whose first byte would be at `address`; in this process they are
+    /// at `place`.
+    fn chunk(
+        &self,
+        chunk: u64,
+        address: u64,
+        is_there: bool,
+        place: u64,
+        outside: &mut Reach,
+    ) -> Result<(), Trouble> {
+        let size = self.map.element.bytes();
+        for at in (0..CHUNK).step_by(size as usize) {
+            let column = self.start[0] + ((chunk + at) / size) as i64;
+            let is_there =
+                is_there && usize::try_from(column).is_ok_and(|at| (at as u64) < self.map.dims[0]);
+            if !is_there {
+                if self.direction == Direction::Load {
+                    // SAFETY: an element of the chunk of live bytes at `place` ← the caller.
+                    unsafe { super::reach::store(size, place + at, 0) };
+                }
+                continue;
+            }
+            let global = address.wrapping_add(column as u64 * size);
+            let global = outside.host(self.w, self.env, global, size, size, self.lane)?;
+            match self.direction {
+                // SAFETY: an element here and there ← the caller, and `Reach::host`.
+                Direction::Load => unsafe { copy(place + at, global, size) },
+                // SAFETY: as above.
+                Direction::Store => unsafe { copy(global, place + at, size) },
+                Direction::Reduce(number) => {
+                    let Some(op) = operation(number, self.map.element) else {
+                        let name = OPERATIONS.get(number as usize).copied().unwrap_or_default();
+                        let element = self.map.element;
+                        return Err(self.wrong(format!("no reduction `{name}` of {element:?}")));
+                    };
+                    // SAFETY: an element of the chunk ← the caller.
+                    let value = unsafe { load(size, place + at) };
+                    let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
+                    match size {
+                        // SAFETY: a live, aligned element ← `Reach::host`.
+                        2 => unsafe { u16::update(global, change) },
+                        // SAFETY: as above.
+                        4 => unsafe { u32::update(global, change) },
+                        // SAFETY: as above.
+                        _ => unsafe { u64::update(global, change) },
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tensor map at the generic address `at`.
+fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, Trouble> {
+    let host = Reach::default().host(w, env, at, BYTES as u64, 64, lane)?;
+    let mut bytes = [0; BYTES];
+    for (index, place) in bytes.chunks_mut(8).enumerate() {
+        // SAFETY: 8 of the live bytes, at a multiple of 8 ← `Reach::host` says so.
+        let word = unsafe { load(8, host + 8 * index as u64) };
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    TensorMap::decode(&bytes).ok_or_else(|| Trouble {
+        kind: FaultKind::IllegalInstruction,
+        lane: lane as u32,
+        message: format!("what is at {at:#x} is not a tensor map"),
+    })
+}
+
+/// The box at the coordinates of list `imm`, of the map `b`, from or to shared memory `a`, in the blocks of the mask
+/// `d`; then the barrier `e` knows.
+pub(super) struct CopyTensor;
+
+impl TouchOp for CopyTensor {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let Some(slots) = env.program.lists.get(i.imm as u32 as usize) else {
+            return Ok(());
+        };
+        let coordinates: Vec<_> = slots.iter().map(|&slot| w.get32(slot)).collect();
+        let (shared, maps) = (w.get64(i.a), w.get64(i.b));
+        let (masks, barriers) = (masks(w, i.d), barriers(w, i.e));
+        for lane in bits(m) {
+            let mut start = [0; MAX_RANK];
+            for (start, coordinate) in start.iter_mut().zip(&coordinates) {
+                *start = i64::from(coordinate[lane] as i32);
+            }
+            let transfer = Transfer {
+                w,
+                env,
+                lane,
+                map: read_map(w, env, maps[lane], lane)?,
+                direction: Direction::of_number(i.imm >> 32),
+                start,
+            };
+            let rank = transfer.map.rank;
+            if rank != slots.len() {
+                let message = format!("{} coordinates for {rank} dimensions", slots.len());
+                return Err(transfer.wrong(message));
+            }
+            for rank in targets(masks[lane]) {
+                let place = |address| rank.map_or(address, |rank| in_block(address, rank));
+                transfer.run(place(shared[lane]))?;
+                if let Some(barrier) = barriers[lane] {
+                    let bytes = transfer.map.bytes() as u32;
+                    mbarrier::complete(w, env, place(barrier), bytes, lane)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` makes and bulk copies of tensors read.
+//!
+//! What is in them is this driver's own affair: a mark, the address, then numbers.
+
+/// Bytes of a tensor map.
+pub(crate) const BYTES: usize = 128;
+/// The first 8 of them.
+const MARK: [u8; 8] = *b"simTiles";
+/// The largest number of dimensions.
+pub(crate) const MAX_RANK: usize = 5;
+
+/// How chunks of 16 bytes are spread over shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Swizzle {
+    #[default]
+    None,
+    Span32,
+    Span64,
+    Span128,
+}
+
+impl Swizzle {
+    /// By its number in `CUtensorMapSwizzle`.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::None,
+            1 => Self::Span32,
+            2 => Self::Span64,
+            3 => Self::Span128,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of one row of the pattern.
+    pub(crate) fn span(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Span32 => Some(32),
+            Self::Span64 => Some(64),
+            Self::Span128 => Some(128),
+        }
+    }
+
+    /// Where in shared memory the chunk goes that would be at `address` without a swizzle.
+    pub(super) fn place(self, address: u64) -> u64 {
+        let bits = self.span().map_or(0, |span| span - 16);
+        address ^ (address >> 3 & bits)
+    }
+}
+
+/// The type of the elements, as far as copies and reductions care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Element {
+    #[default]
+    U8,
+    U16,
+    U32,
+    S32,
+    U64,
+    S64,
+    F16,
+    F32,
+    F64,
+    Bf16,
+}
+
+impl Element {
+    const ALL: [Self; 10] = [
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::S32,
+        Self::U64,
+        Self::S64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::Bf16,
+    ];
+
+    /// By its number in `CUtensorMapDataType`, of those that copies do not change.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::U8 => 1,
+            Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::U32 | Self::S32 | Self::F32 => 4,
+            Self::U64 | Self::S64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// A tensor in global memory, and the box of it that one copy takes. Dimension 0 is that of neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TensorMap {
+    pub(crate) address: u64,
+    pub(crate) element: Element,
+    pub(crate) swizzle: Swizzle,
+    pub(crate) rank: usize,
+    /// Elements along each dimension.
+    pub(crate) dims: [u64; MAX_RANK],
+    /// Bytes from one element to the next along each dimension but the first.
+    pub(crate) strides: [u64; MAX_RANK - 1],
+    /// The size of the box in the tensor.
+    pub(crate) extent: [u16; MAX_RANK],
+    /// Of how many elements in the box one is copied.
+    pub(crate) steps: [u8; MAX_RANK],
+}
+
+impl TensorMap {
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MARK);
+        bytes[8..16].copy_from_slice(&self.address.to_le_bytes());
+        bytes[16] = self.element as u8;
+        bytes[17] = self.swizzle as u8;
+        bytes[18] = self.rank as u8;
+        bytes[19..24].copy_from_slice(&self.steps);
+        for (place, extent) in bytes[24..34].chunks_mut(2).zip(self.extent) {
+            place.copy_from_slice(&extent.to_le_bytes());
+        }
+        for (place, dim) in bytes[40..80].chunks_mut(8).zip(self.dims) {
+            place.copy_from_slice(&dim.to_le_bytes());
+        }
+        for (place, stride) in bytes[80..112].chunks_mut(8).zip(self.strides) {
+            place.copy_from_slice(&stride.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` if these bytes are no tensor map.
+    pub(crate) fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let map = Self {
+            address: word(8),
+            element: Element::of_number(bytes[16].into())?,
+            swizzle: Swizzle::of_number(bytes[17].into())?,
+            rank: bytes[18].into(),
+            dims: [0, 1, 2, 3, 4].map(|i| word(40 + 8 * i)),
+            strides: [0, 1, 2, 3].map(|i| word(80 + 8 * i)),
+            extent: [0, 1, 2, 3, 4]
+                .map(|i| u16::from_le_bytes([bytes[24 + 2 * i], bytes[25 + 2 * i]])),
+            steps: [0, 1, 2, 3, 4].map(|i| bytes[19 + i]),
+        };
+        let is_sound = (1..=MAX_RANK).contains(&map.rank)
+            && (0..map.rank).all(|i| map.extent[i] <= 256 && map.steps[i] > 0);
+        (bytes[..8] == MARK && is_sound).then_some(map)
+    }
+
+    /// Elements that a copy takes along a dimension.
+    pub(crate) fn count(&self, dimension: usize) -> u64 {
+        let extent = u64::from(self.extent[dimension]);
+        match dimension {
+            // Neighbours are never left out.
+            0 => extent,
+            _ => extent.div_ceil(self.steps[dimension].into()),
+        }
+    }
+
+    /// Bytes of shared memory that a copy takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (0..self.rank).map(|i| self.count(i)).product::<u64>() * self.element.bytes()
+    }
+}
