@@ -51,21 +51,31 @@ struct Chunk(MaybeUninit<[u8; 16]>);
 
 impl<'a> ArgList<'a> {
     /// No arguments.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// One more argument.
+    #[inline]
     pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
         let (start, size) = (self.chunks.len(), size_of::<A::Value>());
-        let end = start + size.div_ceil(size_of::<Chunk>());
-        self.chunks.resize(end, Chunk(MaybeUninit::uninit()));
-        let to: *mut A::Value = self.chunks[start..].as_mut_ptr().cast();
-        // SAFETY: there must be room for the value, aligned ← the chunks from `start` on were made for its size, and
-        // are at least as aligned. (Nothing is written for a value of no bytes.)
-        unsafe { to.write(arg.value()) };
+        let mut first = Chunk(MaybeUninit::uninit());
+        if size <= size_of::<Chunk>() {
+            let to: *mut A::Value = first.0.as_mut_ptr().cast();
+            // SAFETY: there must be room for the value, aligned ← compared, and asserted above.
+            unsafe { to.write(arg.value()) };
+            self.chunks.push(first);
+        } else {
+            let end = start + size.div_ceil(size_of::<Chunk>());
+            self.chunks.resize(end, first);
+            let to: *mut A::Value = self.chunks[start..].as_mut_ptr().cast();
+            // SAFETY: there must be room for the value, aligned ← the chunks from `start` on were made for its size, and
+            // are at least as aligned.
+            unsafe { to.write(arg.value()) };
+        }
         self.starts.push(start);
         self.sizes.push(size);
         self.uses(arg)
@@ -73,6 +83,7 @@ impl<'a> ArgList<'a> {
 
     /// Memory that the kernel uses beside its arguments: a buffer or view whose address is in a struct of them. See
     /// [`Using`](super::Using).
+    #[inline]
     pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
             // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`, and those are for 'a; the
