@@ -15,7 +15,7 @@ const TESTS: [&str; 7] = [
 ];
 
 /// Each fault of `crates/cuda-driver/src/planted.rs`.
-const FAULTS: [&str; 18] = [
+const FAULTS: [&str; 21] = [
     "WriterNotAwaited",
     "ReaderLost",
     "ReadersNotAwaited",
@@ -34,6 +34,9 @@ const FAULTS: [&str; 18] = [
     "EpochNotKept",
     "PerThreadAsOne",
     "PerThreadLate",
+    "DirtyIgnored",
+    "ReplayNotNoted",
+    "HeldIgnored",
 ];
 
 /// All random programs, none of which may differ from the model.

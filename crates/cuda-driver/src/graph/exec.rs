@@ -279,6 +279,8 @@ impl Inner {
         state.each(|it| owners.push(Arc::clone(it)));
         drop(state);
         release(context, &record, &owners);
+        // Its stream and event go before the context, which `root` keeps.
+        drop(record);
         closed
     }
 }

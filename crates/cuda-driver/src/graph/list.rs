@@ -55,6 +55,9 @@ impl Graph {
                 cuGraphGetNodes(parts.raw.0, ptr::null_mut(), &raw mut count)
             )
         }?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
         // SAFETY: as above, and there must be room for `count` ← there is.
         unsafe {

@@ -20,6 +20,9 @@ use crate::launch::{KernelArgs, LaunchConfig};
 use crate::memory::DeviceRepr;
 use crate::stream::ValueBatch;
 
+/// The number of no graph: memory that a graph allocates is no memory before and after, so no other node may come to use it.
+const NOT_ITS_OWN: u64 = 0;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -62,7 +65,7 @@ impl GraphExec {
         if function.context() != self.context() {
             return Err(Error::OtherContext { what: "the kernel" });
         }
-        let owners = kernel_owners(node.id().graph, function, &config, &args)?;
+        let owners = kernel_owners(NOT_ITS_OWN, function, &config, &args)?;
         let change = |it: &Changing<'_>| {
             args.with_pointers(|pointers| {
                 let params = params(function, &config, pointers.as_mut_ptr());
@@ -96,7 +99,7 @@ impl GraphExec {
         from: impl Into<CopySource<'a, T>>,
     ) -> Result<()> {
         let context = self.context();
-        let (params, owners) = copy_of_ends(context, node.id().graph, to.into(), from.into())?;
+        let (params, owners) = copy_of_ends(context, NOT_ITS_OWN, to.into(), from.into())?;
         let change = |it: &Changing<'_>| {
             // SAFETY: executable, node and pointers must be valid ← those of `it` are.
             unsafe {
@@ -128,7 +131,7 @@ impl GraphExec {
         value: T,
     ) -> Result<()> {
         let context = self.context();
-        let (params, owners) = fill_of(context, node.id().graph, to.into(), value)?;
+        let (params, owners) = fill_of(context, NOT_ITS_OWN, to.into(), value)?;
         let change = |it: &Changing<'_>| {
             // SAFETY: executable, node and pointers must be valid ← those of `it` are.
             unsafe {

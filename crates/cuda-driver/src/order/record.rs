@@ -33,7 +33,9 @@ struct State {
     /// The last replay. It stands for all before it.
     last: Option<Use>,
     /// The memory that the executable uses. Their places do not change.
-    slots: Vec<Option<Arc<Tracker>>>,
+    slots: Vec<Slot>,
+    /// The places of those that went.
+    free: Vec<usize>,
     /// Those that were used elsewhere since the last replay, none twice.
     dirty: Vec<usize>,
     /// Those that use the same memory in ways that matter, and how much of it.
@@ -42,8 +44,14 @@ struct State {
     lent: usize,
 }
 
+#[derive(Default)]
+struct Slot {
+    tracker: Option<Arc<Tracker>>,
+    is_dirty: bool,
+}
+
 /// What a replay has to wait for.
-type Dirty = SmallVec<[(usize, Arc<Tracker>); 4]>;
+type Dirty = SmallVec<[Arc<Tracker>; 4]>;
 
 impl Record {
     /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says whether the graph can wait for
@@ -67,9 +75,8 @@ impl Record {
                 what: "a host buffer of the graph",
             });
         }
-        let mut dirty = Dirty::new();
         if !state.dirty.is_empty() || !state.peers.is_empty() {
-            dirty = state.dirty_trackers();
+            let dirty = state.dirty_trackers();
             let peers: SmallVec<[Arc<Self>; 4]> =
                 state.peers.iter().map(|(it, _)| Arc::clone(it)).collect();
             drop(state);
@@ -84,9 +91,8 @@ impl Record {
             launch()
         };
         if queued.is_ok() {
-            state
-                .dirty
-                .retain(|slot| !dirty.iter().any(|(it, _)| it == slot));
+            // Inside the gate none is added meanwhile.
+            state.clean();
         }
         if !Fault::ReplayNotNoted.is_planted() {
             // What fails may have queued a part.
@@ -99,11 +105,11 @@ impl Record {
     fn wait(
         self: &Record,
         scope: &Scope<'_>,
-        dirty: &[(usize, Arc<Tracker>)],
+        dirty: &[Arc<Tracker>],
         peers: &[Arc<Self>],
     ) -> Result<(), DriverError> {
         if !Fault::DirtyIgnored.is_planted() {
-            for (_, tracker) in dirty {
+            for tracker in dirty {
                 tracker.order_replay(scope, self)?;
             }
         }
@@ -152,7 +158,9 @@ impl Record {
     /// The memory of this number was used elsewhere.
     pub(super) fn soil(&self, slot: usize) {
         let mut state = self.lock();
-        if !state.dirty.contains(&slot) {
+        if let Some(place) = state.slots.get_mut(slot)
+            && !std::mem::replace(&mut place.is_dirty, true)
+        {
             state.dirty.push(slot);
         }
     }
@@ -228,6 +236,10 @@ impl Record {
         let User { slot, access, .. } = estate.users.swap_remove(at);
         self.unlend(estate.lent_against(access));
         let peers = estate.peers_of(self, access);
+        // Its peers know its replays as any other uses from now on.
+        for user in estate.users_against(access) {
+            user.record.soil(user.slot);
+        }
         let (last, _tracker) = self.lock().remove(slot, access);
         uses.list.extend(last);
         drop(uses);
@@ -257,25 +269,36 @@ impl State {
     }
 
     fn dirty_trackers(&self) -> Dirty {
-        let tracker = |slot: &usize| Some((*slot, Arc::clone(self.slots.get(*slot)?.as_ref()?)));
+        let tracker = |slot: &usize| self.slots.get(*slot)?.tracker.clone();
         self.dirty.iter().filter_map(tracker).collect()
     }
 
-    fn add(&mut self, tracker: &Arc<Tracker>) -> usize {
-        let free = self.slots.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.slots.len());
-        if free.is_none() {
-            self.slots.push(None);
+    /// All that is dirty was waited for.
+    fn clean(&mut self) {
+        for slot in self.dirty.drain(..) {
+            if let Some(place) = self.slots.get_mut(slot) {
+                place.is_dirty = false;
+            }
         }
-        self.slots[slot] = Some(Arc::clone(tracker));
+    }
+
+    fn add(&mut self, tracker: &Arc<Tracker>) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        self.slots[slot].tracker = Some(Arc::clone(tracker));
         slot
     }
 
     /// Forgets memory; answers the last replay as a use of it.
     fn remove(&mut self, slot: usize, access: Access) -> (Option<Use>, Option<Arc<Tracker>>) {
-        self.dirty.retain(|it| *it != slot);
         let last = self.last.as_ref().map(|last| last.again(access.write));
-        (last, self.slots[slot].take())
+        if std::mem::take(&mut self.slots[slot].is_dirty) {
+            self.dirty.retain(|it| *it != slot);
+        }
+        self.free.push(slot);
+        (last, self.slots[slot].tracker.take())
     }
 
     fn add_peer(&mut self, peer: &Arc<Record>) {

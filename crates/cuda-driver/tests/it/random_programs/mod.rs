@@ -4,6 +4,7 @@
 //!
 //! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
 
+mod graphs;
 mod machine;
 mod maker;
 mod model;

@@ -1,0 +1,10 @@
+//! A kernel node without `unsafe`.
+
+use cuda_driver::{Function, Graph, LaunchConfig, Result};
+
+fn add(graph: &mut Graph, kernel: &Function) -> Result<()> {
+    graph.kernel(&[], kernel, LaunchConfig::new(1, 1), (1_u32,))?;
+    Ok(())
+}
+
+fn main() {}
