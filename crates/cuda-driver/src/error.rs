@@ -176,6 +176,11 @@ pub enum Error {
         /// The other node, in the order in which nodes were added.
         other: u32,
     },
+    /// It would break a [capture](crate::Capture) that is under way.
+    Capturing {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// Memory that a graph allocates is not freed by it.
     GraphMemoryKept,
     /// The device or driver cannot do it.
@@ -298,6 +303,9 @@ impl fmt::Display for Error {
                 f,
                 "node {other} uses the same memory, and neither node waits for the other"
             ),
+            Self::Capturing { what } => {
+                write!(f, "{what} is not possible while a graph is captured")
+            }
             Self::GraphMemoryKept => f.write_str("a node allocates memory that no node frees"),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
             Self::OutOfRange { len } => {

@@ -78,6 +78,7 @@ pub use error::{GraphUpdateError, InstantiateError};
 pub use event::{Event, EventFlags};
 pub use function::{BlockSize, Function, FunctionAttribute};
 pub use global::Global;
+pub use graph::{Capture, CaptureScope};
 pub use graph::{
     ConditionalHandle, DotFlags, GraphAllocation, GraphHostBuffer, GraphMemoryStatistics,
 };
@@ -106,7 +107,7 @@ pub use module::{
     OptimizationLevel,
 };
 pub use pending::Completion;
-pub use stream::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
+pub use stream::{AccessPolicyWindow, CaptureStatus, MemSyncDomainMap, SynchronizationPolicy};
 pub use stream::{
     HostCall, Stream, StreamFlags, StreamPool, StreamWord, ValueBatch, WaitCondition,
 };

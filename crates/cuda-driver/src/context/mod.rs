@@ -3,12 +3,14 @@
 //! Where C keeps a current context for each thread, which calls then use silently, a call here uses the context
 //! of its object: it makes it current for as long as the call needs it, and then puts back what was current.
 
+mod captures;
 mod current;
 mod owner;
 mod peer;
 mod primary;
 mod settings;
 
+pub(crate) use captures::{Captures, Capturing};
 pub(crate) use current::Current;
 pub use current::CurrentContext;
 pub(crate) use owner::Life;
@@ -47,6 +49,7 @@ pub(crate) struct ContextInner {
     events: Arc<EventPool>,
     staging: Staging,
     gate: Gate,
+    captures: Captures,
     owner: Owner,
     /// Calls through it end with a context that is borrowed.
     driver: Driver,
@@ -75,6 +78,7 @@ impl ContextInner {
             events: Arc::default(),
             staging: Staging::default(),
             gate: Gate::default(),
+            captures: Captures::default(),
             driver: owner.driver(&device.driver().of_device(device.ordinal())),
             owner,
             device: device.clone(),
@@ -233,11 +237,22 @@ impl Context {
 
     /// `cuCtxSynchronize()`—Waits until everything that was queued in this context is done.
     ///
+    /// A [capture](crate::Capture) that is to begin meanwhile, on another thread, begins when this is over.
+    ///
     /// # Errors
     ///
-    /// A fault of any kernel that was still running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
+    /// [`Error::Capturing`] as long as there is a capture in this context, which the call would break; streams can be waited
+    /// for. A fault of any kernel that was still running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        let _quiet = self.captures().quiet().ok_or(Error::Capturing {
+            what: "waiting for the whole context",
+        })?;
+        self.synchronize_quiet()
+    }
+
+    /// The same where no capture can begin.
+    pub(crate) fn synchronize_quiet(&self) -> Result<()> {
         let _current = self.enter()?;
         self.launches().settle_after(|| {
             // SAFETY: no pointers.
@@ -285,6 +300,11 @@ impl Context {
     #[inline]
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
+    }
+
+    /// The captures under way, which a wait for the whole context would break.
+    pub(crate) fn captures(&self) -> &Captures {
+        &self.0.captures
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -240,7 +240,12 @@ impl Parts {
 }
 
 /// What a body uses, its conditional node uses: tells those around it.
-fn propagate(all: &mut [Parts], at: usize, driver: &Driver, reaches: &[Reach]) -> Result<()> {
+pub(super) fn propagate(
+    all: &mut [Parts],
+    at: usize,
+    driver: &Driver,
+    reaches: &[Reach],
+) -> Result<()> {
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];

@@ -113,6 +113,11 @@ impl Graph {
         let context = self.context();
         let driver = context.driver();
         let all = self.root.lock();
+        if self.root.is_capturing() {
+            return Err(Error::Capturing {
+                what: "an executable of a graph that is captured",
+            });
+        }
         let parts = &all[0];
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);

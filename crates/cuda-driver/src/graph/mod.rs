@@ -6,6 +6,7 @@
 
 mod batch;
 mod build;
+mod capture;
 mod child;
 mod conditional;
 mod conflicts;
@@ -24,6 +25,7 @@ mod parts;
 mod set;
 mod update;
 
+pub use capture::{Capture, CaptureScope};
 pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};
 pub use exec::{GraphExec, InstantiateFlags};

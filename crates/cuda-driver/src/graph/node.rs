@@ -67,6 +67,14 @@ pub mod node_kind {
                         $(Self::$name => cuda_sys::CUgraphNodeType::$raw),*
                     }
                 }
+
+                /// What the driver says that a node does.
+                pub(crate) fn of_raw(raw: cuda_sys::CUgraphNodeType) -> Option<Self> {
+                    match raw {
+                        $(cuda_sys::CUgraphNodeType::$raw => Some(Self::$name),)*
+                        _ => None,
+                    }
+                }
             }
         };
     }

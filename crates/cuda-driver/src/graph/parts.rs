@@ -1,6 +1,6 @@
 //! What is known of a graph: its nodes, their edges and owners.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
@@ -17,8 +17,10 @@ use crate::stream::SendPtr;
 /// time use it, so there is one lock for all.
 pub(crate) struct Root {
     parts: Mutex<Vec<Parts>>,
-    /// Before `context`: a graph goes before its context.
-    handle: Handle<RawGraph>,
+    /// How many captures into it there are.
+    captures: AtomicUsize,
+    /// Before `context`: a graph goes before its context. `None` once the driver has destroyed it.
+    handle: Mutex<Option<Handle<RawGraph>>>,
     context: Context,
 }
 
@@ -27,7 +29,8 @@ impl Root {
         let parts = Parts::new(handle.raw());
         Self {
             parts: Mutex::new(vec![parts]),
-            handle,
+            captures: AtomicUsize::new(0),
+            handle: Mutex::new(Some(handle)),
             context: context.clone(),
         }
     }
@@ -40,13 +43,44 @@ impl Root {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A capture into it begins.
+    pub(super) fn begin_capture(&self) {
+        self.captures.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It has ended.
+    pub(super) fn end_capture(&self) {
+        self.captures.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether there is a capture into it.
+    pub(super) fn is_capturing(&self) -> bool {
+        self.captures.load(Ordering::Acquire) > 0
+    }
+
+    /// The driver has destroyed it: from now on each call is for no graph and no node.
+    pub(super) fn abandon(&self) {
+        // Dropped when nothing is locked.
+        let mut gone = Vec::new();
+        for parts in self.lock().iter_mut() {
+            let nothing = Parts::new(SendPtr(std::ptr::null_mut()));
+            gone.push(std::mem::replace(parts, nothing));
+        }
+        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handle.take() {
+            handle.abandon();
+        }
+    }
+
     pub(super) fn close(self) -> Result<(), DriverError> {
         let Self {
             parts,
             handle,
             context: _context,
+            ..
         } = self;
-        let closed = handle.close();
+        let handle = handle.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let closed = handle.map_or(Ok(()), Handle::close);
         drop(parts);
         closed
     }

@@ -321,8 +321,27 @@ impl<'a> LaunchAttributes<'a> {
         Ok(&self.list[..self.len])
     }
 
+    /// The same for a launch that becomes a node of a graph.
+    pub(crate) fn for_node(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
+        let list = self.for_launch(context)?;
+        let is_event = |attribute: &CUlaunchAttribute| {
+            [
+                Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+                Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+            ]
+            .contains(&attribute.id)
+        };
+        if list.iter().any(is_event) {
+            // Nothing would keep the event.
+            return Err(Error::Unsupported {
+                what: "an event of a launch that is captured",
+            });
+        }
+        Ok(list)
+    }
+
     /// The blocks of a cluster, if that was set.
-    pub(super) fn cluster_blocks(&self) -> Option<Dim3> {
+    pub(crate) fn cluster_blocks(&self) -> Option<Dim3> {
         self.cluster
     }
 }

@@ -134,7 +134,7 @@ impl Stream {
     ///
     /// There is a pointer to a value of each parameter's size, and the kernel keeps to its memory.
     #[inline]
-    unsafe fn call_launch(
+    pub(crate) unsafe fn call_launch(
         &self,
         function: &Function,
         config: &LaunchConfig,
@@ -170,7 +170,7 @@ impl Stream {
     /// # Safety
     ///
     /// As [`call_launch`](Self::call_launch).
-    unsafe fn call_launch_ex(
+    pub(crate) unsafe fn call_launch_ex(
         &self,
         function: &Function,
         config: &LaunchConfig,

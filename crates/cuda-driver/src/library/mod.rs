@@ -246,21 +246,28 @@ impl LibraryInner {
 
 impl Drop for LibraryInner {
     fn drop(&mut self) {
-        // Kernels of the library may still run; their launches are queued, and no handle remembers them. In a context that
-        // its owner has declared dead nothing runs.
-        let idle = |(_, context): &(Arc<Shared>, Context)| {
-            matches!(
-                context.synchronize(),
-                Ok(()) | Err(Error::ContextGone { .. })
-            )
-        };
-        let are_idle = self.places().iter().all(idle);
+        let places = std::mem::take(&mut *self.places());
+        let contexts = places.into_iter().map(|(_, context)| context).collect();
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        if !are_idle {
-            handle.abandon();
-        }
+        unload(handle, contexts);
     }
+}
+
+/// Unloads a library once all that was queued in these contexts is done, and no capture there would be disturbed.
+///
+/// Kernels of it may still run; their launches are queued, and no handle remembers them. In a context that its owner has
+/// declared dead nothing runs.
+fn unload(handle: Handle<RawLibrary>, mut contexts: Vec<Context>) {
+    let Some(context) = contexts.pop() else {
+        return;
+    };
+    context
+        .clone()
+        .when_quiet(move || match context.synchronize_quiet() {
+            Ok(()) | Err(Error::ContextGone { .. }) => unload(handle, contexts),
+            Err(_) => handle.abandon(),
+        });
 }
 
 impl fmt::Debug for Library {

@@ -177,10 +177,12 @@ impl Drop for ModuleInner {
         let context = self.context.clone();
         let unload = move || {
             // A kernel of the module may still run; its launch is queued, and no handle remembers it.
-            if context.synchronize().is_err() {
-                // It stays loaded until its context goes.
-                handle.abandon();
-            }
+            context.clone().when_quiet(move || {
+                if context.synchronize_quiet().is_err() {
+                    // It stays loaded until its context goes.
+                    handle.abandon();
+                }
+            });
         };
         if pending::is_inside_host_function() {
             pending::defer(self.context.driver(), unload);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cuda_sys::{CUresult, calls};
+
 use super::{Access, Scope};
 use crate::context::Context;
 use crate::driver::call;
@@ -167,6 +169,11 @@ impl Use {
         }
         if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
             // It could not be recorded when it was queued, and this may be another thread, where the stream is another.
+            let Some(_quiet) = context.captures().quiet() else {
+                let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                let version = context.driver().version();
+                return Err(DriverError::new(status, calls::cuCtxSynchronize, version));
+            };
             let _current = context.enter()?;
             // SAFETY: no pointers.
             unsafe { call!(context.driver(), cuCtxSynchronize()) }?;

@@ -4,6 +4,7 @@
 //! it finishes that work.
 
 mod attribute;
+mod capturing;
 mod default;
 mod host;
 mod pool;
@@ -11,6 +12,7 @@ mod state;
 mod value;
 
 pub use attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
+pub use capturing::CaptureStatus;
 pub(crate) use default::ContextStreams;
 pub use host::HostCall;
 pub use pool::StreamPool;

@@ -8,6 +8,7 @@ mod batch;
 mod borrowed;
 mod caching_pool;
 mod calls;
+mod capture;
 mod context;
 mod current;
 mod device;

@@ -1,0 +1,348 @@
+//! Graphs made by capture.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Capture, CaptureStatus, Error, Graph, LaunchAttributes, Status};
+
+use crate::support::{Bench, COPY, MIX, everywhere};
+
+const N: u32 = 1 << 10;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
+    buffer.to_vec().unwrap().iter().all(|word| *word == value)
+}
+
+fn config() -> LaunchConfig {
+    LaunchConfig::for_num_elems(N)
+}
+
+#[test]
+fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
+    for bench in everywhere("what_is_captured_may_be_dropped_and_runs_a_thousand_times") {
+        let stream = bench.stream();
+        let mut result = filled(&stream, 0);
+        let exec = {
+            let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
+            let (mut x, y) = (filled(&stream, 0), filled(&stream, 1));
+            let mut z = filled(&stream, 7);
+            let graph = Graph::capture(&bench.context, |scope| {
+                scope.fill(&mut z, 3_u32)?;
+                // SAFETY: the kernel touches N words of each; each has N.
+                unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
+                // SAFETY: as above.
+                unsafe { scope.launch(&mix, config(), (&mut z, &x, N)) }?;
+                // SAFETY: as above.
+                unsafe { scope.launch(&copy, config(), (&z, &mut result, N)) }?;
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(graph.len(), 4, "{}", bench.name);
+            graph.instantiate().unwrap()
+        };
+        // What is allocated now is not the memory of the buffers that went.
+        let others: Vec<_> = (0..4).map(|_| filled(&stream, 9)).collect();
+        // Nothing ran while it was captured.
+        let mut x = 0_u32;
+        for _ in 0..1000 {
+            exec.launch(&stream).unwrap();
+            x = x.wrapping_mul(2).wrapping_add(1);
+        }
+        assert!(is_all(&result, x.wrapping_add(6)), "{}", bench.name);
+        let kept = others.iter().all(|other| is_all(other, 9));
+        assert!(kept, "{}", bench.name);
+    }
+}
+
+#[test]
+fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
+    for bench in everywhere("lines_run_beside_each_other_and_wait_where_they_share_memory") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, mut y, mut z) = (filled(&stream, 1), filled(&stream, 2), filled(&stream, 3));
+        let graph = Graph::capture(&bench.context, |scope| {
+            scope.fill(&mut z, 10_u32)?;
+            let mut side = scope.fork()?;
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { side.launch(&mix, config(), (&mut x, &z, N)) }?;
+            // SAFETY: as above.
+            unsafe { scope.launch(&mix, config(), (&mut y, &z, N)) }?;
+            // Neither joined nor safe by its own line's order: it reads what the other line writes.
+            // SAFETY: as above.
+            unsafe { scope.launch(&mix, config(), (&mut y, &x, N)) }?;
+            scope.join(&side)?;
+            // Writes what the fork reads.
+            scope.fill(&mut z, 20_u32)?;
+            let mut late = side.fork()?;
+            late.copy(&mut x, &y)?;
+            Ok(())
+        })
+        .unwrap();
+        let exec = graph.instantiate().unwrap();
+        for round in 0..3 {
+            exec.launch(&stream).unwrap();
+            let _ = round;
+        }
+        let (mut a, mut b) = (1_u32, 2_u32);
+        for _ in 0..3 {
+            a = 2 * a + 10;
+            b = 2 * b + 10;
+            b = 2 * b + a;
+            a = b;
+        }
+        assert!(is_all(&x, a), "{}", bench.name);
+        assert!(is_all(&y, b), "{}", bench.name);
+        assert!(is_all(&z, 20), "{}", bench.name);
+    }
+}
+
+#[test]
+fn lines_may_be_captured_by_several_threads() {
+    for bench in everywhere("lines_may_be_captured_by_several_threads") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, value)).collect();
+        let shared = filled(&stream, 5);
+        let graph = Graph::capture(&bench.context, |scope| {
+            let lines: Vec<_> = (0..4).map(|_| scope.fork().unwrap()).collect();
+            thread::scope(|threads| {
+                for (mut line, buffer) in lines.into_iter().zip(&mut buffers) {
+                    let (mix, shared) = (&mix, &shared);
+                    threads.spawn(move || {
+                        for _ in 0..8 {
+                            // SAFETY: the kernel touches N words of each; each has N.
+                            unsafe { line.launch(mix, config(), (&mut *buffer, shared, N)) }
+                                .unwrap();
+                        }
+                    });
+                }
+            });
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(graph.len(), 32);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        for (value, buffer) in (0..4_u32).zip(&buffers) {
+            let expected = (0..8).fold(value, |sum, _| 2 * sum + 5);
+            assert!(is_all(buffer, expected), "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn an_error_and_a_panic_end_the_capture() {
+    for bench in everywhere("an_error_and_a_panic_end_the_capture") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 1));
+        let refused = Graph::capture(&bench.context, |scope| {
+            scope.fill(&mut x, 9_u32)?;
+            let _line = scope.fork()?;
+            // SAFETY: the number of arguments is wrong, so nothing is launched.
+            unsafe { scope.launch(&mix, config(), (&mut x,)) }?;
+            Ok(())
+        });
+        assert!(matches!(refused, Err(Error::Argument(_))), "{refused:?}");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            Graph::capture(&bench.context, |scope| {
+                scope.fill(&mut x, 9_u32)?;
+                panic!("in a capture");
+            })
+        }));
+        assert!(panicked.is_err());
+        drop(Capture::begin(&bench.context).unwrap());
+        // Nothing captures any more, and nothing ran.
+        bench.context.synchronize().unwrap();
+        assert!(is_all(&x, 1), "{}", bench.name);
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { stream.launch(&mix, config(), (&mut x, &y, N)) }.unwrap();
+        assert!(is_all(&x, 3), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_would_break_a_capture_is_refused_or_put_off() {
+    for bench in everywhere("what_would_break_a_capture_is_refused_or_put_off") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 4));
+        let (context, gone) = (&bench.context, bench.kernel(COPY, "copy"));
+        let mut gone = Some(gone);
+        let graph = Graph::capture(context, |scope| {
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
+            let refused = context.synchronize();
+            assert!(matches!(refused, Err(Error::Capturing { .. })));
+            thread::scope(|threads| {
+                let other = threads.spawn(|| {
+                    assert!(context.synchronize().is_err());
+                    // The last handle of its module.
+                    drop(gone.take());
+                    drop(bench.kernel(COPY, "copy"));
+                });
+                other.join().unwrap();
+            });
+            // Memory, streams and copies are as ever.
+            let other = bench.stream();
+            let words = filled(&other, 6);
+            assert!(is_all(&words, 6));
+            other.synchronize()?;
+            assert!(scope.is_capturing()?);
+            let inner = Graph::capture(context, |scope| {
+                // SAFETY: as above.
+                unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }.map(drop)
+            })?;
+            assert_eq!(inner.len(), 1);
+            let early = scope.node(|graph, after| {
+                let refused = graph.instantiate();
+                assert!(matches!(refused, Err(Error::Capturing { .. })));
+                graph.empty(after)
+            });
+            early.map(drop)
+        })
+        .unwrap();
+        context.synchronize().unwrap();
+        assert_eq!(stream.capture_status(), Ok(CaptureStatus::Inactive));
+        assert_eq!(graph.len(), 2);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 6), "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable() {
+    for bench in everywhere("a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 1);
+        let table = bench.context.driver().library().table();
+        let broken = Graph::capture(&bench.context, |scope| {
+            scope.fill(&mut x, 9_u32)?;
+            // SAFETY: the stream is alive; asking whether it is done is not legal under capture.
+            let status = unsafe { table.cuStreamQuery(scope.as_raw()) };
+            assert_eq!(status, Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            assert!(!scope.is_capturing()?);
+            let refused = scope.fill(&mut x, 9_u32);
+            let invalidated = Status::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+            assert_eq!(refused.unwrap_err().status(), Some(invalidated));
+            Ok(())
+        });
+        let invalidated = Status::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        assert_eq!(broken.unwrap_err().status(), Some(invalidated));
+        bench.context.synchronize().unwrap();
+        let graph = Graph::capture(&bench.context, |scope| scope.fill(&mut x, 8).map(drop));
+        graph
+            .unwrap()
+            .instantiate()
+            .unwrap()
+            .launch(&stream)
+            .unwrap();
+        assert!(is_all(&x, 8), "{}", bench.name);
+    }
+}
+
+#[test]
+fn calls_are_captured_into_a_graph_that_is_there() {
+    for bench in everywhere("calls_are_captured_into_a_graph_that_is_there") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let last = graph
+            .capture_into(&[first.edge()], |scope| {
+                // SAFETY: the kernel touches N words of each; each has N.
+                unsafe { scope.launch(&mix, config(), (&mut y, &x, N)) }?;
+                // SAFETY: as above.
+                unsafe { scope.launch(&mix, config(), (&mut y, &x, N)) }
+            })
+            .unwrap();
+        graph.copy(&[last.edge()], &mut x, &y).unwrap();
+        assert_eq!(graph.len(), 4);
+        let mut other = Graph::new(&bench.context).unwrap();
+        let foreign = other.capture_into(&[first.edge()], |_| Ok(()));
+        assert_eq!(foreign, Err(Error::OtherGraph));
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 2 * (2 * 2 + 5) + 5), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_other_code_captures_is_followed() {
+    for bench in everywhere("what_other_code_captures_is_followed") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 0), filled(&stream, 2));
+        let driver = bench.context.driver().clone();
+        let mut capture = Capture::begin(&bench.context).unwrap();
+        let mut scope = capture.scope();
+        scope.fill(&mut x, 5_u32).unwrap();
+        for _ in 0..3 {
+            // SAFETY: the stream captures, and `x` has N words, which are kept by the node before.
+            let status = unsafe {
+                driver
+                    .library()
+                    .table()
+                    .cuMemsetD32Async(x.as_raw(), 7, N as usize, scope.as_raw())
+            };
+            assert_eq!(status, Status::CUDA_SUCCESS);
+        }
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }.unwrap();
+        assert_eq!(scope.after().unwrap().len(), 1);
+        let graph = capture.end().unwrap();
+        assert_eq!(graph.len(), 5);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 2 * 7 + 2), "{}", bench.name);
+    }
+}
+
+#[test]
+fn launches_with_attributes_are_captured() {
+    for bench in everywhere("launches_with_attributes_are_captured") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let event = cuda_driver::Event::new(&bench.context, Default::default()).unwrap();
+        let graph = Graph::capture(&bench.context, |scope| {
+            let attributes = LaunchAttributes::new().priority(0);
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { scope.launch_with(&mix, config(), &attributes, (&mut x, &y, N)) }?;
+            let attributes = LaunchAttributes::new().completion_event(&event);
+            // SAFETY: as above.
+            let refused =
+                unsafe { scope.launch_with(&mix, config(), &attributes, (&mut x, &y, N)) };
+            assert!(matches!(refused, Err(Error::Unsupported { .. })));
+            Ok(())
+        })
+        .unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 4), "{}", bench.name);
+    }
+}
+
+#[test]
+fn objects_of_other_captures_and_contexts_are_refused() {
+    let other = crate::support::software(cuda_sim::Builder::new());
+    for bench in everywhere("objects_of_other_captures_and_contexts_are_refused") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 1);
+        let foreign: &Bench = &other;
+        let mut elsewhere = filled(&foreign.stream(), 1);
+        let mix = foreign.kernel(MIX, "mix");
+        let graph = Graph::capture(&bench.context, |scope| {
+            let filled = scope.fill(&mut elsewhere, 2_u32);
+            assert!(matches!(filled, Err(Error::OtherContext { .. })));
+            // SAFETY: the kernel is of another context, so nothing is launched.
+            let launched = unsafe { scope.launch(&mix, config(), (&mut x, &elsewhere, N)) };
+            assert!(matches!(launched, Err(Error::OtherContext { .. })));
+            let mut second = Capture::begin(&bench.context)?;
+            let joined = scope.join(&second.scope());
+            assert_eq!(joined, Err(Error::OtherGraph));
+            let mut graph = Graph::new(&bench.context)?;
+            let node = scope.node(|_, _| graph.empty(&[]));
+            assert_eq!(node, Err(Error::OtherGraph));
+            scope.fill(&mut x, 4_u32).map(drop)
+        })
+        .unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 4), "{}", bench.name);
+    }
+}
