@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{headers, leaks, nvrtc, order, programs, signatures};
+use crate::{graphs, headers, leaks, nvrtc, order, programs, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,11 @@ pub(crate) struct Options {
 type Check = (&'static str, &'static str, fn(&Workspace) -> Result<()>);
 
 const CHECKS: &[Check] = &[
+    (
+        "graphs",
+        "20,000 random graphs, built and captured, on the late software device, against a sequential model",
+        graphs::full,
+    ),
     (
         "headers",
         "every test, with bindings generated from the header of each CUDA release",

@@ -5,6 +5,7 @@ mod ci;
 mod coverage;
 mod demo;
 mod full;
+mod graphs;
 mod headers;
 mod leaks;
 mod nvrtc;

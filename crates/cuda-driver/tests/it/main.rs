@@ -9,6 +9,7 @@ mod borrowed;
 mod caching_pool;
 mod calls;
 mod capture;
+mod capture_nodes;
 mod context;
 mod current;
 mod device;
@@ -45,6 +46,7 @@ mod pitched;
 mod pointer;
 mod pool;
 mod process;
+mod random_graphs;
 mod random_programs;
 #[cfg(feature = "nvrtc")]
 mod signatures;

@@ -1,0 +1,156 @@
+//! Nodes of all kinds in captured graphs, and conditional nodes whose bodies are captured.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Graph, GraphHostBuffer, Kernel, PinnedFlags, Reads, Writes};
+
+use crate::support::{MIX, everywhere};
+
+const CONDITIONAL: &str = include_str!("kernels/conditional.ptx");
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
+    buffer.to_vec().unwrap().iter().all(|word| *word == value)
+}
+
+fn config() -> LaunchConfig {
+    LaunchConfig::for_num_elems(N)
+}
+
+#[test]
+fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
+    for bench in everywhere("a_while_node_runs_until_a_counter_on_the_device_says_stop") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let count_down = bench.kernel(CONDITIONAL, "count_down");
+        let (mut x, y) = (filled(&stream, 0), filled(&stream, 3));
+        let mut counter = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let condition = graph.conditional_handle(Some(1)).unwrap();
+        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let (_, mut body) = graph.while_node(&[first.edge()], condition).unwrap();
+        body.capture_into(&[], |scope| {
+            let one = LaunchConfig::new(1, 1);
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
+            // SAFETY: the kernel counts one word, and sets the condition of this graph.
+            unsafe { scope.launch(&count_down, one, (&mut counter, condition.as_raw())) }
+        })
+        .unwrap();
+        assert_eq!(body.len(), 2);
+        let exec = graph.instantiate().unwrap();
+        drop((graph, body, mix, count_down));
+        for rounds in [1_u32, 7, 20] {
+            counter.copy_from_host(&[rounds]).unwrap();
+            exec.launch(&stream).unwrap();
+            let expected = (0..rounds).fold(1_u32, |x, _| x.wrapping_mul(2).wrapping_add(3));
+            assert!(is_all(&x, expected), "{}", bench.name);
+            assert_eq!(counter.to_vec().unwrap(), [0]);
+        }
+    }
+}
+
+#[test]
+fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
+    for bench in everywhere("a_switch_node_runs_the_body_that_a_word_on_the_device_names") {
+        let stream = bench.stream();
+        let choose = bench.kernel(CONDITIONAL, "choose");
+        let mut x = filled(&stream, 0);
+        let mut word = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let condition = graph.conditional_handle(None).unwrap();
+        let mut bodies = Vec::new();
+        graph
+            .capture_into(&[], |scope| {
+                scope.fill(&mut x, 1_u32)?;
+                let one = LaunchConfig::new(1, 1);
+                // SAFETY: the kernel reads one word, and sets the condition of this graph.
+                unsafe { scope.launch(&choose, one, (&word, condition.as_raw())) }?;
+                scope.node(|graph, after| {
+                    let (node, inside) = graph.switch_node(after, condition, 3)?;
+                    bodies = inside;
+                    Ok(node)
+                })
+            })
+            .unwrap();
+        for (value, body) in [10_u32, 20, 30].into_iter().zip(&mut bodies) {
+            body.capture_into(&[], |scope| scope.fill(&mut x, value))
+                .unwrap();
+        }
+        let exec = graph.instantiate().unwrap();
+        for (choice, expected) in [(2, 30), (0, 10), (3, 1), (1, 20)] {
+            word.copy_from_host(&[choice]).unwrap();
+            exec.launch(&stream).unwrap();
+            assert!(is_all(&x, expected), "{choice} on {}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn closures_children_events_and_host_memory_are_captured() {
+    for bench in everywhere("closures_children_events_and_host_memory_are_captured") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let kernel: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
+        let host = GraphHostBuffer::new(pinned.unwrap()).unwrap();
+        let calls = Arc::new(AtomicU32::new(0));
+        let event = Arc::new(Event::new(&bench.context, EventFlags::empty()).unwrap());
+        let child = Graph::capture(&bench.context, |scope| {
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { scope.launch_kernel(&kernel, config(), (&mut x, &y, N)) }.map(drop)
+        })
+        .unwrap();
+        let graph = Graph::capture(&bench.context, |scope| {
+            scope.child(&child)?;
+            scope.copy(&host, &x)?;
+            let counted = Arc::clone(&calls);
+            scope.host(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            })?;
+            scope.event_record(&event)?;
+            scope.child(&child).map(drop)
+        })
+        .unwrap();
+        drop(child);
+        // Each behind the one before, as on a stream.
+        let edges = graph.edges().unwrap();
+        assert!(edges.len() >= 4, "{edges:?}");
+        let exec = graph.instantiate().unwrap();
+        for round in 1..4 {
+            exec.launch(&stream).unwrap();
+            event.synchronize().unwrap();
+            assert_eq!(calls.load(Ordering::Relaxed), round, "{}", bench.name);
+        }
+        let after = |rounds: u32| (0..rounds).fold(1_u32, |x, _| 2 * x + 3);
+        assert!(is_all(&x, after(6)), "{}", bench.name);
+        assert!(host.read().unwrap().iter().all(|word| *word == after(5)));
+        exec.check_host().unwrap();
+    }
+}
+
+#[test]
+fn captured_nodes_are_updated_like_others() {
+    for bench in everywhere("captured_nodes_are_updated_like_others") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y, z) = (filled(&stream, 1), filled(&stream, 3), filled(&stream, 5));
+        let (graph, node) = Graph::capture_with(&bench.context, |scope| {
+            // SAFETY: the kernel touches N words of each; each has N.
+            unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }
+        })
+        .unwrap();
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        drop(y);
+        // SAFETY: as above.
+        unsafe { exec.set_kernel(node, &mix, config(), (&mut x, &z, N)) }.unwrap();
+        drop(z);
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&x, 2 * 5 + 5), "{}", bench.name);
+    }
+}

@@ -1,0 +1,51 @@
+//! Random graphs, each built node by node and captured, on a device that runs as late and as oddly as it may, against a
+//! sequential model.
+//!
+//! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
+
+mod machine;
+mod program;
+
+use std::env;
+use std::time::Instant;
+
+use machine::Machine;
+use program::Program;
+
+use crate::support::{gpu, late, software};
+
+/// All programs.
+const FULL: u64 = 20_000;
+/// As many as everybody has the time for.
+const REDUCED: u64 = 120;
+/// As many as a GPU runs in any case.
+const ON_A_GPU: u64 = 200;
+
+#[test]
+fn random_graphs_built_and_captured_do_what_the_model_says() {
+    if let Ok(seed) = env::var("CUDA_SEED") {
+        return check(seed.parse().expect("CUDA_SEED is a number"));
+    }
+    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let count = if full { FULL } else { REDUCED };
+    let start = Instant::now();
+    (0..count).for_each(check);
+    println!("{count} of {FULL} random graphs in {:?}", start.elapsed());
+    if let Some(bench) = gpu("random graphs") {
+        for seed in 0..ON_A_GPU {
+            run(seed, &mut Machine::new(&bench, &Program::new(seed)));
+        }
+    }
+}
+
+fn check(seed: u64) {
+    let bench = software(late(seed));
+    run(seed, &mut Machine::new(&bench, &Program::new(seed)));
+}
+
+/// Both graphs and uses beside them, some times.
+fn run(seed: u64, machine: &mut Machine<'_>) {
+    machine.run();
+    let found = machine.differences();
+    assert!(found.is_empty(), "CUDA_SEED={seed}: {found:?}");
+}

@@ -1,0 +1,193 @@
+//! A random graph as a list of operations, and what they do in turn.
+
+use std::ops::Range;
+
+/// Buffers of the device, and of the host.
+pub(super) const BUFFERS: usize = 4;
+/// Words of each.
+pub(super) const WORDS: usize = 48;
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// `x = 2 * x + y`, all words.
+    Mix { x: usize, y: usize },
+    /// Words of one buffer into another.
+    Copy {
+        to: usize,
+        from: usize,
+        at: usize,
+        words: Range<usize>,
+    },
+    Fill {
+        to: usize,
+        words: Range<usize>,
+        value: u32,
+    },
+    /// A buffer to the host's.
+    ToHost { from: usize },
+    /// The host's to a buffer.
+    FromHost { to: usize },
+    /// A closure that adds to a number.
+    Call { value: u32 },
+    /// A graph of a kernel.
+    Child { x: usize, y: usize },
+}
+
+/// Where a node stands.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) op: Op,
+    /// The line of a capture that it is on; a new one forks from the line before it.
+    pub(super) line: usize,
+    /// A line that this one joins first.
+    pub(super) join: Option<usize>,
+    /// Nodes that it follows besides, if it is built.
+    pub(super) after: Vec<usize>,
+}
+
+/// What happens beside the graphs, between launches.
+#[derive(Clone, Debug)]
+pub(super) enum Turn {
+    Launch { stream: usize },
+    Use { stream: usize, x: usize, y: usize },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) steps: Vec<Step>,
+    pub(super) turns: Vec<Turn>,
+}
+
+/// Lines of a capture, at most.
+pub(super) const LINES: usize = 3;
+pub(super) const STREAMS: usize = 3;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % bound as u64) as usize
+    }
+
+    /// Two buffers that differ.
+    fn two(&mut self) -> (usize, usize) {
+        let one = self.below(BUFFERS);
+        (one, (one + 1 + self.below(BUFFERS - 1)) % BUFFERS)
+    }
+
+    fn words(&mut self) -> Range<usize> {
+        let start = self.below(WORDS);
+        start..start + 1 + self.below(WORDS - start)
+    }
+
+    fn op(&mut self) -> Op {
+        let (x, y) = self.two();
+        let words = self.words();
+        match self.below(12) {
+            0..=3 => Op::Mix { x, y },
+            4..=5 => Op::Copy {
+                to: x,
+                from: y,
+                at: self.below(WORDS - words.len() + 1),
+                words,
+            },
+            6..=7 => Op::Fill {
+                to: x,
+                words,
+                value: self.below(1000) as u32,
+            },
+            8 => Op::ToHost { from: x },
+            9 => Op::FromHost { to: x },
+            10 => Op::Call {
+                value: 1 + self.below(9) as u32,
+            },
+            _ => Op::Child { x, y },
+        }
+    }
+}
+
+impl Program {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed);
+        random.below(2);
+        let count = 1 + random.below(14);
+        let mut lines = 1;
+        let steps = (0..count)
+            .map(|at| {
+                let line = random.below((lines + 1).min(LINES));
+                lines = lines.max(line + 1);
+                let join = random.below(LINES);
+                Step {
+                    op: random.op(),
+                    line,
+                    join: (join < lines && join != line).then_some(join),
+                    after: (0..at).filter(|_| random.below(6) == 0).collect(),
+                }
+            })
+            .collect();
+        let turns = (0..2 + random.below(5))
+            .map(|_| {
+                let stream = random.below(STREAMS);
+                let (x, y) = random.two();
+                match random.below(3) {
+                    0 => Turn::Use { stream, x, y },
+                    _ => Turn::Launch { stream },
+                }
+            })
+            .collect();
+        Self { steps, turns }
+    }
+}
+
+/// What there is, in turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) buffers: Vec<Vec<u32>>,
+    pub(super) host: Vec<u32>,
+    pub(super) called: u32,
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        let word = |buffer: usize, at: usize| (buffer * 1000 + at) as u32;
+        Self {
+            buffers: (0..BUFFERS)
+                .map(|buffer| (0..WORDS).map(|at| word(buffer, at)).collect())
+                .collect(),
+            host: vec![7; WORDS],
+            called: 0,
+        }
+    }
+
+    pub(super) fn mix(&mut self, x: usize, y: usize) {
+        for at in 0..WORDS {
+            let y = self.buffers[y][at];
+            let word = &mut self.buffers[x][at];
+            *word = word.wrapping_mul(2).wrapping_add(y);
+        }
+    }
+
+    pub(super) fn apply(&mut self, op: &Op) {
+        match op.clone() {
+            Op::Mix { x, y } | Op::Child { x, y } => self.mix(x, y),
+            Op::Copy {
+                to,
+                from,
+                at,
+                words,
+            } => {
+                let source = self.buffers[from][words].to_vec();
+                self.buffers[to][at..at + source.len()].copy_from_slice(&source);
+            }
+            Op::Fill { to, words, value } => self.buffers[to][words].fill(value),
+            Op::ToHost { from } => self.host.clone_from(&self.buffers[from]),
+            Op::FromHost { to } => self.buffers[to].clone_from(&self.host),
+            Op::Call { value } => self.called = self.called.wrapping_add(value),
+        }
+    }
+}
