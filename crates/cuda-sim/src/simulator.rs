@@ -62,6 +62,8 @@ pub struct Live {
     pub links: usize,
     /// Memory pools that were created.
     pub pools: usize,
+    /// Arrays.
+    pub arrays: usize,
     /// Device and managed allocations.
     pub allocations: usize,
     /// The bytes that were asked for in them.
@@ -102,6 +104,7 @@ impl fmt::Display for Live {
             (self.user_objects, "user objects"),
             (self.links, "links"),
             (self.pools, "pools"),
+            (self.arrays, "arrays"),
             (self.address_ranges, "ranges of addresses"),
         ];
         f.write_str("live:")?;

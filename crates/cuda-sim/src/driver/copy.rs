@@ -20,7 +20,7 @@ use super::instance::Instance;
 use super::space::Spaces;
 use super::status::{INVALID_CONTEXT, INVALID_VALUE, Status};
 use super::stream::Stream;
-use super::transfer::{Extent, Side, Transfer, offset, place, transfer};
+use super::transfer::{Extent, Side, Transfer, transfer};
 
 exports! {
     cuMemcpy | cuMemcpy_ptds => memcpy(dst: CUdeviceptr, src: CUdeviceptr, size: usize);
@@ -57,7 +57,7 @@ exports! {
 
 /// Whether the host waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     Blocking,
     Queued,
 }
@@ -100,6 +100,7 @@ impl Instance {
                 addr: rows.as_ptr().expose_provenance() as u64,
                 pitch: extent.width,
                 slice: extent.width * extent.height,
+                array: None,
             };
             transfer(&spaces, dst, staged, extent)
         });
@@ -107,7 +108,11 @@ impl Instance {
     }
 
     pub(super) fn spaces(&self) -> Spaces {
-        Spaces::new(Arc::clone(&self.devices), Arc::clone(&self.virtual_memory))
+        Spaces::new(
+            Arc::clone(&self.devices),
+            Arc::clone(&self.virtual_memory),
+            Arc::clone(&self.arrays),
+        )
     }
 }
 
@@ -245,31 +250,37 @@ impl Call {
         self.memcpy_d_to_d_async(dst, src, size, stream)
     }
 
+    /// A plane is a space of one.
     fn copy_2d(&self, stream: u64, copy: In<CUDA_MEMCPY2D>, mode: Mode) -> Status {
         let copy = copy.get()?;
-        let stream = self.stream(stream)?;
-        let spaces = self.spaces();
-        let src = place(copy.srcMemoryType, copy.srcHost, copy.srcDevice, &spaces)?;
-        let dst = place(copy.dstMemoryType, copy.dstHost, copy.dstDevice, &spaces)?;
-        let pitch = |pitch: usize| if pitch == 0 { copy.WidthInBytes } else { pitch };
-        let (src_pitch, dst_pitch) = (pitch(copy.srcPitch), pitch(copy.dstPitch));
-        if copy.Height > 1 && (src_pitch < copy.WidthInBytes || dst_pitch < copy.WidthInBytes) {
-            return Err(INVALID_VALUE);
-        }
-        let src = offset(src, [copy.srcXInBytes, copy.srcY, 0], src_pitch, 0)?;
-        let dst = offset(dst, [copy.dstXInBytes, copy.dstY, 0], dst_pitch, 0)?;
-        let (width, height) = (copy.WidthInBytes as u64, copy.Height as u64);
-        self.copy(
-            &stream,
-            dst,
-            src,
-            Extent {
-                width,
-                height,
-                depth: 1,
-            },
-            mode,
-        )
+        let all = CUDA_MEMCPY3D {
+            srcXInBytes: copy.srcXInBytes,
+            srcY: copy.srcY,
+            srcZ: 0,
+            srcLOD: 0,
+            srcMemoryType: copy.srcMemoryType,
+            srcHost: copy.srcHost,
+            srcDevice: copy.srcDevice,
+            srcArray: copy.srcArray,
+            reserved0: std::ptr::null_mut(),
+            srcPitch: copy.srcPitch,
+            srcHeight: 0,
+            dstXInBytes: copy.dstXInBytes,
+            dstY: copy.dstY,
+            dstZ: 0,
+            dstLOD: 0,
+            dstMemoryType: copy.dstMemoryType,
+            dstHost: copy.dstHost,
+            dstDevice: copy.dstDevice,
+            dstArray: copy.dstArray,
+            reserved1: std::ptr::null_mut(),
+            dstPitch: copy.dstPitch,
+            dstHeight: 0,
+            WidthInBytes: copy.WidthInBytes,
+            Height: copy.Height,
+            Depth: 1,
+        };
+        self.copy_3d(stream, &all, mode)
     }
 
     fn memcpy_2d(&self, copy: In<CUDA_MEMCPY2D>) -> Status {
@@ -280,7 +291,7 @@ impl Call {
         self.copy_2d(stream.handle(), copy, Mode::Queued)
     }
 
-    fn copy_3d(&self, stream: u64, copy: &CUDA_MEMCPY3D, mode: Mode) -> Status {
+    pub(super) fn copy_3d(&self, stream: u64, copy: &CUDA_MEMCPY3D, mode: Mode) -> Status {
         let stream = self.stream(stream)?;
         let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), copy)?;
         self.copy(&stream, dst, src, extent, mode)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::array::Array;
 use super::context::Context;
 use super::device::Device;
 use super::event::Event;
@@ -40,6 +41,7 @@ pub(crate) struct Instance {
     pub(super) libraries: Table<Library>,
     pub(super) links: Table<Link>,
     pub(super) pools: Table<Pool>,
+    pub(super) arrays: Arc<Table<Array>>,
     pub(super) graphs: graph::Store,
     pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
     pub(super) virtual_memory: Arc<VirtualMemory>,
@@ -74,6 +76,7 @@ impl Instance {
             libraries: Table::default(),
             links: Table::default(),
             pools,
+            arrays: Arc::default(),
             graphs: graph::Store::default(),
             allocations: Mutex::default(),
             virtual_memory: Arc::default(),
@@ -152,6 +155,7 @@ impl Instance {
                 .count(),
             libraries: self.libraries.len(),
             links: self.links.len(),
+            arrays: self.arrays.len(),
             pools: self
                 .pools
                 .all()

@@ -10,6 +10,7 @@
 
 mod advice;
 mod arg;
+mod array;
 mod attributes;
 mod cluster;
 mod context;
@@ -52,6 +53,7 @@ use export::Entry;
 fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
     let own = [
         advice::Exports::<SLOT>::ENTRIES,
+        array::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
         cluster::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,

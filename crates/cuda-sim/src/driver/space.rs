@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::array::Array;
 use super::device::Device;
+use super::handle::Table;
 use super::mapping::VirtualMemory;
 use super::status::{INVALID_VALUE, Status};
 use crate::memory::MemoryMap;
@@ -14,14 +16,25 @@ use crate::memory::MemoryMap;
 pub(super) struct Spaces {
     devices: Arc<[Arc<Device>]>,
     virtual_memory: Arc<VirtualMemory>,
+    arrays: Arc<Table<Array>>,
 }
 
 impl Spaces {
-    pub(super) fn new(devices: Arc<[Arc<Device>]>, virtual_memory: Arc<VirtualMemory>) -> Self {
+    pub(super) fn new(
+        devices: Arc<[Arc<Device>]>,
+        virtual_memory: Arc<VirtualMemory>,
+        arrays: Arc<Table<Array>>,
+    ) -> Self {
         Self {
             devices,
             virtual_memory,
+            arrays,
         }
+    }
+
+    /// The array of a handle.
+    pub(super) fn array(&self, handle: u64) -> Option<Arc<Array>> {
+        self.arrays.get(handle)
     }
 
     /// The map that would hold `addr`: that of the device it belongs to. Each has all registered host memory, and the

@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 
-use cuda_sys::{CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
+use cuda_sys::{CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUmemorytype};
 
+use super::handle::pointer;
 use super::space::Spaces;
-use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, NOT_SUPPORTED, Status};
+use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
 use super::stream::Lost;
 
 /// One side of a copy.
@@ -15,6 +16,8 @@ pub(super) struct Side {
     /// Bytes from row to row, and from slice to slice.
     pub(super) pitch: u64,
     pub(super) slice: u64,
+    /// The array that it is in, and where: bytes, rows, planes.
+    pub(super) array: Option<(u64, [usize; 3])>,
 }
 
 /// How much is copied: bytes, rows, slices.
@@ -41,11 +44,47 @@ impl Side {
             addr,
             pitch: 0,
             slice: 0,
+            array: None,
         }
     }
 
     pub(super) fn row(self, y: u64, z: u64) -> u64 {
         self.addr + y * self.pitch + z * self.slice
+    }
+
+    fn sort(self, spaces: &Spaces) -> CUmemorytype {
+        if self.array.is_some() {
+            CUmemorytype::CU_MEMORYTYPE_ARRAY
+        } else if spaces.is_device(self.addr) {
+            CUmemorytype::CU_MEMORYTYPE_DEVICE
+        } else {
+            CUmemorytype::CU_MEMORYTYPE_HOST
+        }
+    }
+
+    /// As C says it.
+    fn raw(self, spaces: &Spaces) -> End {
+        let sort = self.sort(spaces);
+        if let Some((handle, at)) = self.array {
+            return End {
+                sort,
+                host: std::ptr::null(),
+                device: 0,
+                array: pointer(handle),
+                at,
+                pitch: 0,
+                height: 0,
+            };
+        }
+        End {
+            sort,
+            host: std::ptr::with_exposed_provenance(self.addr as usize),
+            device: self.addr,
+            array: std::ptr::null_mut(),
+            at: [0; 3],
+            pitch: self.pitch as usize,
+            height: self.slice.checked_div(self.pitch).unwrap_or(0) as usize,
+        }
     }
 
     /// The bytes from the first to the last that is touched; `INVALID_VALUE` on overflow.
@@ -73,22 +112,26 @@ impl Transfer {
         if copy.srcLOD != 0 || copy.dstLOD != 0 {
             return Err(INVALID_VALUE);
         }
-        let src = place(copy.srcMemoryType, copy.srcHost, copy.srcDevice, spaces)?;
-        let dst = place(copy.dstMemoryType, copy.dstHost, copy.dstDevice, spaces)?;
-        let or = |value: usize, default: usize| if value == 0 { default } else { value };
-        let src_pitch = or(copy.srcPitch, copy.WidthInBytes);
-        let dst_pitch = or(copy.dstPitch, copy.WidthInBytes);
-        let src_height = or(copy.srcHeight, copy.Height);
-        let dst_height = or(copy.dstHeight, copy.Height);
-        let rows_fit = src_pitch.min(dst_pitch) >= copy.WidthInBytes || copy.Height <= 1;
-        let planes_fit = src_height.min(dst_height) >= copy.Height || copy.Depth <= 1;
-        if !rows_fit || !planes_fit {
-            return Err(INVALID_VALUE);
-        }
-        let at = [copy.srcXInBytes, copy.srcY, copy.srcZ];
-        let src = offset(src, at, src_pitch, src_height)?;
-        let at = [copy.dstXInBytes, copy.dstY, copy.dstZ];
-        let dst = offset(dst, at, dst_pitch, dst_height)?;
+        let extent = [copy.WidthInBytes, copy.Height, copy.Depth];
+        let src = End {
+            sort: copy.srcMemoryType,
+            host: copy.srcHost,
+            device: copy.srcDevice,
+            array: copy.srcArray,
+            at: [copy.srcXInBytes, copy.srcY, copy.srcZ],
+            pitch: copy.srcPitch,
+            height: copy.srcHeight,
+        };
+        let dst = End {
+            sort: copy.dstMemoryType,
+            host: copy.dstHost,
+            device: copy.dstDevice,
+            array: copy.dstArray,
+            at: [copy.dstXInBytes, copy.dstY, copy.dstZ],
+            pitch: copy.dstPitch,
+            height: copy.dstHeight,
+        };
+        let (src, dst) = (src.side(spaces, extent)?, dst.side(spaces, extent)?);
         let extent = Extent {
             width: copy.WidthInBytes as u64,
             height: copy.Height as u64,
@@ -115,49 +158,37 @@ impl Transfer {
         ))
     }
 
-    /// Which sides are memory of a device: destination, source.
-    pub(super) fn is_device(&self, spaces: &Spaces) -> (bool, bool) {
-        (
-            spaces.is_device(self.dst.addr),
-            spaces.is_device(self.src.addr),
-        )
+    /// Whose memory the sides are: destination, source.
+    pub(super) fn sorts(&self, spaces: &Spaces) -> (CUmemorytype, CUmemorytype) {
+        (self.dst.sort(spaces), self.src.sort(spaces))
     }
 
-    /// As C says it.
+    /// As C says it. An array is all that is said of its side, besides the place in it.
     pub(super) fn params(&self, spaces: &Spaces) -> CUDA_MEMCPY3D {
-        let sort = |addr| {
-            if spaces.is_device(addr) {
-                CUmemorytype::CU_MEMORYTYPE_DEVICE
-            } else {
-                CUmemorytype::CU_MEMORYTYPE_HOST
-            }
-        };
-        let height = |side: Side| side.slice.checked_div(side.pitch).unwrap_or(0) as usize;
-        let host = |addr: u64| std::ptr::with_exposed_provenance_mut::<c_void>(addr as usize);
-        let (dst, src, extent) = (self.dst, self.src, self.extent);
+        let (dst, src, extent) = (self.dst.raw(spaces), self.src.raw(spaces), self.extent);
         CUDA_MEMCPY3D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcZ: 0,
+            srcXInBytes: src.at[0],
+            srcY: src.at[1],
+            srcZ: src.at[2],
             srcLOD: 0,
-            srcMemoryType: sort(src.addr),
-            srcHost: host(src.addr).cast_const(),
-            srcDevice: src.addr,
-            srcArray: std::ptr::null_mut(),
+            srcMemoryType: src.sort,
+            srcHost: src.host,
+            srcDevice: src.device,
+            srcArray: src.array,
             reserved0: std::ptr::null_mut(),
-            srcPitch: src.pitch as usize,
-            srcHeight: height(src),
-            dstXInBytes: 0,
-            dstY: 0,
-            dstZ: 0,
+            srcPitch: src.pitch,
+            srcHeight: src.height,
+            dstXInBytes: dst.at[0],
+            dstY: dst.at[1],
+            dstZ: dst.at[2],
             dstLOD: 0,
-            dstMemoryType: sort(dst.addr),
-            dstHost: host(dst.addr),
-            dstDevice: dst.addr,
-            dstArray: std::ptr::null_mut(),
+            dstMemoryType: dst.sort,
+            dstHost: dst.host.cast_mut(),
+            dstDevice: dst.device,
+            dstArray: dst.array,
             reserved1: std::ptr::null_mut(),
-            dstPitch: dst.pitch as usize,
-            dstHeight: height(dst),
+            dstPitch: dst.pitch,
+            dstHeight: dst.height,
             WidthInBytes: extent.width as usize,
             Height: extent.height as usize,
             Depth: extent.depth as usize,
@@ -181,29 +212,49 @@ pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) ->
     Ok(())
 }
 
-/// Where a side of a 2D or 3D copy is.
-pub(super) fn place(
+/// A side as C says it.
+struct End {
     sort: CUmemorytype,
     host: *const c_void,
     device: CUdeviceptr,
-    spaces: &Spaces,
-) -> Status<u64> {
-    match sort {
-        CUmemorytype::CU_MEMORYTYPE_HOST => Ok(host.expose_provenance() as u64),
-        CUmemorytype::CU_MEMORYTYPE_UNIFIED => Ok(device),
-        CUmemorytype::CU_MEMORYTYPE_DEVICE if spaces.is_known(device) => Ok(device),
-        CUmemorytype::CU_MEMORYTYPE_ARRAY => Err(NOT_SUPPORTED),
-        _ => Err(INVALID_VALUE),
+    array: CUarray,
+    at: [usize; 3],
+    pitch: usize,
+    height: usize,
+}
+
+impl End {
+    /// Where it is; `INVALID_VALUE` for what the driver refuses.
+    fn side(&self, spaces: &Spaces, extent: [usize; 3]) -> Status<Side> {
+        if self.sort == CUmemorytype::CU_MEMORYTYPE_ARRAY {
+            let handle = self.array.addr() as u64;
+            let array = spaces.array(handle).ok_or(INVALID_VALUE)?;
+            array.check(self.at, extent)?;
+            let (base, pitch, height) = array.layout();
+            let mut side = offset(base, self.at, pitch, height)?;
+            side.array = Some((handle, self.at));
+            return Ok(side);
+        }
+        let base = match self.sort {
+            CUmemorytype::CU_MEMORYTYPE_HOST => self.host.expose_provenance() as u64,
+            CUmemorytype::CU_MEMORYTYPE_UNIFIED => self.device,
+            CUmemorytype::CU_MEMORYTYPE_DEVICE if spaces.is_known(self.device) => self.device,
+            _ => return Err(INVALID_VALUE),
+        };
+        let or = |value: usize, default: usize| if value == 0 { default } else { value };
+        let [width, rows, planes] = extent;
+        let (pitch, height) = (or(self.pitch, width), or(self.height, rows));
+        let rows_fit = pitch >= width || rows <= 1;
+        let planes_fit = height >= rows || planes <= 1;
+        if !rows_fit || !planes_fit {
+            return Err(INVALID_VALUE);
+        }
+        offset(base, self.at, pitch, height)
     }
 }
 
 /// The offset of the first byte, and the steps, of a side.
-pub(super) fn offset(
-    base: u64,
-    [x, y, z]: [usize; 3],
-    pitch: usize,
-    height: usize,
-) -> Status<Side> {
+fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Status<Side> {
     let pitch = pitch as u64;
     let slice = pitch.checked_mul(height as u64).ok_or(INVALID_VALUE)?;
     let row = (y as u64).checked_mul(pitch);
@@ -216,5 +267,10 @@ pub(super) fn offset(
                 .checked_add(x as u64)
         })
         .ok_or(INVALID_VALUE)?;
-    Ok(Side { addr, pitch, slice })
+    Ok(Side {
+        addr,
+        pitch,
+        slice,
+        array: None,
+    })
 }

@@ -8,6 +8,7 @@
 )]
 
 mod adversity;
+mod array;
 mod capture;
 mod choice;
 mod cluster;

@@ -124,7 +124,7 @@ impl Layout<'_> {
                 fallible(&kernel.context().device, move || job.run())
             }
             Payload::Copy(copy) => {
-                let (transfer, spaces) = (copy.transfer, self.instance.spaces());
+                let (transfer, spaces) = (*copy.transfer, self.instance.spaces());
                 fallible(&copy.context.device, move || transfer.run(&spaces))
             }
             Payload::Fill(memset) => {

@@ -121,7 +121,7 @@ impl Kernel {
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Copy {
     pub(super) params: CopyParams,
-    pub(super) transfer: Transfer,
+    pub(super) transfer: Box<Transfer>,
     pub(super) context: Arc<Context>,
 }
 
@@ -182,7 +182,7 @@ impl Payload {
     ) -> Self {
         Self::Copy(Copy {
             params: CopyParams(params),
-            transfer,
+            transfer: Box::new(transfer),
             context: Arc::clone(context),
         })
     }

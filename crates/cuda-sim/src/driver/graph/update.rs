@@ -76,7 +76,7 @@ fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> 
             let (before, after) = (&old.params.0, &new.params.0);
             let sorts = before.srcMemoryType != after.srcMemoryType
                 || before.dstMemoryType != after.dstMemoryType;
-            let places = old.transfer.is_device(spaces) != new.transfer.is_device(spaces);
+            let places = old.transfer.sorts(spaces) != new.transfer.sorts(spaces);
             unless(sorts || places, changed)
         }
         (Payload::Fill(old), Payload::Fill(new)) => {
