@@ -163,7 +163,7 @@ fn blocks_copy_store_and_add_into_each_other() {
     let body = "setp.eq.u32 %q, %rank, 0; mov.b16 %mask, 0;
         @%p mbarrier.arrive.shared::cta.b64 %state, [%b];
         @%q bra $more; bra $next;
-        $more: 
+        $more:
         $next:
         mov.u32 %far, 0; mapa.shared::cluster.u32 %far, %n, %far;
         mapa.shared::cluster.u32 %farb, %b, 0;
@@ -171,7 +171,7 @@ fn blocks_copy_store_and_add_into_each_other() {
         @%p mbarrier.init.shared::cta.b64 [%b+8], 1;
         barrier.cluster.arrive; barrier.cluster.wait;
         red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%far], %rank, [%farb];
-        mapa.shared::cluster.u32 %far, %s, 0; 
+        mapa.shared::cluster.u32 %far, %s, 0;
         { .reg .b32 %m; add.u32 %m, %s, 256;
         @%p cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 \
             [%far], [%m], 256, [%farb]; }
