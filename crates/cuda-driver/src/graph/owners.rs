@@ -174,6 +174,12 @@ impl Owners {
         reaches
     }
 
+    /// Whether a use of one of these bytes matters to it.
+    pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
+        let is_so = |it: &GraphUse| reaches.iter().any(|other| it.reach.is_against(other));
+        self.uses.iter().any(is_so) || self.inner.iter().any(|inner| inner.is_against(reaches))
+    }
+
     /// Tells `record` what the replays of its executable use. The gate is entered.
     pub(crate) fn attach(&self, record: &Arc<Record>) {
         self.each_tracker(&mut |tracker, access| record.attach(tracker, access));

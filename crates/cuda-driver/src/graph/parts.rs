@@ -117,11 +117,10 @@ pub(crate) struct NodeInfo {
 }
 
 impl NodeInfo {
-    /// The bytes that it uses, with those of its bodies.
-    pub(super) fn reaches(&self) -> Vec<Reach> {
-        let mut reaches = self.owners.reaches();
-        reaches.extend_from_slice(&self.inside);
-        reaches
+    /// Whether a use of one of these bytes matters to it or to its bodies.
+    pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
+        let is_so = |inside: &Reach| reaches.iter().any(|other| inside.is_against(other));
+        self.owners.is_against(reaches) || self.inside.iter().any(is_so)
     }
 }
 
@@ -225,16 +224,10 @@ impl Parts {
     /// The pairs that lack an edge now that `node`, which is not the last, uses these bytes too.
     pub(super) fn missing_edges(&self, node: u32, reaches: &[Reach]) -> Vec<(u32, u32)> {
         let topology = self.topology();
-        let matter = |info: &NodeInfo| {
-            let theirs = info.reaches();
-            theirs
-                .iter()
-                .any(|a| reaches.iter().any(|b| a.is_against(b)))
-        };
         (0..)
             .zip(&self.nodes)
             .filter(|(other, info)| {
-                *other != node && matter(info) && !topology.are_ordered(*other, node)
+                *other != node && info.is_against(reaches) && !topology.are_ordered(*other, node)
             })
             .map(|(other, _)| (other.min(node), other.max(node)))
             .collect()

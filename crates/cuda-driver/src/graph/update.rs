@@ -181,11 +181,7 @@ impl State {
         // No truncation: each takes more than a byte.
         let this = index as u32;
         for (other, info) in (0..).zip(&self.nodes) {
-            let theirs = info.reaches();
-            let matter = theirs
-                .iter()
-                .any(|a| reaches.iter().any(|b| a.is_against(b)));
-            if other != this && matter && !topology.are_ordered(other, this) {
+            if other != this && info.is_against(&reaches) && !topology.are_ordered(other, this) {
                 return Err(Error::GraphOrder { other });
             }
         }

@@ -2,9 +2,10 @@
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
-    CachingPool, Completion, DriverError, Error, Global, HostCall, Image, ManagedBuffer,
-    MemoryPool, PinnedCachingPool, PitchedBuffer, PitchedSlice, PitchedSliceMut, RegisterError,
-    StreamPool, Transfer,
+    CachingPool, Completion, DriverError, Error, Global, Graph, GraphAllocation, GraphExec,
+    GraphHostBuffer, HostCall, HostRead, HostWrite, Image, ManagedBuffer, MemoryPool, Node,
+    PinnedCachingPool, PitchedBuffer, PitchedSlice, PitchedSliceMut, RegisterError, StreamPool,
+    Transfer, node_kind,
 };
 
 const fn is_send_and_sync<T: Send + Sync>() {}
@@ -18,6 +19,13 @@ const _: () = {
     is_send_and_sync::<Event>();
     is_send_and_sync::<Completion>();
     is_send_and_sync::<HostCall>();
+    is_send_and_sync::<Graph>();
+    is_send_and_sync::<GraphExec>();
+    is_send_and_sync::<GraphHostBuffer<f32>>();
+    is_send_and_sync::<HostRead<'static, f32>>();
+    is_send_and_sync::<HostWrite<'static, f32>>();
+    is_send_and_sync::<GraphAllocation<f32>>();
+    is_send_and_sync::<Node<node_kind::Kernel>>();
     is_send_and_sync::<StreamPool>();
     is_send_and_sync::<Transfer<PinnedBuffer<f32>>>();
     is_send_and_sync::<DeviceBuffer<f32>>();
