@@ -4,7 +4,9 @@
 //! NVRTC writes, and on the GPU if there is one.
 
 mod arithmetic;
+mod async_copies;
 mod atomics;
+mod clusters;
 mod collective;
 mod control;
 mod faults;
@@ -14,3 +16,4 @@ mod math;
 mod memory;
 mod objects;
 mod support;
+mod tensor_cores;

@@ -3,6 +3,7 @@
 use super::code::{Ins, Kind, Slot, Trouble};
 use super::lanes::LANES;
 use super::lanes::{Over, each};
+use super::rounding::NAN32;
 use super::space::bits;
 use super::warp::{Fragment, Wait, Warp};
 
@@ -55,6 +56,12 @@ pub(super) enum Reduce {
     And,
     Or,
     Xor,
+    /// The least or greatest f32, perhaps without its sign; NaN if there is one, or else if all are.
+    Float {
+        max: bool,
+        abs: bool,
+        nan: bool,
+    },
 }
 
 /// What the taking part lanes bring.
@@ -279,8 +286,31 @@ fn combine(reduce: Reduce, values: impl Iterator<Item = u32>) -> u32 {
         Reduce::And => values.reduce(|a, b| a & b),
         Reduce::Or => values.reduce(|a, b| a | b),
         Reduce::Xor => values.reduce(|a, b| a ^ b),
+        Reduce::Float { max, abs, nan } => Some(extreme(values, (max, abs, nan))),
     };
     all.unwrap_or(0)
+}
+
+/// The least or greatest of floats.
+fn extreme(values: impl Iterator<Item = u32>, (max, abs, nan): (bool, bool, bool)) -> u32 {
+    let mut best: Option<f32> = None;
+    for bits in values {
+        let value = f32::from_bits(if abs { bits & 0x7fff_ffff } else { bits });
+        if value.is_nan() {
+            if nan {
+                return NAN32.to_bits();
+            }
+            continue;
+        }
+        let better = best.is_none_or(|best| {
+            let order = value.total_cmp(&best);
+            if max { order.is_gt() } else { order.is_lt() }
+        });
+        if better {
+            best = Some(value);
+        }
+    }
+    best.unwrap_or(NAN32).to_bits()
 }
 
 /// Which lane to read, and whether it is in range.

@@ -379,6 +379,11 @@ impl<'a> FunctionDecoder<'a, '_> {
                     (Some("and"), Class::Bits) => Reduce::And,
                     (Some("or"), Class::Bits) => Reduce::Or,
                     (Some("xor"), Class::Bits) => Reduce::Xor,
+                    (Some(name @ ("min" | "max")), Class::Float) => Reduce::Float {
+                        max: name == "max",
+                        abs: form.flag("abs"),
+                        nan: form.flag("NaN"),
+                    },
                     _ => return missing("reduction"),
                 };
                 if ty.bits != 32 {

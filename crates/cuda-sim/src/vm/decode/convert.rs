@@ -315,3 +315,44 @@ fn ones(bits: u32) -> u32 {
         (1 << bits) - 1
     }
 }
+
+/// The bits of an f32 without the last 13, of which `bias` is added before.
+fn tf32(bits: u32, bias: u32, relu: bool) -> u32 {
+    let magnitude = bits & 0x7fff_ffff;
+    if magnitude > 0x7f80_0000 {
+        return 0x7fff_ffff;
+    }
+    if relu && bits >> 31 != 0 {
+        return 0;
+    }
+    bits & 0x8000_0000 | (magnitude + bias) & !0x1fff
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    /// `cvt.rna.tf32.f32` and its kin: to 10 bits of mantissa.
+    pub(super) fn convert_tf32(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        if (ty.class, ty.bits) != (Class::Float, 32) {
+            return missing("type");
+        }
+        let wide = self.wide();
+        let relu = form.flag("relu");
+        let kind = match (form.one_of(&["rna", "rn", "rz"]), relu) {
+            (Some("rna"), false) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0x1000, false) }),
+            (Some("rn"), false) => {
+                lanes!(wide, |a: u32| -> u32 {
+                    tf32(a, 0xfff + (a >> 13 & 1), false)
+                })
+            }
+            (Some("rn"), true) => {
+                lanes!(wide, |a: u32| -> u32 {
+                    tf32(a, 0xfff + (a >> 13 & 1), true)
+                })
+            }
+            (Some("rz"), false) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, false) }),
+            (Some("rz"), true) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, true) }),
+            _ => return missing("rounding"),
+        };
+        self.emit_plain(form, kind, Ty::B32, &[Ty::B32])
+    }
+}

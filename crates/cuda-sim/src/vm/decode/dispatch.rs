@@ -61,7 +61,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             "wmma" => self.wmma(form),
             "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),
             "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
-            "cvt" => self.convert(form),
+            "cvt" => match form.flag("tf32") {
+                true => self.convert_tf32(form),
+                false => self.convert(form),
+            },
             _ => self.arithmetic(form),
         }
     }

@@ -6,6 +6,7 @@ mod cluster;
 mod control;
 mod device;
 mod floats;
+mod hints;
 mod matrix;
 mod mbarrier;
 mod operations;
