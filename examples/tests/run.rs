@@ -3,17 +3,25 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "block_reduce",
     "demo",
     "device_query",
+    "jacobi",
     "matmul",
     "reduction",
     "saxpy",
     "vector_add",
 ];
 /// The ones that need NVRTC.
-const COMPILING: [&str; 5] = ["block_reduce", "demo", "matmul", "reduction", "saxpy"];
+const COMPILING: [&str; 6] = [
+    "block_reduce",
+    "demo",
+    "jacobi",
+    "matmul",
+    "reduction",
+    "saxpy",
+];
 
 /// The program of an example: cargo has built it beside this test.
 fn program(name: &str) -> PathBuf {

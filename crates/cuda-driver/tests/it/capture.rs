@@ -267,6 +267,34 @@ fn calls_are_captured_into_a_graph_that_is_there() {
 }
 
 #[test]
+fn a_broken_capture_into_a_graph_leaves_the_graph() {
+    for bench in everywhere("a_broken_capture_into_a_graph_leaves_the_graph") {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 2));
+        let table = bench.context.driver().library().table();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let broken = graph.capture_into(&[first.edge()], |scope| {
+            scope.copy(&mut y, &x)?;
+            // SAFETY: the stream is alive; asking whether it is done is not legal under capture.
+            let status = unsafe { table.cuStreamQuery(scope.as_raw()) };
+            assert_eq!(status, Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            Ok(())
+        });
+        let invalidated = Status::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        assert_eq!(broken.unwrap_err().status(), Some(invalidated));
+        // What was captured until then stays.
+        assert_eq!(graph.len(), 2, "{}", bench.name);
+        graph
+            .capture_into(&[first.edge()], |scope| scope.fill(&mut x, 6_u32))
+            .unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&y, 5), "{}", bench.name);
+        assert!(is_all(&x, 6), "{}", bench.name);
+    }
+}
+
+#[test]
 fn what_other_code_captures_is_followed() {
     for bench in everywhere("what_other_code_captures_is_followed") {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));

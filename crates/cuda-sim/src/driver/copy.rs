@@ -71,7 +71,7 @@ impl Instance {
         let spaces = self.spaces();
         let (dst_known, src_known) = all.check(&spaces)?;
         if mode == Mode::Blocking {
-            self.uncapturable(stream)?;
+            self.no_capture_on(stream)?;
         } else if self.captured(stream, || {
             let params = all.params(&spaces);
             Ok(Payload::copy(params, all, &stream.context))

@@ -157,6 +157,7 @@ impl Call {
         if let Some(addr) = self.capture_alloc(stream, pool.device, size)? {
             return dptr.set(addr);
         }
+        self.potentially_unsafe()?;
         let device = Arc::clone(self.devices.get(pool.device).ok_or(INVALID_DEVICE)?);
         if !pool.take(size) {
             return Err(OUT_OF_MEMORY);

@@ -42,9 +42,6 @@ fn every_queued_operation_becomes_a_node() {
         let counter = AtomicU32::new(0);
         let stream = bench.stream(0);
         let outside = bench.event(2);
-        let inner = bench.graph();
-        bench.fill(inner, &[], words(data + 12, 8, 1));
-        let inner = bench.instantiate(inner);
         let mut temporary = 0;
         bench.begin(stream);
         assert_eq!(status(&bench, stream), Ok(1));
@@ -59,7 +56,6 @@ fn every_queued_operation_becomes_a_node() {
             ok(bench.cuMemFreeAsync(temporary, stream));
             ok(bench.cuStreamWriteValue32_v2(stream, data, 5, 0));
             ok(bench.cuStreamWaitValue32_v2(stream, data, 5, 1));
-            ok(bench.cuGraphLaunch(inner, stream));
             ok(bench.cuEventRecordWithFlags(outside, stream, 1));
             ok(bench.cuStreamWaitEvent(stream, outside, 1));
         }
@@ -76,12 +72,11 @@ fn every_queued_operation_becomes_a_node() {
             T::CU_GRAPH_NODE_TYPE_MEM_FREE,
             T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
             T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-            T::CU_GRAPH_NODE_TYPE_GRAPH,
             T::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             T::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
         ];
         assert_eq!(bench.sorts(graph), expected);
-        let chain: Vec<_> = (0..12).map(|node| (node, node + 1)).collect();
+        let chain: Vec<_> = (0..11).map(|node| (node, node + 1)).collect();
         assert_eq!(bench.edges(graph), chain);
         assert_eq!(bench.download::<u32>(data, 4), [2; 4], "nothing ran");
         let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
@@ -93,7 +88,7 @@ fn every_queued_operation_becomes_a_node() {
             unsafe { ok(bench.cuMemsetD32_v2(data, 2, 4)) };
             ok(bench.sync());
             bench.run_graph(graph);
-            assert_eq!(bench.download::<u32>(data, 4), [5, 7, 9, 8]);
+            assert_eq!(bench.download::<u32>(data, 4), [5, 7, 9, 2]);
             assert_eq!(
                 unsafe { [host.read(), host.wrapping_add(1).read()] },
                 [7, 7]
@@ -258,6 +253,15 @@ fn what_a_capturing_stream_cannot_do_invalidates() {
             wait,
             (R::CUDA_ERROR_STREAM_CAPTURE_ISOLATION, Err(INVALIDATED))
         );
+        let launched = illegal(|bench, stream| {
+            let graph = bench.graph();
+            let exec = bench.instantiate(graph);
+            ok(bench.cuGraphDestroy(graph));
+            bench.cuGraphLaunch(exec, stream)
+        });
+        assert_eq!(launched, failed);
+        let elsewhere = illegal(|bench, _| bench.cuMemAllocAsync(&mut 0, 4, bench.stream(1)));
+        assert_eq!(elsewhere, failed);
         let after = illegal(|bench, stream| {
             assert_eq!(bench.cuStreamSynchronize(stream), UNSUPPORTED);
             assert_eq!(status(bench, stream), Ok(2));
@@ -280,6 +284,16 @@ fn errors_of_arguments_do_not_invalidate() {
     });
     assert_eq!(answer, R::CUDA_ERROR_ILLEGAL_STATE, "it captures already");
     assert!(ended.is_ok());
+}
+
+#[test]
+fn copies_that_block_go_on_beside_a_capture() {
+    let bench = bench(Builder::new());
+    let word = bench.upload(&[3_u32]);
+    let stream = bench.stream(1);
+    bench.begin(stream);
+    assert_eq!(bench.download::<u32>(word, 1), [3]);
+    assert!(bench.end(stream).is_ok());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::graph_support::{bytes, words};
 use crate::support::{Bench, bench, late, ok};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
 fn alloc(bench: &Bench, graph: CUgraph, size: usize) -> (CUgraphNode, CUdeviceptr) {
     let mut node = ptr::null_mut();
@@ -64,15 +65,16 @@ fn memory_of_a_graph_is_there_between_its_nodes() {
         let (mut clone, mut exec) = (ptr::null_mut(), ptr::null_mut());
         let (mut second, none) = (ptr::null_mut(), ptr::null());
         unsafe {
-            assert_eq!(bench.cuGraphClone(&raw mut clone, graph), INVALID);
-            assert_eq!(bench.cuGraphDestroyNode(fill), INVALID);
+            let cloned = bench.cuGraphClone(&raw mut clone, graph);
+            assert_eq!(cloned, NOT_SUPPORTED);
+            assert_eq!(bench.cuGraphDestroyNode(fill), NOT_SUPPORTED);
             let child =
                 bench.cuGraphAddChildGraphNode(&raw mut second, bench.graph(), none, 0, graph);
-            assert_eq!(child, INVALID);
+            assert_eq!(child, NOT_SUPPORTED);
             ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
             let mut more = ptr::null_mut();
             let twice = bench.cuGraphInstantiateWithFlags(&raw mut more, graph, 0);
-            assert_eq!(twice, INVALID, "one at a time");
+            assert_eq!(twice, NOT_SUPPORTED, "one at a time");
             for _ in 0..3 {
                 ok(bench.cuMemsetD32_v2(out, 0, 4));
                 ok(bench.cuGraphLaunch(exec, ptr::null_mut()));

@@ -92,6 +92,17 @@ impl World {
         self.add_node(graph, links, payload)
     }
 
+    /// Refuses a graph that there cannot be two of.
+    pub(super) fn check_copyable(&self, graph: u64) -> Status {
+        if self.any_node(graph, &Payload::is_memory) {
+            return Err(NOT_SUPPORTED);
+        }
+        if self.any_node(graph, &Payload::is_conditional) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(())
+    }
+
     /// The payload of a child graph node of `graph`.
     fn child(&mut self, graph: u64, child: u64, moves: bool) -> Status<Payload> {
         self.graph(child)?;
@@ -105,9 +116,7 @@ impl World {
             }
             return Ok(Payload::Child(child));
         }
-        if self.any_node(child, &Payload::is_unique) {
-            return Err(INVALID_VALUE);
-        }
+        self.check_copyable(child)?;
         Ok(Payload::Child(self.clone_graph(child, Owner::User)?))
     }
 }

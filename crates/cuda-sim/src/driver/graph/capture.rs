@@ -425,33 +425,17 @@ impl Instance {
         Ok(true)
     }
 
-    /// A graph launched in a capturing stream becomes a child graph.
-    pub(super) fn capture_graph(&self, stream: &Stream, exec: u64) -> Status<bool> {
+    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, and copies that block.
+    pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
-            return Ok(false);
+            return Ok(());
         }
         let mut world = self.graphs.lock();
-        if world.capture_of(stream)?.is_none() {
-            world.check_implied(stream)?;
-            return Ok(false);
-        }
-        let template = world
-            .execs
-            .get(&exec)
-            .ok_or(INVALID_VALUE)?
-            .template
-            .clone();
-        let mut is_unique = false;
-        template.visit(&mut |node| is_unique |= node.payload.is_unique());
-        if is_unique {
+        if let Some(capture) = world.capture_of(stream)? {
+            world.invalidate(capture);
             return Err(CAPTURE_UNSUPPORTED);
         }
-        let graph = world.graph_of(&template)?;
-        let added = world.append(stream, Payload::Child(graph));
-        if added.is_err() {
-            world.remove_graph(graph);
-        }
-        added.map(|()| true)
+        world.check_implied(stream)
     }
 }
 

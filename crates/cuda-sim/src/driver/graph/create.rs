@@ -10,7 +10,7 @@ use super::payload::Payload;
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
-use crate::driver::status::{INVALID_VALUE, Status};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
     cuGraphCreate => graph_create(graph: *mut CUgraph, flags: c_uint);
@@ -61,9 +61,7 @@ impl Call {
         clone.required()?;
         let mut world = self.graphs.lock();
         world.graph(original.handle())?;
-        if world.any_node(original.handle(), &Payload::is_unique) {
-            return Err(INVALID_VALUE);
-        }
+        world.check_copyable(original.handle())?;
         let copy = world.clone_graph(original.handle(), Owner::User)?;
         clone.set(pointer(copy))
     }
@@ -85,8 +83,11 @@ impl Call {
     fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
         let mut world = self.graphs.lock();
         let home = world.home(node.handle())?;
-        if world.is_captured_into(home) || world.graph(home)?.has_memory_nodes() {
+        if world.is_captured_into(home) {
             return Err(INVALID_VALUE);
+        }
+        if world.graph(home)?.has_memory_nodes() {
+            return Err(NOT_SUPPORTED);
         }
         world.remove_node(node.handle())
     }

@@ -63,7 +63,7 @@ impl Call {
         let memory = |payload: &Payload| matches!(payload, Payload::Alloc(_) | Payload::Free(_));
         let is_unique = world.any_node(graph, &memory);
         if is_unique && world.execs.values().any(|exec| exec.graph == graph) {
-            return Err(plain(INVALID_VALUE));
+            return Err(plain(NOT_SUPPORTED));
         }
         let template = world.template(graph);
         let template = template.map_err(|(outcome, node)| (INVALID_VALUE, outcome, node))?;
@@ -164,9 +164,7 @@ impl Call {
 
     fn graph_launch(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
-        if self.capture_graph(&stream, exec.handle())? {
-            return Ok(());
-        }
+        self.no_capture_on(&stream)?;
         let mut world = self.graphs.lock();
         self.launch_graph(&mut world, exec.handle(), &stream)
     }

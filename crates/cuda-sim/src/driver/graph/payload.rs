@@ -251,8 +251,13 @@ impl Payload {
         )
     }
 
-    /// Whether it keeps its graph from being cloned.
-    pub(super) fn is_unique(&self) -> bool {
-        matches!(self, Self::Alloc(_) | Self::Free(_) | Self::Conditional(_))
+    /// Whether it allocates or frees memory.
+    pub(super) fn is_memory(&self) -> bool {
+        matches!(self, Self::Alloc(_) | Self::Free(_))
+    }
+
+    /// Whether it is a conditional node, which keeps its graph from being cloned.
+    pub(super) fn is_conditional(&self) -> bool {
+        matches!(self, Self::Conditional(_))
     }
 }

@@ -8,10 +8,9 @@ use cuda_sys::CUgraphInstantiateResult;
 use super::World;
 use super::conditional::Cell;
 use super::memory::GraphMemory;
-use super::model::{Link, Owner};
+use super::model::Link;
 use super::object::Object;
 use super::payload::Payload;
-use crate::driver::status::{INVALID_VALUE, Status};
 use crate::engine::OpId;
 
 /// An executable graph.
@@ -149,29 +148,6 @@ impl World {
             .sorted()
             .map_err(|stuck| invalid(template.nodes[stuck].source))?;
         Ok(template)
-    }
-
-    /// A graph with the nodes of a template, for a capture.
-    pub(super) fn graph_of(&mut self, template: &Template) -> Status<u64> {
-        let graph = self.add_graph(Owner::User);
-        let mut handles = Vec::new();
-        for node in &template.nodes {
-            let payload = match &node.payload {
-                Payload::Child(_) => {
-                    let inner = node.inner.first().ok_or(INVALID_VALUE)?;
-                    Payload::Child(self.graph_of(inner)?)
-                }
-                payload if node.is_enabled => payload.clone(),
-                _ => Payload::Empty,
-            };
-            handles.push(self.add_node(graph, Vec::new(), payload)?);
-        }
-        for (node, &to) in template.nodes.iter().zip(&handles) {
-            for (&from, &(_, edge)) in node.after.iter().zip(&node.links) {
-                self.add_edge(handles[from], to, edge)?;
-            }
-        }
-        Ok(graph)
     }
 
     /// The user objects of a graph and of those inside it.
