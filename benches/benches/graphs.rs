@@ -201,7 +201,7 @@ fn main() -> Result<()> {
             };
             Ok(updated?)
         })?;
-        let anew = median(times.min(51), || Ok(drop(graph.instantiate()?)))?;
+        let anew = median(times.min(51), || Ok(graph.instantiate()?.close()?))?;
         if is_gpu {
             println!(
                 "update of a node {count:>5} nodes: {update:.0} ns; instantiated anew: {anew:.0} ns; {:.1} times",
