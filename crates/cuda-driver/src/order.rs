@@ -272,7 +272,7 @@ impl Tracker {
             if earlier.id != id {
                 let is_covered =
                     earlier.waited.contains(&id) || Fault::OthersForgotten.is_planted();
-                return !(stands_for_waited && is_covered);
+                return !(stands_for_waited && is_covered) || earlier.is_open();
             }
             if earlier.write && !access.write || access.signal && !earlier.signal {
                 return true;
@@ -285,7 +285,7 @@ impl Tracker {
             // One use stands for both, and the later event for it: another thread may have queued the earlier
             // one after this one.
             if !is_last && let Some(ours) = &this.event {
-                match &earlier.event {
+                match earlier.event.as_ref().filter(|_| !earlier.is_open()) {
                     Some(theirs) if theirs.is_after(ours) => this.event = Some(theirs.clone()),
                     Some(_) => {}
                     None => {

@@ -107,7 +107,11 @@ impl Graph {
             let added = unsafe { parts.connect(driver, *from, raw, *kind) };
             if let Err(error) = added {
                 // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
-                let _ = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
+                let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
+                if destroyed.is_err() {
+                    // It stays in the graph.
+                    parts.others.push(Arc::new(owners));
+                }
                 return Err(error.into());
             }
         }

@@ -42,7 +42,7 @@ impl Conflicts {
     /// The nodes that a node which uses the bytes so has to wait for, in order, none twice.
     pub(crate) fn against(&self, reaches: &[Reach]) -> Vec<u32> {
         let mut found = Vec::new();
-        for reach in reaches {
+        for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
             for (_, segment) in self.overlapping(&reach.bytes) {
                 let matter = segment
                     .uses

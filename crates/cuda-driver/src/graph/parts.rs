@@ -16,11 +16,12 @@ use crate::stream::SendPtr;
 /// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The driver lets one thread at a
 /// time use it, so there is one lock for all.
 pub(crate) struct Root {
+    /// Before all else: a graph goes before what its nodes use, and before its context. `None` once the driver has destroyed
+    /// it.
+    handle: Mutex<Option<Handle<RawGraph>>>,
     parts: Mutex<Vec<Parts>>,
     /// How many captures into it there are.
     captures: AtomicUsize,
-    /// Before `context`: a graph goes before its context. `None` once the driver has destroyed it.
-    handle: Mutex<Option<Handle<RawGraph>>>,
     context: Context,
 }
 
@@ -58,18 +59,19 @@ impl Root {
         self.captures.load(Ordering::Acquire) > 0
     }
 
-    /// The driver has destroyed it: from now on each call is for no graph and no node.
-    pub(super) fn abandon(&self) {
-        // Dropped when nothing is locked.
-        let mut gone = Vec::new();
-        for parts in self.lock().iter_mut() {
-            let nothing = Parts::new(SendPtr(std::ptr::null_mut()));
-            gone.push(std::mem::replace(parts, nothing));
-        }
+    /// The driver has destroyed it: from now on each call is for no graph and no node. Answers what there was, to be dropped
+    /// when nothing is locked.
+    pub(super) fn abandon(&self, all: &mut [Parts]) -> Vec<Parts> {
+        let nothing = || Parts::new(SendPtr(std::ptr::null_mut()));
+        let gone = all
+            .iter_mut()
+            .map(|parts| std::mem::replace(parts, nothing()))
+            .collect();
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = handle.take() {
             handle.abandon();
         }
+        gone
     }
 
     pub(super) fn close(self) -> Result<(), DriverError> {

@@ -1,8 +1,10 @@
 //! Changing executables: all at once, and what changes of single nodes have in common.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
-use cuda_sys::{CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode};
+use cuda_sys::{
+    CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult,
+};
 
 use super::exec::{GraphExec, Inner, State, release};
 use super::node::NodeId;
@@ -64,14 +66,21 @@ impl GraphExec {
             }
         });
         let old = match &result {
-            Ok(()) => std::mem::replace(&mut *state, new),
-            Err(_) => new,
+            Ok(()) => Some(std::mem::replace(&mut *state, new)),
+            Err(error) if error.status() == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
+                Some(new)
+            }
+            Err(_) => {
+                // Nothing says that no node was changed: it uses both.
+                new.each(|owners| state.others.push(Arc::clone(owners)));
+                None
+            }
         };
-        old.each(|owners| owners.detach(&inner.record));
-        drop(entered);
-        if result.is_ok() {
-            inner.note_blocking(&state);
+        if let Some(old) = &old {
+            old.each(|owners| owners.detach(&inner.record));
         }
+        drop(entered);
+        inner.note_blocking(&state);
         drop(state);
         let error = result.err().map(|source| {
             let error = GraphUpdateError {
@@ -83,7 +92,9 @@ impl GraphExec {
         });
         drop(all);
         let mut left = Vec::new();
-        old.each(|owners| left.push(Arc::clone(owners)));
+        if let Some(old) = &old {
+            old.each(|owners| left.push(Arc::clone(owners)));
+        }
         drop(old);
         release(context, &inner.record, &left);
         error.map_or(Ok(()), Err)
@@ -118,7 +129,7 @@ impl GraphExec {
             state.check_order(index, &owners)?;
         }
         let owners = Arc::new(owners);
-        let graph = inner.root.lock();
+        let graph = inner.graph()?;
         let _current = context.enter()?;
         let entered = context.gate().enter();
         // The new ones are held before the old ones go.
@@ -152,7 +163,7 @@ impl GraphExec {
         let inner = self.inner();
         let state = inner.lock();
         let index = inner.place(&state, node)?;
-        let _graph = inner.root.lock();
+        let _graph = inner.graph()?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
@@ -163,6 +174,17 @@ impl GraphExec {
 }
 
 impl Inner {
+    /// The graph that the nodes are of, to the driver. An error if it is gone.
+    fn graph(&self) -> Result<MutexGuard<'_, Vec<Parts>>> {
+        let graph = self.root.lock();
+        if graph[0].raw.0.is_null() {
+            return Err(Error::Unsupported {
+                what: "a node of a graph that a broken capture has taken with it",
+            });
+        }
+        Ok(graph)
+    }
+
     fn place(&self, state: &State, node: NodeId) -> Result<usize> {
         let index = node.index as usize;
         if node.graph == self.graph && index < state.nodes.len() {

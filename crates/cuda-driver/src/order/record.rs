@@ -94,7 +94,7 @@ impl Record {
             // Inside the gate none is added meanwhile.
             state.clean();
         }
-        if !Fault::ReplayNotNoted.is_planted() {
+        if state.may_note(&scope, queued.is_ok()) && !Fault::ReplayNotNoted.is_planted() {
             // What fails may have queued a part.
             state.note(&mut scope);
         }
@@ -255,6 +255,16 @@ impl Record {
 }
 
 impl State {
+    /// Whether what was just queued in `scope` may be noted as the last replay: it then stands for those before it, which run
+    /// first if it was queued. If it failed its stream is made to wait for them; if that fails too, the one before stays.
+    fn may_note(&mut self, scope: &Scope<'_>, is_queued: bool) -> bool {
+        let context = scope.stream.context();
+        match &mut self.last {
+            Some(last) if !is_queued => last.order_before(scope, context, 0).is_ok(),
+            _ => true,
+        }
+    }
+
     /// Notes a replay that was just queued in `scope`.
     fn note(&mut self, scope: &mut Scope<'_>) {
         match &mut self.last {

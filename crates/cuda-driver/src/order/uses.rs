@@ -105,7 +105,12 @@ impl Use {
 
     /// Whether nobody needs to wait for it any more.
     pub(super) fn is_done(&self) -> bool {
-        self.event.as_ref().is_some_and(UseEvent::is_done)
+        !self.is_open() && self.event.as_ref().is_some_and(UseEvent::is_done)
+    }
+
+    /// Whether there may be uses at home behind its event that are not noted yet: threads queue them first.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_home && self.event.is_some() && self.covers != u64::MAX
     }
 
     /// Makes the stream of `scope` wait for this use, unless it is its own or has waited already. `home` is the buffer's context,

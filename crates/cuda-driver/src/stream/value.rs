@@ -162,6 +162,12 @@ struct At<'a, T: DeviceRepr> {
 
 impl<'a, T: StreamWord> At<'a, T> {
     fn new(view: DeviceSlice<'a, T>, index: usize) -> Result<Self> {
+        if view.memory.is_managed() {
+            // The host may have a slice of it: the borrow is shared.
+            return Err(Error::Unsupported {
+                what: "managed memory for values that streams wait for",
+            });
+        }
         let len = view.len();
         let element = view.slice(index..).filter(|rest| !rest.is_empty());
         let address = element.ok_or(Error::OutOfRange { len })?.as_raw();

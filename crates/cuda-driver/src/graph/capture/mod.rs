@@ -44,8 +44,6 @@ pub(super) struct Session {
     pub(super) forks: Mutex<Vec<Stream>>,
     /// What streams of the capture wait for each other with. Used with `forks` locked.
     pub(super) event: Handle<RawEvent>,
-    /// Whether the driver made the graph for this capture.
-    is_new: bool,
     /// Last: it goes when the capture has ended.
     capturing: Capturing,
 }
@@ -105,7 +103,8 @@ impl Graph {
     /// `cuStreamBeginCaptureToGraph(RELAXED)`, `cuStreamEndCapture()`—Adds the calls that `calls` makes on its scope to this
     /// graph, the first behind `after`. The graph may be the body of a conditional node. (CUDA 12.3 on.)
     ///
-    /// If `calls` answers an error or panics, what it has captured so far stays in the graph.
+    /// If `calls` answers an error or panics, what it has captured so far stays in the graph. If other code breaks the capture the
+    /// graph is lost: all that is asked of it from then on is an error. Executables of it can still be launched.
     ///
     /// # Errors
     ///
@@ -152,7 +151,7 @@ impl Capture {
         // SAFETY: it must be alive, of this context, and nobody else's ← the capture has made it, and gives it to us at its
         // end; if there is none, `finish` lets go of it.
         let graph = unsafe { Graph::of_raw(context, graph) };
-        Ok(Self::new(&graph, origin, event, true, capturing))
+        Ok(Self::new(&graph, origin, event, capturing))
     }
 
     fn begin_into(graph: &Graph, after: &[Edge]) -> Result<Self> {
@@ -182,7 +181,7 @@ impl Capture {
             )
         }?;
         drop(all);
-        Ok(Self::new(graph, origin, event, false, capturing))
+        Ok(Self::new(graph, origin, event, capturing))
     }
 
     fn prepare(context: &Context) -> Result<(Stream, Handle<RawEvent>, Capturing)> {
@@ -191,13 +190,7 @@ impl Capture {
         Ok((origin, event, Capturing::new(context)))
     }
 
-    fn new(
-        graph: &Graph,
-        origin: Stream,
-        event: Handle<RawEvent>,
-        is_new: bool,
-        capturing: Capturing,
-    ) -> Self {
+    fn new(graph: &Graph, origin: Stream, event: Handle<RawEvent>, capturing: Capturing) -> Self {
         graph.root.begin_capture();
         let session = Session {
             root: Arc::clone(&graph.root),
@@ -205,7 +198,6 @@ impl Capture {
             origin,
             forks: Mutex::default(),
             event,
-            is_new,
             capturing,
         };
         Self {
@@ -264,7 +256,6 @@ impl Session {
             origin,
             forks,
             event,
-            is_new,
             capturing,
         } = self;
         let forks = forks.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -282,12 +273,13 @@ impl Session {
             seen.edges(&mut all[at], context.driver()).map(drop)
         });
         let ended = end(&origin);
-        drop(all);
+        let gone = ended.is_err().then(|| {
+            // The driver has destroyed it; what it makes of one that was there before is not said.
+            root.abandon(&mut all)
+        });
         root.end_capture();
-        if ended.is_err() && is_new {
-            // The driver has destroyed it.
-            root.abandon();
-        }
+        drop(all);
+        drop(gone);
         drop(current);
         drop((forks, origin, event));
         drop(capturing);

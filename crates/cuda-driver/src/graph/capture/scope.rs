@@ -354,6 +354,8 @@ impl<'c> CaptureScope<'c> {
             Ok(seen) => seen.added(parts, driver, &mut owners),
             Err(error) => Err(error.into()),
         };
+        // The graph may have a node that is not known here yet.
+        parts.others.extend(owners.take().map(Arc::new));
         called?;
         let index = added?.ok_or(Error::Unsupported {
             what: "a captured call that makes no node",

@@ -155,13 +155,15 @@ impl Parts {
                 open.extend(unknown);
                 continue;
             }
+            // What can fail first: then nobody has taken the owners.
+            let kind = kind_of(driver, next)?;
             let owners = if next == raw { owners.take() } else { None };
             let owners = owners.unwrap_or_default();
             let reaches = owners.reaches();
             let place = |(it, kind): &(CUgraphNode, EdgeKind)| Some((self.place_of(*it)?, *kind));
             let info = NodeInfo {
                 raw: SendPtr(next),
-                kind: kind_of(driver, next)?,
+                kind,
                 after: before.iter().filter_map(place).collect(),
                 owners: Arc::new(owners),
                 inside: Vec::new(),
@@ -191,6 +193,10 @@ fn before(driver: &Driver, node: CUgraphNode) -> Result<Vec<(CUgraphNode, EdgeKi
             cuGraphNodeGetDependencies(node, ptr::null_mut(), &raw mut count)
         )
     }?;
+    if count == 0 {
+        // To ask for none is an error.
+        return Ok(Vec::new());
+    }
     let mut nodes = vec![ptr::null_mut(); count];
     // SAFETY: as above; there is room for as many as `count` says.
     let asked = unsafe {

@@ -26,6 +26,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
+use crate::pending;
 use crate::stream::{Stream, StreamState};
 
 /// The blocks of one context.
@@ -289,8 +290,17 @@ impl Drop for Shelf {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         for Busy { slot, .. } in blocks.busy.drain(..) {
-            if slot.wait().is_err() {
-                slot.abandon();
+            let driver = slot.event.driver().clone();
+            let end = move || {
+                if slot.wait().is_err() {
+                    slot.abandon();
+                }
+            };
+            // A host function must not wait: the copy may be behind it.
+            if pending::must_defer(&driver) {
+                pending::defer(&driver, end);
+            } else {
+                end();
             }
         }
     }
