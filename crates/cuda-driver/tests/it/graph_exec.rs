@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec, GraphHostBuffer, PinnedFlags};
-use cuda_sim::Builder;
+use cuda_driver::{Error, Graph, GraphExec, GraphHostBuffer, PinnedFlags, Status};
+use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, COPY, MIX, everywhere, late, software};
 
@@ -311,4 +311,29 @@ fn host_memory(bench: &Bench) {
         "{}",
         bench.name
     );
+}
+
+#[test]
+fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
+    for seed in 0..8 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.as_ref().unwrap();
+        let (stream, other) = (bench.stream(), bench.stream());
+        let mut x = filled(&stream, 0);
+        let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
+        let host = GraphHostBuffer::<u32>::new(pinned.unwrap()).unwrap();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        graph.fill(&[], &mut x, 7_u32).unwrap();
+        graph.copy(&[], &host, &x).unwrap();
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
+        simulator.add_rule(Rule::new(full).function("cuGraphLaunch"));
+        assert_eq!(exec.launch(&other).unwrap_err().status(), Some(full));
+        simulator.clear_rules();
+        // The host and the memory wait for the first one, which is on another stream than the second.
+        assert!(host.read().unwrap().iter().all(|word| *word == 7), "{seed}");
+        drop((exec, graph));
+        assert_eq!(x.to_vec().unwrap(), vec![7; N as usize], "{seed}");
+    }
 }

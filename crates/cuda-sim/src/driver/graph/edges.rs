@@ -83,6 +83,10 @@ fn put_links(
     if nodes.is_null() && data.is_some() {
         return Err(INVALID_VALUE);
     }
+    // Room for none is refused; so it was by a GPU's driver.
+    if !nodes.is_null() && count.get()? == 0 {
+        return Err(INVALID_VALUE);
+    }
     if data.is_none() && !nodes.is_null() && links.iter().any(|(_, edge)| !edge.is_default()) {
         return Err(LOSSY_QUERY);
     }
