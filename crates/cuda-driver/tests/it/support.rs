@@ -44,16 +44,21 @@ impl Bench {
     }
 }
 
-/// A software device as `builder` describes it.
+/// A software driver as `builder` describes it.
 ///
 /// A process has room for so many at once, and tests run beside each other: waits for room.
-pub(crate) fn software(builder: Builder) -> Bench {
-    let simulator = loop {
+pub(crate) fn simulator(builder: &Builder) -> Simulator {
+    loop {
         match builder.clone().build() {
             Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
-            built => break built.unwrap(),
+            built => return built.unwrap(),
         }
-    };
+    }
+}
+
+/// A software device as `builder` describes it.
+pub(crate) fn software(builder: Builder) -> Bench {
+    let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     Bench::of(&driver, Some(simulator))
 }

@@ -14,7 +14,7 @@ use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 
 use super::program::{Action, DEFAULT, Form, LEGACY, PER_THREAD, Part, Program, Step};
-use crate::support::late;
+use crate::support::{late, simulator};
 
 const KERNELS: &str = include_str!("../kernels/programs.ptx");
 
@@ -49,7 +49,7 @@ impl Kernels {
 impl Machine {
     pub(super) fn new(program: &Program) -> Result<Self> {
         let builder: Builder = late(program.seed).late_pageable_copies(program.late_copies);
-        let simulator = builder.build().unwrap();
+        let simulator = simulator(&builder);
         let driver = Driver::new(simulator.library().unwrap())?;
         let context = driver.device(0)?.primary_context()?;
         let kernels = Kernels::load(&context)?;
