@@ -231,7 +231,14 @@ fn child_of_two_devices() {
         "{loss}"
     );
 
-    assert_eq!(fine.output.to_vec().unwrap(), fine.expected);
+    let copied = fine.output.to_vec();
+    if let (None, Err(error)) = (&bench.simulator, &copied) {
+        // Driver 580 takes the other device with it (docs/safety.md): that is told as well, and drops stay quiet.
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS));
+        assert_eq!(error.loss().unwrap().device(), 1);
+        return;
+    }
+    assert_eq!(copied.unwrap(), fine.expected);
     let next: Vec<u32> = fine.expected.iter().map(|word| word ^ 0x5555).collect();
     fine.input.copy_from_host(&next).unwrap();
     fine.launch_copy().unwrap();
