@@ -238,10 +238,13 @@ impl Tracker {
         if Fault::ReaderLost.is_planted() && !access.write && !access.signal {
             return;
         }
-        if self.is_held() {
-            scope.enter();
-        }
         let mut guard = self.lock();
+        if self.is_held() {
+            // The gate comes before the lock. It may be held only since the use was queued.
+            drop(guard);
+            scope.enter();
+            guard = self.lock();
+        }
         let Uses { list: uses, estate } = &mut *guard;
         let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
         let mut this = Use::late(scope, write, access.signal);
