@@ -13,8 +13,9 @@ use crate::stream::ValueBatch;
 impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—A node that waits for values and sets them, as [`ValueBatch::queue`] does.
     ///
-    /// Nodes and streams that set a value are not ordered with those that wait for one in the same buffer. So other nodes of this
-    /// graph that write such a buffer are not waited for by [`Stream::write_value`](crate::Stream::write_value).
+    /// Nodes and streams that set a value are not ordered with those that wait for one in the same buffer. If other nodes of this
+    /// graph use that buffer they are: then [`Stream::write_value`](crate::Stream::write_value) waits for its launches, which must not
+    /// wait for it. So values belong in a buffer of their own.
     ///
     /// # Errors
     ///

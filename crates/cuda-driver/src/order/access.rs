@@ -44,13 +44,14 @@ impl Access {
         signal: true,
     };
 
-    /// Both: what two nodes of a graph do to a buffer. Nodes that wait for a value and set it may go with others: then those
-    /// that set it elsewhere do not wait for the graph, which may wait for them.
+    /// Both: what two nodes of a graph do to a buffer. What is waited for or set and used otherwise too is ordered as a use, as
+    /// it is on streams.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self {
             write: self.write || other.write,
             part: true,
-            signal: self.signal || other.signal,
+            // What matters to one of them matters to both, so that what is known of it only grows.
+            signal: self.signal && other.signal,
         }
     }
 

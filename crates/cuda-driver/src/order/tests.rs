@@ -2,7 +2,7 @@
 
 use cuda_sim::{Builder, Schedule};
 
-use super::{Access, Scope};
+use super::{Access, Scope, matters};
 use crate::driver::{Driver, call};
 use crate::memory::{DeviceBuffer, DeviceSlice};
 use crate::stream::{Stream, StreamFlags};
@@ -66,4 +66,14 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
         u.synchronize().unwrap();
         assert_eq!(words, [1, 2], "seed {seed}");
     }
+}
+
+#[test]
+fn what_is_waited_for_and_used_otherwise_too_is_ordered_as_a_use() {
+    let (one, other) = (
+        Access::WRITE.with(Access::AWAIT),
+        Access::READ.with(Access::SIGNAL),
+    );
+    assert!(matters(one, other) && matters(one, Access::READ));
+    assert!(!matters(Access::AWAIT.with(Access::AWAIT), Access::SIGNAL));
 }
