@@ -44,6 +44,8 @@ struct Inner {
     contexts: Mutex<Vec<Weak<ContextInner>>>,
     /// Whether something was queued that waits for the program: a value, or a host function. Never goes back.
     may_block: AtomicBool,
+    /// Whether there was ever a use that nothing tells the end of. Never goes back.
+    has_strays: AtomicBool,
     /// How much was deferred and is not done.
     deferred: AtomicUsize,
     /// What is told if a device is lost.
@@ -76,6 +78,7 @@ impl Driver {
             library: library.into(),
             contexts: Mutex::default(),
             may_block: AtomicBool::new(false),
+            has_strays: AtomicBool::new(false),
             deferred: AtomicUsize::new(0),
             launches: DriverLaunches::default(),
         };
@@ -207,6 +210,17 @@ impl Driver {
     /// Notes that from now on a stream may wait for the program.
     pub(crate) fn note_blocking(&self) {
         self.inner.may_block.store(true, atomic::Ordering::Release);
+    }
+
+    /// Whether there was ever a use that nothing tells the end of.
+    #[inline]
+    pub(crate) fn has_strays(&self) -> bool {
+        self.inner.has_strays.load(atomic::Ordering::Acquire)
+    }
+
+    /// Notes that there is one.
+    pub(crate) fn note_stray(&self) {
+        self.inner.has_strays.store(true, atomic::Ordering::Release);
     }
 
     #[inline]

@@ -165,6 +165,8 @@ pub enum Error {
     },
     /// A node of another graph, or of a graph that the executable was not made of.
     OtherGraph,
+    /// A node that was taken out of its graph.
+    NodeGone,
     /// An edge of a graph that would close a circle.
     GraphCycle,
     /// A graph could not be made an executable.
@@ -296,6 +298,7 @@ impl fmt::Display for Error {
             ),
             Self::Borrowed { what } => write!(f, "{what} is in the hands of the host"),
             Self::OtherGraph => f.write_str("the node is of another graph"),
+            Self::NodeGone => f.write_str("the node was taken out of its graph"),
             Self::GraphCycle => f.write_str("the edge would make nodes of a graph wait for each other"),
             Self::Instantiate(error) => error.fmt(f),
             Self::GraphUpdate(error) => error.fmt(f),

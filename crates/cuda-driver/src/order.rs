@@ -6,7 +6,8 @@
 //! use leaves an event, and a use waits for the uses that matter to it: a read for the writes, a write for everything.
 //!
 //! The per-thread default stream is one queue for each thread, and only that thread can record there: each use on it
-//! leaves an event at once, and a buffer at home there counts as used elsewhere from its birth.
+//! leaves an event at once, and a buffer at home there counts as used elsewhere from its birth. One that cannot is a
+//! [stray](Strays).
 //!
 //! A use keeps the stream it ran on alive, so a stream may be dropped with work in it.
 //!
@@ -21,12 +22,14 @@ mod gate;
 mod held;
 mod lent;
 mod record;
+mod strays;
 mod uses;
 
 pub(crate) use access::{Access, Scope, matters};
 pub(crate) use gate::{Entered, Gate};
 pub(crate) use held::Held;
 pub(crate) use record::Record;
+pub(crate) use strays::Strays;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,6 +180,7 @@ impl Tracker {
     #[cold]
     fn order(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         scope.ready()?;
+        self.settle_before(scope, access)?;
         if self.is_held() {
             // Until the use is noted no replay comes in between.
             scope.enter();
@@ -265,6 +269,7 @@ impl Tracker {
         if !is_late || is_per_thread && !Fault::PerThreadLate.is_planted() {
             this.event = scope.event();
         }
+        this.note_stray(scope.stream.context());
         if Fault::LateUseLost.is_planted() && this.event.is_none() {
             return;
         }
@@ -321,6 +326,7 @@ impl Tracker {
             return Ok(());
         }
         scope.ready()?;
+        self.settle(Access::WRITE)?;
         self.order_alone(&scope, Access::WRITE)
     }
 
@@ -337,6 +343,7 @@ impl Tracker {
                 None => Ok(()),
             };
         }
+        self.settle(access)?;
         let mut events = Vec::new();
         let mut uses = self.lock();
         for earlier in uses.list.iter_mut().filter(|it| it.matters_to(access)) {
@@ -368,6 +375,7 @@ impl Tracker {
         // Somebody still looks at it who has nothing to do with the memory any more.
         let scope = Scope::new(home);
         scope.ready()?;
+        this.settle(Access::WRITE)?;
         this.order_alone(&scope, Access::WRITE)?;
         *this = Arc::new(Self::new(home));
         Ok(())
@@ -380,6 +388,7 @@ impl Tracker {
         if !Fault::HandedOverTooEarly.is_planted() {
             let scope = Scope::new(home);
             scope.ready()?;
+            self.settle(Access::WRITE)?;
             self.order_alone(&scope, Access::WRITE)?;
         }
         self.move_to(home);
@@ -431,6 +440,7 @@ impl Tracker {
             self.crossed.cross();
             let mut so_far = Use::late(&scope, true, false);
             so_far.event = scope.event();
+            so_far.note_stray(self.home.context());
             self.lock().list.push(so_far);
         }
     }

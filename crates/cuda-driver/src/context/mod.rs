@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::event::EventPool;
 use crate::launch::ContextLaunches;
 use crate::memory::staging::Staging;
-use crate::order::Gate;
+use crate::order::{Gate, Strays};
 use crate::pending;
 use crate::stream::ContextStreams;
 use owner::{Owner, RawContext};
@@ -49,6 +49,7 @@ pub(crate) struct ContextInner {
     events: Arc<EventPool>,
     staging: Staging,
     gate: Gate,
+    strays: Strays,
     captures: Captures,
     owner: Owner,
     /// Calls through it end with a context that is borrowed.
@@ -78,6 +79,7 @@ impl ContextInner {
             events: Arc::default(),
             staging: Staging::default(),
             gate: Gate::default(),
+            strays: Strays::default(),
             captures: Captures::default(),
             driver: owner.driver(&device.driver().of_device(device.ordinal())),
             owner,
@@ -300,6 +302,11 @@ impl Context {
     #[inline]
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
+    }
+
+    /// Uses that nothing tells the end of.
+    pub(crate) fn strays(&self) -> &Strays {
+        &self.0.strays
     }
 
     /// The captures under way, which a wait for the whole context would break.

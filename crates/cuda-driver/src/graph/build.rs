@@ -81,8 +81,9 @@ impl Graph {
                 what: "a body of the child graph",
             });
         }
+        let edges = all[self.at].edges(after, &reaches)?;
+        propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
-        let edges = parts.edges(after, &reaches)?;
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
             let wanted = edges.iter().filter(|(_, it)| kind(it));
             wanted
@@ -122,9 +123,7 @@ impl Graph {
             owners: Arc::new(owners),
             inside: Vec::new(),
         };
-        let id = parts.push(info, &reaches);
-        propagate(&mut all, self.at, driver, &reaches)?;
-        Ok(id)
+        Ok(parts.push(info, &reaches))
     }
 
     /// What a node has allocated, it is the first to write.
@@ -243,7 +242,9 @@ impl Parts {
     }
 }
 
-/// What a body uses, its conditional node uses: tells those around it.
+/// What a body uses, its conditional node uses: tells those around a node that is about to be added.
+///
+/// Before it is added, so that what fails midway leaves edges too many and none too few.
 pub(super) fn propagate(
     all: &mut [Parts],
     at: usize,
@@ -253,8 +254,12 @@ pub(super) fn propagate(
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];
-        for (from, to) in parts.missing_edges(node, reaches) {
-            parts.add_edge(driver, from, to, EdgeKind::Full)?;
+        // No truncation: each takes more than a byte.
+        for other in 0..parts.nodes.len() as u32 {
+            // Looked for one by one: with each edge more are ordered.
+            if let Some((from, to)) = parts.missing_edge(node, other, reaches) {
+                parts.add_edge(driver, from, to, EdgeKind::Full)?;
+            }
         }
         parts.conflicts.note(node, reaches, |_| true);
         if let Some(info) = parts.nodes.get_mut(node as usize) {

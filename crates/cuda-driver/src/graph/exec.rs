@@ -11,7 +11,8 @@ use cuda_sys::{
 };
 
 use super::owners::Leftover;
-use super::parts::{NodeInfo, Parts, Root, Topology};
+use super::parts::{Parts, Root};
+use super::state::State;
 use super::{Graph, NodeId, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -52,17 +53,6 @@ pub(super) struct Inner {
     state: Mutex<State>,
     /// The graph that it was made of: the driver knows the executable's nodes by those of the graph.
     pub(super) root: Arc<Root>,
-    /// Which graph.
-    pub(super) graph: u64,
-}
-
-/// What changes with updates.
-pub(super) struct State {
-    /// The nodes as they were when it was made.
-    pub(super) nodes: Vec<NodeInfo>,
-    /// What else it keeps: of no node in particular.
-    pub(super) others: Vec<Arc<Owners>>,
-    pub(super) has_edges_back: bool,
 }
 
 pub(crate) struct RawExec;
@@ -148,12 +138,7 @@ impl Graph {
         }
         // SAFETY: nobody else must destroy it ← it was made just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
-        let state = State {
-            nodes: parts.nodes.clone(),
-            others: Parts::others(&all),
-            has_edges_back: parts.has_edges_back,
-        };
-        let graph = parts.id;
+        let state = State::new(&all);
         drop(all);
         let record = Arc::new(Record::default());
         let entered = context.gate().enter();
@@ -166,7 +151,6 @@ impl Graph {
             may_block,
             state: Mutex::new(state),
             root: Arc::clone(&self.root),
-            graph,
         };
         Ok(GraphExec {
             inner: ManuallyDrop::new(inner),
@@ -299,7 +283,7 @@ pub(super) fn release(context: &Context, record: &Record, owners: &[Arc<Owners>]
         return;
     }
     let mut entry = Entry::new(context);
-    match record.event(context) {
+    match record.settle(context).and_then(|()| record.event(context)) {
         Ok(None) => return,
         Ok(event) => entry.event = event,
         // Nothing tells when it is done: it goes only when the device is lost.
@@ -309,31 +293,16 @@ pub(super) fn release(context: &Context, record: &Record, owners: &[Arc<Owners>]
     pending::add(entry);
 }
 
-impl State {
-    pub(super) fn each(&self, f: impl FnMut(&Arc<Owners>)) {
-        let nodes = self.nodes.iter().map(|node| &node.owners);
-        nodes.chain(&self.others).for_each(f);
-    }
-
-    pub(super) fn topology(&self) -> Topology<'_> {
-        Topology {
-            nodes: &self.nodes,
-            has_edges_back: self.has_edges_back,
-        }
-    }
-
-    fn any(&self, is_so: impl Fn(&Owners) -> bool) -> bool {
-        let mut nodes = self.nodes.iter().map(|node| &node.owners);
-        nodes.any(|it| is_so(it)) || self.others.iter().any(|it| is_so(it))
-    }
-}
-
 impl Parts {
     /// The node of this handle, wherever it is.
     pub(super) fn find(
         all: &[Self],
         raw: cuda_sys::CUgraphNode,
     ) -> Option<(NodeId, super::NodeKind)> {
+        if raw.is_null() {
+            // So are those of nodes that are gone.
+            return None;
+        }
         all.iter().find_map(|parts| {
             let index = parts.nodes.iter().position(|node| node.raw.0 == raw)?;
             let id = NodeId {

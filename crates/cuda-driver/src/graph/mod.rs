@@ -23,6 +23,7 @@ mod node;
 mod owners;
 mod parts;
 mod set;
+mod state;
 mod update;
 
 pub use capture::{Capture, CaptureScope};

@@ -119,6 +119,11 @@ pub(crate) struct NodeInfo {
 }
 
 impl NodeInfo {
+    /// Whether it was taken out of its graph. Its number stays.
+    pub(super) fn is_gone(&self) -> bool {
+        self.raw.0.is_null()
+    }
+
     /// Whether a use of one of these bytes matters to it or to its bodies.
     pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
         let is_so = |inside: &Reach| reaches.iter().any(|other| inside.is_against(other));
@@ -144,10 +149,13 @@ impl Parts {
 
     /// The place of a node; an error if it is of another graph.
     pub(crate) fn place(&self, node: NodeId) -> Result<u32> {
-        if node.graph == self.id && (node.index as usize) < self.nodes.len() {
-            Ok(node.index)
-        } else {
-            Err(Error::OtherGraph)
+        if node.graph != self.id {
+            return Err(Error::OtherGraph);
+        }
+        match self.nodes.get(node.index as usize) {
+            Some(info) if info.is_gone() => Err(Error::NodeGone),
+            Some(_) => Ok(node.index),
+            None => Err(Error::OtherGraph),
         }
     }
 
@@ -223,16 +231,30 @@ impl Parts {
         }
     }
 
-    /// The pairs that lack an edge now that `node`, which is not the last, uses these bytes too.
-    pub(super) fn missing_edges(&self, node: u32, reaches: &[Reach]) -> Vec<(u32, u32)> {
+    /// The edge that is lacking between `node`, which is not the last, and another, now that it uses these bytes too. It goes the
+    /// way in which the one waits for a part of the other already, or from the earlier to the later.
+    pub(super) fn missing_edge(
+        &self,
+        node: u32,
+        other: u32,
+        reaches: &[Reach],
+    ) -> Option<(u32, u32)> {
         let topology = self.topology();
-        (0..)
-            .zip(&self.nodes)
-            .filter(|(other, info)| {
-                *other != node && info.is_against(reaches) && !topology.are_ordered(*other, node)
-            })
-            .map(|(other, _)| (other.min(node), other.max(node)))
-            .collect()
+        let info = self.nodes.get(other as usize)?;
+        if other == node || !info.is_against(reaches) || topology.are_ordered(other, node) {
+            return None;
+        }
+        let leads = |from: u32, to: u32| {
+            let to = self.nodes.get(to as usize);
+            to.is_some_and(|to| topology.is_before(from, &to.after, false))
+        };
+        if leads(node, other) {
+            Some((node, other))
+        } else if leads(other, node) {
+            Some((other, node))
+        } else {
+            Some((other.min(node), other.max(node)))
+        }
     }
 
     /// How many nodes there are in all.

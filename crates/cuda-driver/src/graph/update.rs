@@ -6,7 +6,7 @@ use cuda_sys::{
     CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult,
 };
 
-use super::exec::{GraphExec, Inner, State, release};
+use super::exec::{GraphExec, Inner, release};
 use super::node::NodeId;
 use super::parts::Parts;
 use super::{Graph, Owners};
@@ -124,17 +124,17 @@ impl GraphExec {
     ) -> Result<()> {
         let (inner, context) = (self.inner(), self.context());
         let mut state = inner.lock();
-        let index = inner.place(&state, node)?;
+        let place = state.place(node)?;
         if is_checked {
-            state.check_order(index, &owners)?;
+            state.check_order(place, &owners)?;
         }
         let owners = Arc::new(owners);
-        let graph = inner.graph()?;
+        let graph = inner.graph(node)?;
         let _current = context.enter()?;
         let entered = context.gate().enter();
         // The new ones are held before the old ones go.
         owners.attach(&inner.record);
-        let info = &mut state.nodes[index];
+        let info = state.node_mut(place).ok_or(Error::OtherGraph)?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
@@ -162,77 +162,28 @@ impl GraphExec {
     ) -> Result<()> {
         let inner = self.inner();
         let state = inner.lock();
-        let index = inner.place(&state, node)?;
-        let _graph = inner.graph()?;
+        let place = state.place(node)?;
+        let _graph = inner.graph(node)?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
-            node: state.nodes[index].raw.0,
+            node: state.node(place).ok_or(Error::OtherGraph)?.raw.0,
         };
         Ok(inner.record.alone(|| call(&changing))?)
     }
 }
 
 impl Inner {
-    /// The graph that the nodes are of, to the driver. An error if it is gone.
-    fn graph(&self) -> Result<MutexGuard<'_, Vec<Parts>>> {
+    /// The graph that the nodes are of, to the driver, which knows the executable's by them. An error if `node` is gone.
+    fn graph(&self, node: NodeId) -> Result<MutexGuard<'_, Vec<Parts>>> {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
             return Err(Error::Unsupported {
                 what: "a node of a graph that a broken capture has taken with it",
             });
         }
+        let parts = graph.iter().find(|parts| parts.id == node.graph);
+        parts.ok_or(Error::NodeGone)?.place(node)?;
         Ok(graph)
-    }
-
-    fn place(&self, state: &State, node: NodeId) -> Result<usize> {
-        let index = node.index as usize;
-        if node.graph == self.graph && index < state.nodes.len() {
-            Ok(index)
-        } else {
-            Err(Error::OtherGraph)
-        }
-    }
-}
-
-impl State {
-    /// An error if a node that is not ordered with this one uses the same memory in a way that matters.
-    fn check_order(&self, index: usize, owners: &Owners) -> Result<()> {
-        let reaches = owners.reaches();
-        let topology = self.topology();
-        // No truncation: each takes more than a byte.
-        let this = index as u32;
-        for (other, info) in (0..).zip(&self.nodes) {
-            if other != this && info.is_against(&reaches) && !topology.are_ordered(other, this) {
-                return Err(Error::GraphOrder { other });
-            }
-        }
-        Ok(())
-    }
-
-    /// The state after an update by another graph. The driver pairs the nodes by itself; so that nothing rests on how, all of
-    /// them are kept in common.
-    fn like(&self, all: &[Parts]) -> Self {
-        let parts = &all[0];
-        let mut others = Parts::others(all);
-        others.extend(parts.nodes.iter().map(|node| Arc::clone(&node.owners)));
-        let mut nodes = self.nodes.clone();
-        for (index, node) in nodes.iter_mut().enumerate() {
-            node.owners = match parts.nodes.get(index) {
-                Some(new) => Arc::clone(&new.owners),
-                None => Arc::default(),
-            };
-        }
-        Self {
-            nodes,
-            others,
-            has_edges_back: self.has_edges_back,
-        }
-    }
-
-    fn check_closures(&self) -> Result<()> {
-        let nodes = self.nodes.iter().map(|node| &node.owners);
-        let mut all = nodes.chain(&self.others);
-        all.try_for_each(|owners| owners.check_closures())
     }
 }

@@ -152,6 +152,13 @@ impl<'a> Scope<'a> {
         more.entered.get_or_init(|| stream.context().gate().enter());
     }
 
+    /// Whether it has entered the gate.
+    pub(super) fn is_inside(&self) -> bool {
+        self.more
+            .get()
+            .is_some_and(|more| more.entered.get().is_some())
+    }
+
     /// An error if calls on the stream cannot be made.
     #[inline]
     pub(crate) fn ready(&self) -> Result<(), DriverError> {

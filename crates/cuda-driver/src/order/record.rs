@@ -50,8 +50,8 @@ struct Slot {
     is_dirty: bool,
 }
 
-/// What a replay has to wait for.
-type Dirty = SmallVec<[Arc<Tracker>; 4]>;
+/// What a replay has to wait for: uses of memory, and other executables.
+type ToWaitFor = (SmallVec<[Arc<Tracker>; 4]>, SmallVec<[Arc<Record>; 4]>);
 
 impl Record {
     /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says whether the graph can wait for
@@ -68,6 +68,9 @@ impl Record {
     ) -> Result<()> {
         let mut scope = Scope::new(stream);
         scope.ready()?;
+        if stream.driver().has_strays() {
+            self.settle_before(stream.context())?;
+        }
         scope.enter();
         let mut state = self.lock();
         if state.lent > 0 {
@@ -76,9 +79,7 @@ impl Record {
             });
         }
         if !state.dirty.is_empty() || !state.peers.is_empty() {
-            let dirty = state.dirty_trackers();
-            let peers: SmallVec<[Arc<Self>; 4]> =
-                state.peers.iter().map(|(it, _)| Arc::clone(it)).collect();
+            let (dirty, peers) = state.to_wait_for();
             drop(state);
             self.wait(&scope, &dirty, &peers)?;
             state = self.lock();
@@ -99,6 +100,14 @@ impl Record {
             state.note(&mut scope);
         }
         Ok(queued?)
+    }
+
+    pub(super) fn to_wait_for(&self) -> ToWaitFor {
+        self.lock().to_wait_for()
+    }
+
+    pub(super) fn with_last<R>(&self, look: impl FnOnce(&Use) -> R) -> Option<R> {
+        self.lock().last.as_ref().map(look)
     }
 
     /// Makes the stream of `scope` wait for the uses of `dirty` memory and for the last replays of `peers`.
@@ -132,7 +141,8 @@ impl Record {
         }
     }
 
-    /// The event behind the last replay; `None` if there is none, or it is done.
+    /// The event behind the last replay; `None` if there is none, or it is done. Strays of `context` were
+    /// [settled](Self::settle).
     pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
         let Some(last) = &mut self.lock().last else {
             return Ok(None);
@@ -275,12 +285,15 @@ impl State {
             && let Some(last) = &mut self.last
         {
             last.event = scope.event();
+            last.note_stray(scope.stream.context());
         }
     }
 
-    fn dirty_trackers(&self) -> Dirty {
+    fn to_wait_for(&self) -> ToWaitFor {
         let tracker = |slot: &usize| self.slots.get(*slot)?.tracker.clone();
-        self.dirty.iter().filter_map(tracker).collect()
+        let dirty = self.dirty.iter().filter_map(tracker).collect();
+        let peers = self.peers.iter().map(|(it, _)| Arc::clone(it)).collect();
+        (dirty, peers)
     }
 
     /// All that is dirty was waited for.

@@ -6,7 +6,6 @@ use cuda_sys::{CUresult, calls};
 
 use super::{Access, Scope};
 use crate::context::Context;
-use crate::driver::call;
 use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::planted::Fault;
@@ -25,6 +24,8 @@ pub(super) struct Use {
     pub(super) epoch: u64,
     /// Behind the use. `None`: not recorded yet.
     pub(super) event: Option<UseEvent>,
+    /// Its number among the strays of its context, if it is one; 0 else.
+    stray: u64,
     /// The last epoch that `event` stands behind.
     covers: u64,
     /// The streams that have waited for `event`.
@@ -44,6 +45,7 @@ impl Use {
             is_home: false,
             epoch: stream.epoch(),
             event: None,
+            stray: 0,
             covers: u64::MAX,
             waited: Vec::new(),
             elsewhere: None,
@@ -61,6 +63,7 @@ impl Use {
             is_home: true,
             epoch: 0,
             event: None,
+            stray: 0,
             covers: u64::MAX,
             waited: Vec::new(),
             elsewhere: None,
@@ -78,6 +81,7 @@ impl Use {
             is_home: false,
             epoch: self.epoch,
             event: self.event.clone(),
+            stray: self.stray,
             covers: self.covers,
             waited: self.waited.clone(),
             elsewhere: self.elsewhere.clone(),
@@ -88,8 +92,22 @@ impl Use {
     pub(super) fn renew(&mut self) {
         self.epoch = self.stream.epoch();
         self.event = None;
+        self.stray = 0;
         self.covers = u64::MAX;
         self.waited.clear();
+    }
+
+    /// Notes that nothing tells when it is over, if that is so. It was queued in `context`.
+    pub(super) fn note_stray(&mut self, context: &Context) {
+        if self.is_stray() && self.stray == 0 {
+            context.driver().note_stray();
+            self.stray = context.strays().note();
+        }
+    }
+
+    /// Whether nothing but the wait for its context tells when it is over.
+    pub(super) fn is_stray(&self) -> bool {
+        self.event.is_none() && self.stream.kind() == Kind::PerThread
     }
 
     /// Whether `access` has to wait for it.
@@ -154,7 +172,8 @@ impl Use {
         let context = self.elsewhere.as_ref().unwrap_or(home);
         match &self.event {
             Some(event) => event.is_done(),
-            None => self.stream.kind() != Kind::PerThread && self.stream.is_done(context),
+            None if self.is_stray() => context.strays().is_over(self.stray),
+            None => self.stream.is_done(context),
         }
     }
 
@@ -174,14 +193,14 @@ impl Use {
         }
         if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
             // It could not be recorded when it was queued, and this may be another thread, where the stream is another.
-            let Some(_quiet) = context.captures().quiet() else {
-                let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-                let version = context.driver().version();
-                return Err(DriverError::new(status, calls::cuCtxSynchronize, version));
-            };
-            let _current = context.enter()?;
-            // SAFETY: no pointers.
-            unsafe { call!(context.driver(), cuCtxSynchronize()) }?;
+            if !context.strays().is_over(self.stray) {
+                // It came between the wait for all strays and the lock, or was not known to be one: the next wait tells.
+                let noted = context.clone();
+                self.note_stray(&noted);
+                let version = noted.driver().version();
+                let status = CUresult::CUDA_ERROR_NOT_READY;
+                return Err(DriverError::new(status, calls::cuEventRecord, version));
+            }
             return Ok(None);
         }
         let at = if Fault::EventOnOtherStream.is_planted() {

@@ -22,6 +22,7 @@ mod global;
 mod graph;
 mod graph_exec;
 mod graph_owners;
+mod graph_update;
 mod host_function;
 mod kernel;
 mod launch;
@@ -51,6 +52,7 @@ mod random_programs;
 #[cfg(feature = "nvrtc")]
 mod signatures;
 mod staging;
+mod strays;
 mod stream;
 mod support;
 mod task;

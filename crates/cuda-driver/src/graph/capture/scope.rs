@@ -337,8 +337,9 @@ impl<'c> CaptureScope<'c> {
         let mut owners = Some(owners);
         let _current = context.enter()?;
         let mut all = root.lock();
+        let pending = self.pending(&mut all[*at])?;
+        propagate(&mut all, *at, driver, &reaches)?;
         let parts = &mut all[*at];
-        let pending = self.pending(parts)?;
         let edges = parts.edges(&pending, &reaches)?;
         let is_missing = |from: &u32| !pending.iter().any(|edge| edge.from.index == *from);
         let missing = edges.iter().map(|(from, _)| *from).filter(is_missing);
@@ -364,7 +365,6 @@ impl<'c> CaptureScope<'c> {
             graph: parts.id,
             index,
         };
-        propagate(&mut all, *at, driver, &reaches)?;
         Ok(id)
     }
 

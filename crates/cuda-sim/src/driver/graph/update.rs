@@ -10,6 +10,7 @@ use cuda_sys::{
     CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNode_st, CUgraphNodeParams,
 };
 
+use super::conditional::Cell;
 use super::convert::{self, v2_of};
 use super::payload::Payload;
 use super::template::{ExecNode, Template};
@@ -98,8 +99,8 @@ fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> 
             )
         }
         (Payload::Conditional(old), Payload::Conditional(new)) => {
-            let differs = old.handle != new.handle || old.sort != new.sort;
-            unless(differs || old.bodies.len() != new.bodies.len(), changed)
+            let differs = old.sort != new.sort || old.bodies.len() != new.bodies.len();
+            unless(differs, changed)
         }
         _ if old.sort() == new.sort() => Ok(()),
         _ => Err(Why::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED),
@@ -134,6 +135,18 @@ impl Template {
         Ok(())
     }
 
+    /// The places of the values of conditional nodes among `cells`, and the nodes, in the order of the nodes.
+    fn cells(&self, cells: &[Arc<Cell>]) -> Vec<(Option<usize>, u64)> {
+        let mut found = Vec::new();
+        self.visit(&mut |node| {
+            if let Payload::Conditional(it) = &node.payload {
+                let place = cells.iter().position(|cell| Arc::ptr_eq(cell, &it.cell));
+                found.push((place, node.source));
+            }
+        });
+        found
+    }
+
     /// Takes over the parameters of `new`, which was checked.
     fn update(&mut self, new: Self) {
         for (old, new) in self.nodes.iter_mut().zip(new.nodes) {
@@ -160,6 +173,14 @@ impl Call {
         if let Err(refused) = changed.template.check_update(&new, &spaces) {
             world.trash.extend(objects);
             return Ok(Err(refused));
+        }
+        // Handles were made, and given to nodes, in the same order.
+        let places = (changed.template.cells(&changed.cells), new.cells(&cells));
+        let mut pairs = places.0.iter().zip(&places.1);
+        if let Some((_, &(_, node))) = pairs.find(|(old, new)| old.0 != new.0) {
+            world.trash.extend(objects);
+            let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+            return Ok(Err((why, node, 0)));
         }
         changed.template.update(new);
         changed.cells = cells;

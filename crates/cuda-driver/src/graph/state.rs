@@ -1,0 +1,197 @@
+//! What an executable is made of, as far as changes of it must know.
+
+use std::sync::Arc;
+
+use super::conflicts::Reach;
+use super::node::NodeId;
+use super::parts::{NodeInfo, Parts, Topology};
+use super::{NodeKind, Owners};
+use crate::error::{Error, Result};
+
+/// What changes with updates.
+pub(super) struct State {
+    /// The graph and the bodies of its conditional nodes, with the nodes that they had when it was made.
+    graphs: Vec<Nodes>,
+    /// What it uses besides, of no node in particular.
+    pub(super) others: Vec<Arc<Owners>>,
+    /// What it only keeps.
+    kept: Vec<Arc<Owners>>,
+}
+
+/// The nodes of a graph or a body.
+struct Nodes {
+    /// The number of the graph that it was made of: the driver knows its nodes by those of that graph.
+    id: u64,
+    nodes: Vec<NodeInfo>,
+    has_edges_back: bool,
+    /// The graph that it is in, and the node there.
+    parent: Option<(usize, u32)>,
+}
+
+/// Where a node is: in which graph, and which there.
+pub(super) type Place = (usize, usize);
+
+impl State {
+    /// Of an executable that is made of this graph now.
+    pub(super) fn new(all: &[Parts]) -> Self {
+        let nodes = |parts: &Parts| Nodes {
+            id: parts.id,
+            nodes: parts.nodes.clone(),
+            has_edges_back: parts.has_edges_back,
+            parent: parts.parent,
+        };
+        let mut graphs: Vec<Nodes> = all.iter().map(nodes).collect();
+        // What bodies use is asked of their nodes.
+        let parents: Vec<_> = graphs.iter().filter_map(|body| body.parent).collect();
+        for (outer, node) in parents {
+            let outer = graphs.get_mut(outer);
+            if let Some(info) = outer.and_then(|outer| outer.nodes.get_mut(node as usize)) {
+                info.inside.clear();
+            }
+        }
+        let others = all.iter().flat_map(|parts| &parts.others);
+        Self {
+            graphs,
+            others: others.cloned().collect(),
+            kept: Vec::new(),
+        }
+    }
+
+    pub(super) fn each(&self, f: impl FnMut(&Arc<Owners>)) {
+        self.all().for_each(f);
+    }
+
+    pub(super) fn any(&self, is_so: impl Fn(&Owners) -> bool) -> bool {
+        self.all().any(|it| is_so(it))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Owners>> {
+        let nodes = self.graphs.iter().flat_map(|graph| &graph.nodes);
+        let owners = nodes.map(|node| &node.owners);
+        owners.chain(&self.others).chain(&self.kept)
+    }
+
+    pub(super) fn check_closures(&self) -> Result<()> {
+        self.all().try_for_each(|owners| owners.check_closures())
+    }
+
+    /// Where a node of the graph that this was made of is.
+    pub(super) fn place(&self, node: NodeId) -> Result<Place> {
+        let graph = self.graphs.iter().position(|graph| graph.id == node.graph);
+        let place = graph.map(|graph| (graph, node.index as usize));
+        place
+            .filter(|place| self.node(*place).is_some())
+            .ok_or(Error::OtherGraph)
+    }
+
+    pub(super) fn node(&self, (graph, node): Place) -> Option<&NodeInfo> {
+        self.graphs.get(graph)?.nodes.get(node)
+    }
+
+    pub(super) fn node_mut(&mut self, (graph, node): Place) -> Option<&mut NodeInfo> {
+        self.graphs.get_mut(graph)?.nodes.get_mut(node)
+    }
+
+    /// An error if a node that is not ordered with this one uses the same memory in a way that matters: beside it, or beside
+    /// the node that it is in.
+    pub(super) fn check_order(&self, place: Place, owners: &Owners) -> Result<()> {
+        let reaches = owners.reaches();
+        let mut next = Some(place);
+        while let Some((at, this)) = next {
+            let Some(graph) = self.graphs.get(at) else {
+                break;
+            };
+            let topology = Topology {
+                nodes: &graph.nodes,
+                has_edges_back: graph.has_edges_back,
+            };
+            // No truncation: each takes more than a byte.
+            let this = this as u32;
+            let mut beside = (0..).zip(&graph.nodes).filter(|(other, info)| {
+                *other != this && !info.is_gone() && !topology.are_ordered(*other, this)
+            });
+            let is_other = |owners: &Arc<Owners>| owners.is_against(&reaches);
+            let is_anywhere = self.others.iter().any(is_other);
+            let raced =
+                beside.find(|(other, _)| is_anywhere || self.is_against(at, *other, &reaches));
+            if let Some((other, _)) = raced {
+                return Err(Error::GraphOrder { other });
+            }
+            next = graph.parent.map(|(outer, node)| (outer, node as usize));
+        }
+        Ok(())
+    }
+
+    /// Whether a use of one of these bytes matters to a node or to its bodies.
+    fn is_against(&self, graph: usize, node: u32, reaches: &[Reach]) -> bool {
+        let own = self.node((graph, node as usize));
+        if own.is_some_and(|info| info.is_against(reaches)) {
+            return true;
+        }
+        let bodies = self.graphs.iter().enumerate();
+        let mut bodies = bodies.filter(|(_, body)| body.parent == Some((graph, node)));
+        bodies.any(|(at, body)| {
+            // No truncation: each takes more than a byte.
+            (0..body.nodes.len() as u32).any(|inner| self.is_against(at, inner, reaches))
+        })
+    }
+
+    /// The state after an update by another graph.
+    ///
+    /// The driver pairs the nodes by itself, by the order of nodes and edges. Where those are the same here as there, a node pairs
+    /// with that of its number; else any node may be any. So that no owner rests on how, all are kept in common.
+    pub(super) fn like(&self, all: &[Parts]) -> Self {
+        let new = Self::new(all);
+        let owners = new.graphs.iter().flat_map(|graph| &graph.nodes);
+        let owners: Vec<Arc<Owners>> = owners.map(|node| Arc::clone(&node.owners)).collect();
+        let is_paired = self.is_paired_with(&new);
+        let (mut others, mut kept) = (new.others, Vec::new());
+        if is_paired {
+            kept = owners;
+        } else {
+            others.extend(owners);
+        }
+        let mut new = new.graphs.into_iter();
+        let graph = |old: &Nodes| {
+            let new = new.next();
+            let mut new = new
+                .filter(|_| is_paired)
+                .map(|graph| graph.nodes.into_iter());
+            let node = |old: &NodeInfo| {
+                let new = new.as_mut().and_then(Iterator::next);
+                let (owners, inside) = new.map(|new| (new.owners, new.inside)).unwrap_or_default();
+                NodeInfo {
+                    raw: old.raw,
+                    kind: old.kind,
+                    after: old.after.clone(),
+                    owners,
+                    inside,
+                }
+            };
+            Nodes {
+                id: old.id,
+                nodes: old.nodes.iter().map(node).collect(),
+                has_edges_back: old.has_edges_back,
+                parent: old.parent,
+            }
+        };
+        Self {
+            graphs: self.graphs.iter().map(graph).collect(),
+            others,
+            kept,
+        }
+    }
+
+    /// Whether the nodes of both are of the same kinds and edges, in the same order.
+    fn is_paired_with(&self, other: &Self) -> bool {
+        let shape = |node: &NodeInfo| -> (NodeKind, bool) { (node.kind, node.is_gone()) };
+        let is_same = |one: &Nodes, other: &Nodes| {
+            let mut nodes = one.nodes.iter().zip(&other.nodes);
+            one.parent == other.parent
+                && one.nodes.len() == other.nodes.len()
+                && nodes.all(|(one, other)| shape(one) == shape(other) && one.after == other.after)
+        };
+        let mut graphs = self.graphs.iter().zip(&other.graphs);
+        self.graphs.len() == other.graphs.len() && graphs.all(|(one, other)| is_same(one, other))
+    }
+}

@@ -1,0 +1,143 @@
+//! Uses that nothing tells the end of.
+//!
+//! A use on the per-thread stream is recorded at once, as no other thread can do that later. If that fails, only a wait for the whole
+//! context tells that it is over. Such a wait can last as long as the program likes, so it is made where nothing is locked: before the
+//! gate is entered, and before a tracker is looked at.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuda_sys::{CUresult, calls};
+use smallvec::SmallVec;
+
+use super::uses::Use;
+use super::{Access, Record, Scope, Tracker};
+use crate::context::Context;
+use crate::driver::call;
+use crate::error::DriverError;
+
+/// The strays of a context, by numbers from 1 on.
+#[derive(Default)]
+pub(crate) struct Strays {
+    noted: AtomicU64,
+    /// All up to this one are over.
+    over: AtomicU64,
+}
+
+impl Strays {
+    /// The number of one that was queued before.
+    pub(super) fn note(&self) -> u64 {
+        self.noted.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(super) fn is_over(&self, number: u64) -> bool {
+        number != 0 && self.over.load(Ordering::Acquire) >= number
+    }
+}
+
+impl Context {
+    /// Waits until the strays that were noted so far are over. Nothing must be locked.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which this would break; or what the call answers.
+    fn settle_strays(&self) -> Result<(), DriverError> {
+        let strays = self.strays();
+        let noted = strays.noted.load(Ordering::Acquire);
+        if strays.over.load(Ordering::Acquire) >= noted || self.driver().is_gone() {
+            return Ok(());
+        }
+        let Some(_quiet) = self.captures().quiet() else {
+            let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            let version = self.driver().version();
+            return Err(DriverError::new(status, calls::cuCtxSynchronize, version));
+        };
+        let _current = self.enter()?;
+        // SAFETY: no pointers.
+        unsafe { call!(self.driver(), cuCtxSynchronize()) }?;
+        strays.over.fetch_max(noted, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+impl Use {
+    /// The context to wait for if it is a stray, in one of its own or in `home`.
+    fn stray_in(&self, home: &Context) -> Option<Context> {
+        let context = self.elsewhere.as_ref().unwrap_or(home);
+        let is_open = self.is_stray() && !self.is_done_on(home);
+        is_open.then(|| context.clone())
+    }
+}
+
+impl Record {
+    /// Waits for the last replay if it is a stray. Nothing must be locked. `context` is the executable's.
+    pub(crate) fn settle(&self, context: &Context) -> Result<(), DriverError> {
+        if !context.driver().has_strays() {
+            return Ok(());
+        }
+        self.stray_in(context)
+            .map_or(Ok(()), |it| it.settle_strays())
+    }
+
+    fn stray_in(&self, context: &Context) -> Option<Context> {
+        self.with_last(|last| last.stray_in(context)).flatten()
+    }
+
+    /// Before a replay on a stream of `context`: waits for the strays among what it has to wait for.
+    #[cold]
+    pub(super) fn settle_before(&self, context: &Context) -> Result<(), DriverError> {
+        let (dirty, peers) = self.to_wait_for();
+        for tracker in dirty {
+            tracker.settle_strays(Access::WRITE, None)?;
+        }
+        peers.iter().try_for_each(|peer| peer.settle(context))
+    }
+}
+
+impl Tracker {
+    /// Waits for the strays among the uses that matter to `access`. Nothing must be locked, nor the gate entered.
+    #[inline]
+    pub(super) fn settle(&self, access: Access) -> Result<(), DriverError> {
+        if self.home.driver().has_strays() {
+            self.settle_strays(access, None)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The same before a use in `scope`, which may be inside the gate.
+    #[inline]
+    pub(super) fn settle_before(
+        &self,
+        scope: &Scope<'_>,
+        access: Access,
+    ) -> Result<(), DriverError> {
+        if !self.home.driver().has_strays() || scope.is_inside() {
+            return Ok(());
+        }
+        if self.is_held() {
+            // Once it is inside, nothing more can be waited for, and the memory that it still gets to is not known yet.
+            scope.stream.context().settle_strays()?;
+        }
+        self.settle_strays(access, Some(scope.id))
+    }
+
+    #[cold]
+    fn settle_strays(&self, access: Access, own: Option<u64>) -> Result<(), DriverError> {
+        let home = self.home.context();
+        let strays: SmallVec<[Context; 2]> = {
+            let uses = self.lock();
+            let matter = uses.list.iter().filter(|it| it.matters_to(access));
+            let others = matter.filter(|it| Some(it.id) != own);
+            let users = uses
+                .estate
+                .iter()
+                .flat_map(|estate| estate.users_against(access));
+            let replays = users.filter_map(|user| user.record.stray_in(home));
+            others
+                .filter_map(|it| it.stray_in(home))
+                .chain(replays)
+                .collect()
+        };
+        strays.iter().try_for_each(Context::settle_strays)
+    }
+}

@@ -1,0 +1,135 @@
+//! Updates of executables with conditional nodes, and what is checked then.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, Node, Status, node_kind};
+use cuda_sim::Rule;
+
+use crate::support::{Bench, everywhere, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
+    buffer.to_vec().unwrap().iter().all(|word| *word == value)
+}
+
+type Fill = Node<node_kind::Memset>;
+
+/// A graph with a fill of `inner` in the body of a conditional node, which runs, and a fill of `beside` that waits for nothing.
+fn conditional(
+    bench: &Bench,
+    inner: &mut DeviceBuffer<u32>,
+    beside: &mut DeviceBuffer<u32>,
+) -> (Graph, Fill, Fill) {
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let handle = graph.conditional_handle(Some(1)).unwrap();
+    let (_, mut body) = graph.if_node(&[], handle).unwrap();
+    let in_body = body.fill(&[], inner, 1_u32).unwrap();
+    let beside = graph.fill(&[], beside, 2_u32).unwrap();
+    (graph, in_body, beside)
+}
+
+fn is_race(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::GraphOrder { .. }))
+}
+
+#[test]
+fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
+    for bench in everywhere("what_a_body_uses_since_an_update_is_what_other_nodes_must_not") {
+        let stream = bench.stream();
+        let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let (graph, _, beside) = conditional(&bench, &mut a, &mut c);
+        let exec = graph.instantiate().unwrap();
+        assert!(is_race(exec.set_fill(beside, &mut a, 3_u32)));
+        let (other, ..) = conditional(&bench, &mut b, &mut c);
+        exec.update(&other).unwrap();
+        drop(other);
+        assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
+        exec.set_fill(beside, &mut a, 3_u32).unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(is_all(&a, 3) && is_all(&b, 1), "{}", bench.name);
+        assert!(is_all(&c, 0), "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
+    for bench in everywhere("a_node_in_a_body_is_changed_where_the_driver_does_it") {
+        let stream = bench.stream();
+        let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let (graph, in_body, beside) = conditional(&bench, &mut a, &mut c);
+        let exec = graph.instantiate().unwrap();
+        // The node beside the conditional one writes this.
+        assert!(is_race(exec.set_fill(in_body, &mut c, 3_u32)));
+        let changed = exec.set_fill(in_body, &mut b, 5_u32);
+        if bench.simulator.is_some() {
+            assert_eq!(changed, Ok(()));
+        }
+        if changed.is_ok() {
+            // Now it is this that the node beside must not write, and the old one it may.
+            assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
+            exec.set_fill(beside, &mut a, 4_u32).unwrap();
+            exec.launch(&stream).unwrap();
+            assert!(is_all(&a, 4) && is_all(&b, 5) && is_all(&c, 0));
+        } else {
+            exec.launch(&stream).unwrap();
+            assert!(is_all(&a, 1) && is_all(&b, 0) && is_all(&c, 2));
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_fails_leaves_no_node_without_it() {
+    for seed in 0..12 {
+        let bench = software(late(seed));
+        let (simulator, stream) = (bench.simulator.as_ref().unwrap(), bench.stream());
+        for failing in [1, 2] {
+            let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let handle = graph.conditional_handle(Some(1)).unwrap();
+            graph.fill(&[], &mut x, 1_u32).unwrap();
+            let (_, mut body) = graph.if_node(&[], handle).unwrap();
+            graph.copy(&[], &mut y, &x).unwrap();
+            let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
+            simulator.add_rule(
+                Rule::new(full)
+                    .function("cuGraphAddDependencies")
+                    .nth(failing),
+            );
+            let refused = body.fill(&[], &mut x, 2_u32).unwrap_err();
+            simulator.clear_rules();
+            assert_eq!(refused.status(), Some(full));
+            assert!(body.is_empty() && body.nodes().unwrap().is_empty());
+            graph.instantiate().unwrap().launch(&stream).unwrap();
+            assert!(is_all(&y, 1), "{seed}");
+            body.fill(&[], &mut x, 2_u32).unwrap();
+            assert_eq!(graph.edges().unwrap().len(), 3);
+            graph.instantiate().unwrap().launch(&stream).unwrap();
+            assert!(is_all(&y, 2), "{seed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_body_comes_to_use_closes_no_circle() {
+    for bench in everywhere("what_a_body_comes_to_use_closes_no_circle") {
+        let stream = bench.stream();
+        let (mut x, mut y, mut z) = (filled(&stream, 7), filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let handle = graph.conditional_handle(Some(1)).unwrap();
+        let last = graph.copy(&[], &mut y, &x).unwrap();
+        let (node, mut body) = graph.if_node(&[], handle).unwrap();
+        let first = graph.copy(&[], &mut z, &x).unwrap();
+        // The later node first. Both read what the body is to write.
+        graph.add_edge(first.edge(), last).unwrap();
+        body.fill(&[], &mut x, 2_u32).unwrap();
+        let edges = graph.edges().unwrap();
+        assert_eq!(edges, [(last.edge(), node.id()), (first.edge(), last.id())]);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&y, 7) && is_all(&z, 7), "{}", bench.name);
+        assert!(is_all(&x, 2), "{}", bench.name);
+    }
+}

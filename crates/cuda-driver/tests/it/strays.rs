@@ -1,0 +1,87 @@
+//! Uses that nothing tells the end of: on the per-thread stream, where no event could be recorded.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Graph, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{COPY, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+#[test]
+fn others_wait_for_a_use_that_could_not_be_recorded() {
+    for seed in 0..16 {
+        let bench = software(late(seed));
+        let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let own = bench.context.per_thread_stream();
+        // At home where they are used first, so that only the uses are recorded.
+        let (source, other) = (filled(&own, 3), filled(&own, 5));
+        let (mut x, mut y) = (filled(&own, 0), filled(&home, 0));
+        let config = LaunchConfig::for_num_elems(N);
+        let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
+        for value in [&source, &other] {
+            simulator.add_rule(Rule::new(full).function("cuEventRecord"));
+            // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+            unsafe { own.launch(&copy, config, (value, &mut x, N)) }.unwrap();
+            simulator.clear_rules();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // SAFETY: as above.
+                    unsafe { home.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
+                });
+            });
+            let expected = if std::ptr::eq(value, &source) { 3 } else { 5 };
+            assert_eq!(y.to_vec().unwrap(), vec![expected; N as usize], "{seed}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_such_a_use_holds_up_nobody_else() {
+    let bench = software(Builder::new());
+    let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+    let copy = bench.kernel(COPY, "copy");
+    let own = bench.context.per_thread_stream();
+    let source = filled(&own, 3);
+    let (mut x, mut y, mut z) = (filled(&own, 0), filled(&home, 0), filled(&home, 0));
+    let config = LaunchConfig::for_num_elems(N);
+    let mut holder = Graph::new(&bench.context).unwrap();
+    holder.fill(&[], &mut x, 1_u32).unwrap();
+    let mut graph = Graph::new(&bench.context).unwrap();
+    graph.fill(&[], &mut z, 9_u32).unwrap();
+    let exec = graph.instantiate().unwrap();
+    home.synchronize().unwrap();
+    let (go, waiting) = mpsc::channel::<()>();
+    let (told, in_time) = mpsc::channel();
+    own.launch_host(move || {
+        let _ = told.send(waiting.recv_timeout(Duration::from_secs(5)).is_ok());
+    })
+    .unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { own.launch(&copy, config, (&source, &mut x, N)) }.unwrap();
+    simulator.clear_rules();
+    thread::scope(|scope| {
+        let (home, copy, x, y) = (&home, &copy, &x, &mut y);
+        scope.spawn(move || {
+            // Waits for the host function, and for nothing that others need meanwhile.
+            // SAFETY: as above.
+            unsafe { home.launch(copy, config, (x, y, N)) }.unwrap();
+        });
+        thread::sleep(Duration::from_millis(200));
+        exec.launch(&bench.stream()).unwrap();
+        go.send(()).unwrap();
+    });
+    assert_eq!(in_time.recv(), Ok(true));
+    assert_eq!(y.to_vec().unwrap(), vec![3; N as usize]);
+    assert_eq!(z.to_vec().unwrap(), vec![9; N as usize]);
+}
