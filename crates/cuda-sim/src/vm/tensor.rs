@@ -89,9 +89,25 @@ impl Transfer<'_, '_> {
         }
     }
 
+    /// What an H200 takes as an illegal instruction, and the manual does not tell.
+    fn check_start(&self) -> Result<(), Trouble> {
+        let start = &self.start[..self.map.rank];
+        let row = start[0] * self.map.element.bytes() as i64;
+        if row % CHUNK as i64 != 0 {
+            let message = format!("rows of the box begin at byte {row}, not at a multiple of 16");
+            return Err(self.wrong(message));
+        }
+        if self.direction != Direction::Load && start.iter().any(|at| *at < 0) {
+            let message = format!("the box at {start:?} would be written before the first element");
+            return Err(self.wrong(message));
+        }
+        Ok(())
+    }
+
     /// Copies the box from or to shared memory at the generic address `shared`.
     fn run(&self, shared: u64) -> Result<(), Trouble> {
         let map = &self.map;
+        self.check_start()?;
         let row = map.count(0) * map.element.bytes();
         let rows = map.bytes() / row;
         Reach::default().host(self.w, self.env, shared, map.bytes(), BOX_ALIGN, self.lane)?;

@@ -64,7 +64,10 @@ impl Tensor {
             map.steps[d] = if d == 0 { 1 } else { 1 + below(2) as u8 };
             // Often partly outside, on both sides.
             let reach = map.dims[d] + u64::from(map.extent[d]);
-            start.push(below(reach) as i64 - i64::from(map.extent[d]) / 2);
+            let at = below(reach) as i64 - i64::from(map.extent[d]) / 2;
+            // A row begins at a multiple of 16 bytes.
+            let unit = if d == 0 { 16 / size as i64 } else { 1 };
+            start.push(at.div_euclid(unit) * unit);
             if d + 1 < rank {
                 stride = if d == 0 {
                     map.dims[0] * size
@@ -80,6 +83,15 @@ impl Tensor {
             .map(|_| below(256) as u8)
             .collect();
         Self { map, start, bytes }
+    }
+
+    /// The same box where nothing of it comes before the first element.
+    fn behind_the_first(&self) -> Self {
+        Self {
+            map: self.map,
+            start: self.start.iter().map(|&at| at.max(0)).collect(),
+            bytes: self.bytes.clone(),
+        }
     }
 
     /// For each element of the box: its place in shared memory, and in the tensor if it is inside.
@@ -202,6 +214,7 @@ fn boxes_are_loaded_with_zeros_around_the_tensor() {
 #[test]
 fn boxes_are_stored_as_far_as_there_is_a_tensor() {
     each(|tensor, bytes, numbers| {
+        let tensor = tensor.behind_the_first();
         let size = tensor.map.element.bytes() as usize;
         let flat: Vec<u8> = (0..bytes).map(|_| numbers.next() as u8).collect();
         let mut expected = tensor.bytes.clone();
@@ -223,6 +236,7 @@ fn boxes_are_added_to_a_tensor() {
     each(|tensor, _, numbers| {
         let element = [Element::U32, Element::U64][tensor.map.rank % 2];
         let tensor = Tensor::random(tensor.map.rank, element, tensor.map.swizzle, numbers);
+        let tensor = tensor.behind_the_first();
         let flat: Vec<u8> = (0..tensor.map.bytes())
             .map(|_| numbers.next() as u8)
             .collect();
@@ -274,6 +288,42 @@ fn what_is_no_map_or_no_box_is_a_fault() {
         .replace("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
         .replace("shared::cta.tile", "shared::cta.inc.tile");
     assert_eq!(code(&float, 2, &|bytes| bytes[16] = 7), 715);
+}
+
+/// As an H200 has it.
+#[test]
+fn boxes_begin_at_multiples_of_16_bytes_and_none_is_written_before_the_first_element() {
+    let tensor = Tensor::random(2, Element::U32, Swizzle::None, &mut Numbers(1));
+    let code = |copies: &str, x: i32, y: i32| {
+        let device = Device::new(&kernel(2, copies));
+        let map = TensorMap {
+            address: device.upload(&tensor.bytes),
+            ..tensor.map
+        };
+        let params = [
+            device.upload(&map.encode()),
+            device.upload32(&[x as u32, y as u32]),
+            device.upload(&[0; 4096]),
+            tensor.map.bytes(),
+        ];
+        device
+            .run(1, 1, &params)
+            .map_or_else(|fault| fault.kind.code(), |_| 0)
+    };
+    for (x, y, load, store) in [
+        (0, 0, 0, 0),
+        (4, 1, 0, 0),
+        (200, 60, 0, 0),
+        (-4, -3, 0, 715),
+        (-32, 0, 0, 715),
+        (0, -8, 0, 715),
+        (1, 0, 715, 715),
+        (2, 0, 715, 715),
+        (-5, 0, 715, 715),
+    ] {
+        assert_eq!(code(LOAD, x, y), load, "from {x}, {y}");
+        assert_eq!(code(STORE, x, y), store, "to {x}, {y}");
+    }
 }
 
 #[test]
