@@ -24,6 +24,11 @@ pub(super) struct Chunks {
 const ALONE: usize = 1 << 20;
 /// From this size on the caches of the threads that copy to the host hold what they have in hand.
 const IN_CACHES: usize = 4 << 20;
+/// From this size on, fewer calls and events are worth more than pieces that are in many hands soon.
+const LONG: usize = 32 << 20;
+/// From this size on, copies to the device through the caches were the faster ones (docs/performance.md): the source, which is in
+/// no cache, is what the threads wait for.
+const BEYOND: usize = 128 << 20;
 /// A further thread for each so many bytes of those.
 const SHARE: usize = 512 << 10;
 /// So many pieces at least, if they do not get too small: for what is done at the same time.
@@ -45,11 +50,12 @@ impl Chunks {
             Way::ToHost => bytes >= ALONE,
         };
         let chunk = match way {
-            _ if is_shared => share(PIECES).clamp(LARGE / 2, LARGE),
+            _ if bytes >= LONG => LARGE,
+            _ if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
             // The device takes what is queued while this thread goes on: with the fewest calls it goes on first.
-            Way::ToDevice => LARGE,
+            Way::ToDevice => LARGE / 2,
             // The device fills one block while this thread empties another.
-            Way::ToHost => share(4).clamp(2 * SMALL, LARGE / 2),
+            Way::ToHost => share(4).clamp(2 * SMALL, LARGE / 4),
         };
         let chunk = (chunk / unit).max(1) * unit;
         Self {
@@ -57,7 +63,7 @@ impl Chunks {
             chunk,
             is_shared,
             is_past_caches: match way {
-                Way::ToDevice => is_shared,
+                Way::ToDevice => is_shared && bytes < BEYOND,
                 Way::ToHost => is_shared && bytes < IN_CACHES,
             },
             next: AtomicUsize::new(0),

@@ -73,7 +73,7 @@ struct Busy {
 /// Copies up to this size take one small block, and the thread that asks does all.
 const SMALL: usize = 64 << 10;
 /// The greatest piece of a larger copy: what fits in the caches between the processor and the bus many times.
-const LARGE: usize = 512 << 10;
+const LARGE: usize = 1 << 20;
 
 impl Default for Staging {
     fn default() -> Self {
