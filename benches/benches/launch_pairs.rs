@@ -106,6 +106,29 @@ impl Setup {
         })
     }
 
+    /// The raw function pointer again, with all values in one block.
+    fn raw_block(&mut self, number: u32) -> Pairs {
+        let entry_point = self.stream.context().driver().library().cuLaunchKernel;
+        let entry_point = entry_point.expect("every driver has it");
+        let mut values = [7_u64; 12];
+        let mut bytes = size_of_val(&values);
+        let mut extra: [*mut c_void; 5] = [
+            ptr::without_provenance_mut(1),
+            values.as_mut_ptr().cast(),
+            ptr::without_provenance_mut(2),
+            (&raw mut bytes).cast(),
+            ptr::null_mut(),
+        ];
+        self.pairs(number, 12, |stream, function, _| {
+            let (raw, on) = (function.as_raw(), stream.as_raw());
+            let extra = black_box(extra.as_mut_ptr());
+            // SAFETY: a block of 12 values of 8 bytes.
+            let status =
+                unsafe { entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, ptr::null_mut(), extra) };
+            assert!(status.is_success());
+        })
+    }
+
     fn tuple(&mut self, number: u32) -> Pairs {
         let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
         self.pairs(number, 12, |stream, function, [a, b, c, d, e, f, g, h]| {
@@ -188,6 +211,7 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
     };
     let one = "one stream";
     add("table", 12, one, setup.table(number), None);
+    add("raw, one block", 12, one, setup.raw_block(number), None);
     add(
         "tuple",
         0,

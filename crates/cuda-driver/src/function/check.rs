@@ -31,7 +31,45 @@ pub(crate) const fn pack(sizes: &[usize]) -> u128 {
     packed
 }
 
+/// The bytes before each parameter that belong to none, as [`pack`] would have them. With equal sizes and gaps, parameters are
+/// laid out equally.
+pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
+    let (mut packed, mut at, mut end) = (0, 0, 0);
+    if offsets.len() != sizes.len() || sizes.is_empty() || pack(sizes) == UNPACKED {
+        return UNPACKED;
+    }
+    while at < offsets.len() {
+        if offsets[at] < end || offsets[at] - end > 254 {
+            return UNPACKED;
+        }
+        packed |= ((offsets[at] - end) as u128) << (8 * at);
+        end = offsets[at] + sizes[at];
+        at += 1;
+    }
+    packed
+}
+
+/// Where C, and `repr(C)`, puts fields of these sizes and alignments: their gaps, and where the last one ends.
+pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u128, usize) {
+    let (mut sizes, mut offsets) = ([0; N], [0; N]);
+    let (mut at, mut end) = (0, 0_usize);
+    while at < N {
+        let (size, align) = fields[at];
+        offsets[at] = end.next_multiple_of(align);
+        sizes[at] = size;
+        end = offsets[at] + size;
+        at += 1;
+    }
+    (pack_gaps(&offsets, &sizes), end)
+}
+
 impl Function {
+    /// What [`pack_gaps`] makes of the parameters, if the driver or the image tells them.
+    #[inline]
+    pub(crate) fn gaps(&self) -> u128 {
+        self.0.gaps
+    }
+
     /// An error unless arguments of these sizes are what the kernel takes. `packed` is what [`pack`] makes of the sizes.
     #[inline]
     pub(crate) fn check_packed(&self, packed: u128, sizes: &[usize]) -> Result<()> {
@@ -178,5 +216,59 @@ impl Function {
             Some((what, rest)) => Err(self.out_of_range(what, rest.into(), 0, 0)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::{UNPACKED, c_layout, pack_gaps};
+
+    #[test]
+    fn fields_are_where_c_has_them() {
+        #[repr(C)]
+        struct Fields {
+            a: u8,
+            b: u64,
+            c: f32,
+            d: [u16; 3],
+            e: u128,
+            f: u8,
+        }
+        let fields = [
+            (1, 1),
+            (8, 8),
+            (4, 4),
+            (6, 2),
+            (16, align_of::<u128>()),
+            (1, 1),
+        ];
+        let offsets = [
+            offset_of!(Fields, a),
+            offset_of!(Fields, b),
+            offset_of!(Fields, c),
+            offset_of!(Fields, d),
+            offset_of!(Fields, e),
+            offset_of!(Fields, f),
+        ];
+        let sizes = fields.map(|(size, _)| size);
+        let (gaps, end) = c_layout(&fields);
+        assert_eq!(gaps, pack_gaps(&offsets, &sizes));
+        assert_ne!(gaps, UNPACKED);
+        assert_eq!(end, offset_of!(Fields, f) + 1);
+        // One that is aligned otherwise is laid out otherwise.
+        let mut moved = fields;
+        moved[3].1 = 8;
+        assert_ne!(c_layout(&moved).0, gaps);
+    }
+
+    #[test]
+    fn what_does_not_fit_in_a_word_is_told() {
+        assert_eq!(pack_gaps(&[], &[]), UNPACKED);
+        assert_eq!(pack_gaps(&[0, 256], &[1, 1]), UNPACKED);
+        assert_eq!(pack_gaps(&[0], &[300]), UNPACKED);
+        assert_eq!(pack_gaps(&[8, 0], &[8, 8]), UNPACKED);
+        assert_eq!(pack_gaps(&[0, 255], &[1, 1]), 254 << 8);
     }
 }

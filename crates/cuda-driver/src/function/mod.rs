@@ -35,6 +35,8 @@ struct Inner {
     /// The sizes of `parameters` on their own, to compare at each launch, and in one word.
     sizes: Vec<usize>,
     packed: u128,
+    /// How they are laid out.
+    gaps: u128,
     max_threads: u32,
     /// Of the context: at hand, since each launch asks.
     limits: Limits,
@@ -55,9 +57,14 @@ impl Function {
             .flatten()
             .map(|parameter| parameter.size)
             .collect();
-        let packed = match &parameters {
-            Some(_) => check::pack(&sizes),
-            None => check::UNPACKED,
+        let offsets = parameters
+            .iter()
+            .flatten()
+            .map(|parameter| parameter.offset);
+        let offsets: Vec<usize> = offsets.collect();
+        let (packed, gaps) = match &parameters {
+            Some(_) => (check::pack(&sizes), check::pack_gaps(&offsets, &sizes)),
+            None => (check::UNPACKED, check::UNPACKED),
         };
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
@@ -67,6 +74,7 @@ impl Function {
             parameters,
             sizes,
             packed,
+            gaps,
             max_threads: u32::try_from(max_threads).unwrap_or(0),
             limits: *module.context().limits(),
             allowed_shared: AtomicU32::new(u32::try_from(allowed).unwrap_or(0)),

@@ -6,7 +6,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::function::check::pack;
+use crate::function::check::{UNPACKED, c_layout, pack};
 use crate::global::Global;
 use crate::graph::GraphAllocation;
 use crate::memory::{
@@ -15,10 +15,42 @@ use crate::memory::{
 };
 use crate::order::{Access, Scope};
 
-/// The uses of buffers that one launch makes.
+/// The values of arguments in one of the two forms that the driver takes, the other null.
 #[doc(hidden)]
-#[allow(missing_debug_implementations, reason = "it never leaves this crate")]
-pub struct Uses<'a>(pub(super) Scope<'a>);
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    /// A pointer to each.
+    pub(crate) params: *mut *mut c_void,
+    /// All in one block, as the kernel has them, which the driver copies at once: in half the time for a dozen.
+    pub(crate) extra: *mut *mut c_void,
+}
+
+/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which are no numbers in C.
+const BUFFER_POINTER: *mut c_void = ptr::without_provenance_mut(1);
+const BUFFER_SIZE: *mut c_void = ptr::without_provenance_mut(2);
+const END: *mut c_void = ptr::null_mut();
+
+impl Values {
+    #[inline]
+    pub(crate) fn pointers(pointers: &mut [*mut c_void]) -> Self {
+        Self {
+            params: pointers.as_mut_ptr(),
+            extra: ptr::null_mut(),
+        }
+    }
+
+    /// `bytes` bytes from `block` on.
+    #[inline]
+    fn with_block<B, R>(block: &mut B, mut bytes: usize, f: impl FnOnce(Self) -> R) -> R {
+        let block = ptr::from_mut(block).cast();
+        let bytes = (&raw mut bytes).cast();
+        let mut extra = [BUFFER_POINTER, block, BUFFER_SIZE, bytes, END];
+        f(Self {
+            params: ptr::null_mut(),
+            extra: extra.as_mut_ptr(),
+        })
+    }
+}
 
 /// The memory behind an argument, and what the kernel does to it.
 #[doc(hidden)]
@@ -142,19 +174,11 @@ own_arg! {
     &mut GraphAllocation<T>, Access::WRITE;
 }
 
-impl Uses<'_> {
-    /// The stream, and the epoch in which the launch was queued.
-    #[inline]
-    fn queued(&mut self) -> (u64, u64) {
-        (self.0.id, self.0.epoch())
-    }
-}
-
 impl Tracked<'_> {
     /// Makes the launch's stream wait for the uses that matter to this one.
-    pub(super) fn before(self, uses: &Uses<'_>) -> Result<()> {
+    pub(super) fn before(self, scope: &Scope<'_>) -> Result<()> {
         match self.memory {
-            Some(memory) => memory.tracker.before(&uses.0, self.access),
+            Some(memory) => memory.tracker.before(scope, self.access),
             None => Err(Error::Unsupported {
                 what: "memory of a graph outside of the graph",
             }),
@@ -162,39 +186,25 @@ impl Tracked<'_> {
     }
 
     /// Notes the use, after the launch was queued.
-    pub(super) fn after(self, uses: &mut Uses<'_>) {
+    pub(super) fn after(self, scope: &mut Scope<'_>) {
         if let Some(memory) = self.memory {
-            memory.tracker.after(&mut uses.0, self.access);
+            memory.tracker.after(scope, self.access);
         }
     }
-}
 
-/// Whether the use of an argument is in order as it is. What a launch asks of each: with words that it has at hand, so that
-/// nothing else happens on the way of most launches.
-#[inline]
-fn is_in_order<A: KernelArg>(arg: &A, stream: u64) -> bool {
-    arg.tracked().is_none_or(|Tracked { memory, access, .. }| {
-        !access.is_signal() && memory.is_some_and(|it| it.tracker.is_at_home(stream))
-    })
-}
+    /// Whether the use is in order as it is on the stream of this identity.
+    #[inline]
+    pub(super) fn is_in_order(&self, stream: u64) -> bool {
+        !self.access.is_signal() && self.memory.is_some_and(|it| it.tracker.is_at_home(stream))
+    }
 
-#[cold]
-fn before<A: KernelArg>(arg: &A, uses: &Uses<'_>) -> Result<()> {
-    arg.tracked().map_or(Ok(()), |tracked| tracked.before(uses))
-}
-
-/// The same after the launch was queued.
-#[inline]
-fn is_noted<A: KernelArg>(arg: &A, (stream, epoch): (u64, u64)) -> bool {
-    arg.tracked().is_none_or(|Tracked { memory, access, .. }| {
-        !access.is_signal() && memory.is_some_and(|it| it.tracker.is_noted(stream, epoch))
-    })
-}
-
-#[cold]
-fn after<A: KernelArg>(arg: &A, uses: &mut Uses<'_>) {
-    if let Some(tracked) = arg.tracked() {
-        tracked.after(uses);
+    /// Whether there is nothing to note after the launch was queued in `epoch`.
+    #[inline]
+    pub(super) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
+        !self.access.is_signal()
+            && self
+                .memory
+                .is_some_and(|it| it.tracker.is_noted(stream, epoch))
     }
 }
 
@@ -202,7 +212,7 @@ fn after<A: KernelArg>(arg: &A, uses: &mut Uses<'_>) {
 ///
 /// # Safety
 ///
-/// The sizes and the pointers are of the same arguments, in order.
+/// The sizes, the pointers and the values are of the same arguments, in order.
 pub unsafe trait KernelArgs {
     /// The bytes of each.
     fn sizes(&self) -> &[usize];
@@ -218,11 +228,22 @@ pub unsafe trait KernelArgs {
     #[doc(hidden)]
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
 
+    /// Calls `f` with the values: in one block, if it can be made with these gaps before the values.
     #[doc(hidden)]
-    fn before(&self, uses: &Uses<'_>) -> Result<()>;
+    #[inline]
+    fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
+        let _ = gaps;
+        self.with_pointers(|pointers| f(Values::pointers(pointers)))
+    }
 
+    /// Whether all uses are in order as they are on the stream of this identity: with words that are at hand, so that nothing
+    /// else happens on the way of most launches.
     #[doc(hidden)]
-    fn after(&self, uses: &mut Uses<'_>);
+    fn are_in_order(&self, stream: u64) -> bool;
+
+    /// Whether there is nothing to note after the launch was queued in `epoch`.
+    #[doc(hidden)]
+    fn are_noted(&self, stream: u64, epoch: u64) -> bool;
 
     /// Calls `f` with the memory behind each argument that has some.
     #[doc(hidden)]
@@ -252,24 +273,36 @@ macro_rules! kernel_args {
             }
 
             #[inline(always)]
-            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn before(&self, uses: &Uses<'_>) -> Result<()> {
+            #[allow(non_snake_case, reason = "a value has the name of its type")]
+            fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
+                // As C has them, which is where a kernel looks for them unless it aligns them otherwise.
+                #[repr(C)]
+                struct Block<$($arg),*> {
+                    $($arg: $arg),*
+                }
+                let own = const {
+                    c_layout(&[$((size_of::<$arg::Value>(), align_of::<$arg::Value>())),*])
+                };
+                if gaps != own.0 || gaps == UNPACKED {
+                    return self.with_pointers(|pointers| f(Values::pointers(pointers)));
+                }
                 let ($($arg,)*) = self;
-                let stream = uses.0.id;
-                $(if !is_in_order($arg, stream) {
-                    before($arg, uses)?;
-                })*
-                Ok(())
+                let mut block = Block { $($arg: $arg.value()),* };
+                Values::with_block(&mut block, own.1, f)
             }
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn after(&self, uses: &mut Uses<'_>) {
+            fn are_in_order(&self, stream: u64) -> bool {
                 let ($($arg,)*) = self;
-                let queued = uses.queued();
-                $(if !is_noted($arg, queued) {
-                    after($arg, uses);
-                })*
+                true $(&& $arg.tracked().is_none_or(|it| it.is_in_order(stream)))*
+            }
+
+            #[inline(always)]
+            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            fn are_noted(&self, stream: u64, epoch: u64) -> bool {
+                let ($($arg,)*) = self;
+                true $(&& $arg.tracked().is_none_or(|it| it.is_noted(stream, epoch)))*
             }
 
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]

@@ -159,7 +159,7 @@ impl<P: KernelParams> Kernel<P> {
     {
         // SAFETY: the sizes must be right ← `typed` has compared those of `P`, and `P` accepts `A`; for the rest the
         // caller answers.
-        unsafe { stream.queue(&self.function, config, None, &args) }
+        unsafe { stream.queue(&self.function, config, None, args) }
     }
 
     /// `cuLaunchKernelEx(self, config, attributes, args)`—The same with attributes, as [`Stream::launch_with`] does.
@@ -182,7 +182,7 @@ impl<P: KernelParams> Kernel<P> {
         P: Accepts<A>,
     {
         // SAFETY: as in `launch`.
-        unsafe { stream.queue(&self.function, config, Some(attributes), &args) }
+        unsafe { stream.queue(&self.function, config, Some(attributes), args) }
     }
 }
 

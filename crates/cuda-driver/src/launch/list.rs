@@ -8,7 +8,7 @@ use std::ptr;
 
 use smallvec::SmallVec;
 
-use super::args::{KernelArg, KernelArgs, Tracked, Uses};
+use super::args::{KernelArg, KernelArgs, Tracked};
 use crate::error::Result;
 
 /// So many arguments need no memory of the heap.
@@ -120,16 +120,12 @@ unsafe impl KernelArgs for &ArgList<'_> {
         f(&mut pointers)
     }
 
-    fn before(&self, uses: &Uses<'_>) -> Result<()> {
-        self.uses
-            .iter()
-            .try_for_each(|tracked| tracked.before(uses))
+    fn are_in_order(&self, stream: u64) -> bool {
+        self.uses.iter().all(|it| it.is_in_order(stream))
     }
 
-    fn after(&self, uses: &mut Uses<'_>) {
-        for tracked in &self.uses {
-            tracked.after(uses);
-        }
+    fn are_noted(&self, stream: u64, epoch: u64) -> bool {
+        self.uses.iter().all(|it| it.is_noted(stream, epoch))
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

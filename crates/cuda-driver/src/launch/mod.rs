@@ -8,9 +8,8 @@ mod list;
 mod recent;
 mod using;
 
-pub(crate) use args::Tracked;
-use args::Uses;
 pub use args::{KernelArg, KernelArgs};
+pub(crate) use args::{Tracked, Values};
 pub use attributes::{
     AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain, PortableClusterMode,
     SharedMemoryMode,
@@ -22,16 +21,13 @@ pub use recent::LaunchesInFlight;
 pub(crate) use recent::{ContextLaunches, DriverLaunches, NameId, RecentLaunches};
 pub use using::Using;
 
-use std::ffi::c_void;
-use std::ptr;
-
 use cuda_sys::CUlaunchAttribute;
 
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::function::Function;
 use crate::order::Scope;
-use crate::stream::Stream;
+use crate::stream::{Kind, Stream};
 
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
@@ -63,7 +59,7 @@ impl Stream {
     ) -> Result<()> {
         function.check_packed(args.packed_sizes(), args.sizes())?;
         // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
-        unsafe { self.queue(function, config, None, &args) }
+        unsafe { self.queue(function, config, None, args) }
     }
 
     /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes: cooperative, clusters, dependent
@@ -89,7 +85,7 @@ impl Stream {
     ) -> Result<()> {
         function.check_packed(args.packed_sizes(), args.sizes())?;
         // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
-        unsafe { self.queue(function, config, Some(attributes), &args) }
+        unsafe { self.queue(function, config, Some(attributes), args) }
     }
 
     /// Every form of launch comes here.
@@ -104,48 +100,91 @@ impl Stream {
         function: &Function,
         config: LaunchConfig,
         attributes: Option<&LaunchAttributes<'_>>,
-        args: &A,
+        args: A,
     ) -> Result<()> {
         self.expect_context(function.context(), "the kernel")?;
         function.check_config(&config)?;
-        let mut uses = Uses(Scope::new(self));
-        uses.0.ready()?;
-        args.before(&uses)?;
-        match attributes {
-            None => args.with_pointers(|pointers| {
-                // SAFETY: as the caller says.
-                unsafe { self.call_launch(function, &config, pointers) }
-            })?,
-            Some(attributes) => {
-                function.check_cluster(&config, attributes.cluster_blocks())?;
-                let attributes = attributes.for_launch(self.context())?;
-                args.with_pointers(|pointers| {
-                    // SAFETY: as the caller says.
-                    unsafe { self.call_launch_ex(function, &config, attributes, pointers) }
-                })?;
-            }
+        let state = self.state();
+        let id = state.shared_id();
+        if state.kind() != Kind::Own || !args.are_in_order(id) {
+            // SAFETY: as the caller says.
+            return unsafe { self.queue_in_order(function, &config, attributes, args) };
         }
-        self.state().launches().note(function.launch_name());
-        args.after(&mut uses);
+        // SAFETY: as the caller says.
+        unsafe { self.call(function, &config, attributes, &args) }?;
+        if !args.are_noted(id, state.epoch()) {
+            note(&mut Scope::new(self), args);
+        }
+        Ok(())
+    }
+
+    /// [`queue`](Self::queue) where the stream has to wait for something, or is one of C's default streams.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[cold]
+    unsafe fn queue_in_order<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: A,
+    ) -> Result<()> {
+        let mut scope = Scope::new(self);
+        scope.ready()?;
+        args.each_tracked(&mut |tracked| tracked.before(&scope))?;
+        // SAFETY: as the caller says.
+        unsafe { self.call(function, config, attributes, &args) }?;
+        note(&mut scope, args);
         Ok(())
     }
 
     /// # Safety
     ///
-    /// There is a pointer to a value of each parameter's size, and the kernel keeps to its memory.
+    /// As [`queue`](Self::queue), and the stream has waited for what matters to the uses.
+    #[inline(always)]
+    unsafe fn call<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: &A,
+    ) -> Result<()> {
+        match attributes {
+            None => args.with_values(function.gaps(), |values| {
+                // SAFETY: as the caller says.
+                unsafe { self.call_launch(function, config, values) }
+            })?,
+            Some(attributes) => {
+                function.check_cluster(config, attributes.cluster_blocks())?;
+                let attributes = attributes.for_launch(self.context())?;
+                args.with_values(function.gaps(), |values| {
+                    // SAFETY: as the caller says.
+                    unsafe { self.call_launch_ex(function, config, attributes, values) }
+                })?;
+            }
+        }
+        self.state().launches().note(function.launch_name());
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// `values` are of the parameters' sizes, a block laid out as they are, and the kernel keeps to its memory.
     #[inline]
     pub(crate) unsafe fn call_launch(
         &self,
         function: &Function,
         config: &LaunchConfig,
-        pointers: &mut [*mut c_void],
+        values: Values,
     ) -> Result<(), DriverError> {
         let LaunchConfig {
             grid,
             block,
             shared_bytes,
         } = *config;
-        // SAFETY: function and stream must be alive, there must be a pointer to a value of each parameter's size, and
+        // SAFETY: function and stream must be alive, there must be a value of each parameter's size in one of the forms, and
         // the kernel must keep to its memory ← both are borrowed; the caller says so.
         unsafe {
             call!(
@@ -160,8 +199,8 @@ impl Stream {
                     block.z,
                     shared_bytes,
                     self.as_raw(),
-                    pointers.as_mut_ptr(),
-                    ptr::null_mut(),
+                    values.params,
+                    values.extra,
                 )
             )
         }
@@ -175,7 +214,7 @@ impl Stream {
         function: &Function,
         config: &LaunchConfig,
         attributes: &[CUlaunchAttribute],
-        pointers: &mut [*mut c_void],
+        values: Values,
     ) -> Result<(), DriverError> {
         let config = config.raw(self, attributes);
         // SAFETY: as in `call_launch`; the attributes must be valid for the call ← they are borrowed, and the driver only
@@ -186,10 +225,20 @@ impl Stream {
                 cuLaunchKernelEx(
                     &raw const config,
                     function.as_raw(),
-                    pointers.as_mut_ptr(),
-                    ptr::null_mut(),
+                    values.params,
+                    values.extra,
                 )
             )
         }
     }
+}
+
+/// Notes the uses of a launch that was just queued in `scope`.
+#[cold]
+fn note<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
+    // What notes one cannot fail.
+    let _ = args.each_tracked(&mut |tracked| {
+        tracked.after(scope);
+        Ok(())
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::args::{KernelArgs, Tracked, Uses};
+use super::args::{KernelArgs, Tracked, Values};
 use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
 
@@ -75,15 +75,18 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn before(&self, uses: &Uses<'_>) -> Result<()> {
-        self.args.before(uses)?;
-        self.memory.before(uses)
+    fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
+        self.args.with_values(gaps, f)
     }
 
     #[inline]
-    fn after(&self, uses: &mut Uses<'_>) {
-        self.args.after(uses);
-        self.memory.after(uses);
+    fn are_in_order(&self, stream: u64) -> bool {
+        self.args.are_in_order(stream) && self.memory.are_in_order(stream)
+    }
+
+    #[inline]
+    fn are_noted(&self, stream: u64, epoch: u64) -> bool {
+        self.args.are_noted(stream, epoch) && self.memory.are_noted(stream, epoch)
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

@@ -238,6 +238,60 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
     }
 }
 
+/// Values go to the driver in one block where they are laid out as the kernel has its parameters, and one by one where not: here
+/// the kernel aligns the four floats to 16 bytes, or does not.
+#[test]
+fn values_arrive_wherever_the_kernel_has_its_parameters() {
+    let test = "values_arrive_wherever_the_kernel_has_its_parameters";
+    let ptx = |align: u32| {
+        format!(
+            "
+            .version 7.0
+            .target sm_52
+            .address_size 64
+            .visible .entry k(.param .u8 a, .param .u64 out, .param .u16 c, .param .align {align} .b8 d[16], .param .f64 e)
+            {{
+                .reg .u64 %p;
+                .reg .u32 %a, %c;
+                .reg .u32 %d<4>;
+                .reg .u64 %e;
+                ld.param.u64 %p, [out];
+                cvta.to.global.u64 %p, %p;
+                ld.param.u8 %a, [a];
+                ld.param.u16 %c, [c];
+                ld.param.u32 %d0, [d];
+                ld.param.u32 %d1, [d+4];
+                ld.param.u32 %d2, [d+8];
+                ld.param.u32 %d3, [d+12];
+                ld.param.u64 %e, [e];
+                st.global.u32 [%p], %a;
+                st.global.u32 [%p+4], %c;
+                st.global.u32 [%p+8], %d0;
+                st.global.u32 [%p+12], %d1;
+                st.global.u32 [%p+16], %d2;
+                st.global.u32 [%p+20], %d3;
+                st.global.u64 [%p+24], %e;
+                ret;
+            }}"
+        )
+    };
+    for bench in everywhere(test) {
+        let stream = bench.stream();
+        for align in [4, 8, 16] {
+            let kernel = bench.kernel(&ptx(align), "k");
+            let mut out = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+            let floats = [1.5_f32, -2.5, 3.25, f32::MAX];
+            let args = (200_u8, &mut out, 60_000_u16, floats, 0.1_f64);
+            // SAFETY: the kernel writes 32 bytes.
+            unsafe { stream.launch(&kernel, LaunchConfig::new(1, 1), args) }.unwrap();
+            let [a, b, c, d] = floats.map(f32::to_bits);
+            let e = 0.1_f64.to_bits();
+            let expected = [200, 60_000, a, b, c, d, e as u32, (e >> 32) as u32];
+            assert_eq!(out.to_vec().unwrap(), expected, "{}, {align}", bench.name);
+        }
+    }
+}
+
 #[test]
 fn looking_up_a_kernel_makes_no_call_that_fails() {
     for version in [12020, 12040, 13000, 13050] {

@@ -16,7 +16,9 @@ use crate::graph::kernel::kernel_owners;
 use crate::graph::node::{Edge, Node, NodeId, node_kind};
 use crate::graph::parts::Parts;
 use crate::graph::{CopySource, CopyTarget, Graph, Owners};
-use crate::launch::{Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, LaunchConfig};
+use crate::launch::{
+    Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, LaunchConfig, Values,
+};
 use crate::memory::DeviceRepr;
 use crate::stream::{Stream, StreamFlags, ValueBatch};
 
@@ -124,11 +126,18 @@ impl<'c> CaptureScope<'c> {
                 None => {
                     // SAFETY: there must be a pointer to a value of each size, and the kernel keep to its memory ←
                     // `kernel_owners` has checked the sizes; the caller says so.
-                    unsafe { stream.call_launch(function, config, pointers) }
+                    unsafe { stream.call_launch(function, config, Values::pointers(pointers)) }
                 }
                 Some(attributes) => {
                     // SAFETY: as above.
-                    unsafe { stream.call_launch_ex(function, config, attributes, pointers) }
+                    unsafe {
+                        stream.call_launch_ex(
+                            function,
+                            config,
+                            attributes,
+                            Values::pointers(pointers),
+                        )
+                    }
                 }
             })
         })?;
