@@ -10,7 +10,7 @@ use cuda_driver::{
 };
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, software};
+use crate::support::{COPY, MIX, everywhere, skipped, software};
 
 /// What `out[block]` is after the kernel, if each block has `bytes` of dynamic shared memory.
 const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
@@ -396,4 +396,39 @@ fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
     let bench = software(Builder::new());
     let function = bench.kernel(COPY, "copy");
     let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);
+}
+
+/// The second kernel may begin before the first has ended, and sees what that has written once it has waited.
+#[test]
+fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
+    const PAIR: &str = include_str!("kernels/dependent.ptx");
+    const N: u32 = 256 * 64;
+    let test = "a_dependent_launch_sees_what_the_launch_before_it_wrote";
+    for bench in everywhere(test) {
+        if bench.context.device().compute_capability().unwrap().major < 9 {
+            skipped(&format!("{test} on {}: before 9.0", bench.name));
+            continue;
+        }
+        let stream = bench.stream();
+        let (first, second) = (bench.kernel(PAIR, "first"), bench.kernel(PAIR, "second"));
+        let mut x = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
+        let mut y = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
+        let config = LaunchConfig::new(N / 256, 256);
+        let dependent = LaunchAttributes::new().programmatic_serialization();
+        let (mut of_x, mut of_y) = (vec![0_u32; N as usize], vec![0_u32; N as usize]);
+        for round in 0..50 {
+            // SAFETY: the kernel reads and writes a word for each thread.
+            unsafe { stream.launch(&first, config, (&mut x, round)) }.unwrap();
+            let args = (&x, &mut y);
+            // SAFETY: the kernel reads a word of `x` for each thread once it has waited, and writes one of `y`, which
+            // nothing before it uses but the second kernel of the round before, for whose end the first one has waited.
+            unsafe { stream.launch_with(&second, config, &dependent, args) }.unwrap();
+            for (i, (x, y)) in of_x.iter_mut().zip(&mut of_y).enumerate() {
+                *x = x.wrapping_mul(3).wrapping_add(i as u32 ^ round);
+                *y = x.wrapping_mul(2).wrapping_add(7);
+            }
+        }
+        assert!(x.to_vec().unwrap() == of_x, "{}", bench.name);
+        assert!(y.to_vec().unwrap() == of_y, "{}", bench.name);
+    }
 }
