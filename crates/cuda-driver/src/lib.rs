@@ -84,7 +84,7 @@ pub use graph::{
 };
 pub use graph::{CopySource, CopyTarget, Graph, GraphExec, InstantiateFlags};
 pub use graph::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
-pub use graph::{HostRead, HostWrite, Switchable};
+pub use graph::{HostRead, HostWrite, KernelAttributes, Switchable};
 pub use launch::{
     Accepts, AccessProperty, ArgList, ClusterScheduling, Dim3, Kernel, KernelArg, KernelArgs,
     KernelParam, KernelParams, LaunchAttributes, LaunchConfig, LaunchesInFlight, MemSyncDomain,

@@ -15,6 +15,9 @@ use crate::memory::DeviceRepr;
 use crate::order::Access;
 use crate::stream::SendPtr;
 
+/// The number of a node in its graph.
+pub(super) type Place = u32;
+
 /// What a call that adds a node takes.
 pub(super) struct Adding<'a> {
     pub(super) driver: &'a Driver,
@@ -39,10 +42,11 @@ impl Graph {
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
     ) -> Result<NodeId> {
         // SAFETY: as the caller says.
-        unsafe { self.add_with(kind, after, owners, None, add) }
+        unsafe { self.add_with(kind, after, owners, None, add, |_, _| Ok(())) }
     }
 
-    /// The same while another graph, which must have so many nodes, is locked too.
+    /// The same while another graph, which must have so many nodes, is locked too. If `finish`, which gets the driver and the new
+    /// node, fails, the node is taken out again.
     ///
     /// # Safety
     ///
@@ -54,6 +58,7 @@ impl Graph {
         owners: Owners,
         other: Option<(&Root, usize)>,
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
+        finish: impl FnOnce(&Driver, CUgraphNode) -> Result<(), DriverError>,
     ) -> Result<NodeId> {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
@@ -100,21 +105,19 @@ impl Graph {
             after: full.as_ptr(),
             count: full.len(),
         })?;
-        for (from, kind) in &edges {
-            if *kind == EdgeKind::Full {
-                continue;
-            }
+        let mut others = edges.iter().filter(|(_, kind)| *kind != EdgeKind::Full);
+        let connected = others.try_for_each(|(from, kind)| {
             // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
-            let added = unsafe { parts.connect(driver, *from, raw, *kind) };
-            if let Err(error) = added {
-                // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
-                let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
-                if destroyed.is_err() {
-                    // It stays in the graph.
-                    parts.others.push(Arc::new(owners));
-                }
-                return Err(error.into());
-            }
+            unsafe { parts.connect(driver, *from, raw, *kind) }
+        });
+        if let Err(error) = connected.and_then(|()| finish(driver, raw)) {
+            // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
+            let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
+            // A node that stays without what it lacks must never run.
+            let gone = destroyed.is_err().then(|| self.root.give_up(&mut all));
+            drop((before, behind, all));
+            drop((gone, owners));
+            return Err(error.into());
         }
         let info = NodeInfo {
             raw: SendPtr(raw),
@@ -194,7 +197,19 @@ impl Graph {
 }
 
 impl Parts {
-    fn add_edge(&mut self, driver: &Driver, from: u32, to: u32, kind: EdgeKind) -> Result<()> {
+    /// The driver's handle of a node.
+    pub(super) fn raw_of(&self, node: Place) -> CUgraphNode {
+        let info = self.nodes.get(node as usize);
+        info.map_or(ptr::null_mut(), |it| it.raw.0)
+    }
+
+    pub(super) fn add_edge(
+        &mut self,
+        driver: &Driver,
+        from: u32,
+        to: u32,
+        kind: EdgeKind,
+    ) -> Result<()> {
         let raw = self.nodes.get(to as usize).ok_or(Error::OtherGraph)?.raw.0;
         // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
         unsafe { self.connect(driver, from, raw, kind) }?;
@@ -212,10 +227,7 @@ impl Parts {
         to: CUgraphNode,
         kind: EdgeKind,
     ) -> Result<(), DriverError> {
-        let from = self
-            .nodes
-            .get(from as usize)
-            .map_or(ptr::null_mut(), |it| it.raw.0);
+        let from = self.raw_of(from);
         if kind == EdgeKind::Full {
             // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they are to locals.
             return unsafe {

@@ -37,7 +37,8 @@ impl Graph {
             }
         };
         // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
-        let id = unsafe { self.add_with(NodeKind::Child, after, owners, other, add) }?;
+        let id =
+            unsafe { self.add_with(NodeKind::Child, after, owners, other, add, |_, _| Ok(())) }?;
         Ok(Node::new(id))
     }
 
@@ -94,6 +95,10 @@ impl Graph {
         let clone = unsafe { Self::of_raw(context, raw) };
         let mut nodes = Vec::with_capacity(parts.nodes.len());
         for node in &parts.nodes {
+            if node.is_gone() {
+                nodes.push(node.clone());
+                continue;
+            }
             let mut found = ptr::null_mut();
             // SAFETY: the pointer must be writable, node and graph alive ← a local; both graphs are ours alone.
             unsafe {

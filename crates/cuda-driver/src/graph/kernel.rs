@@ -2,15 +2,18 @@
 
 use std::ptr;
 
-use cuda_sys::CUDA_KERNEL_NODE_PARAMS;
+use cuda_sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraphNode, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue,
+};
 
 use super::build::Adding;
 use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
-use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::launch::{KernelArgs, LaunchConfig};
+use crate::launch::{Dim3, KernelArgs, LaunchAttributes, LaunchConfig};
 
 impl Graph {
     /// `cuGraphAddKernelNode(function, config, args)`—A node that launches a kernel.
@@ -35,10 +38,49 @@ impl Graph {
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        let owners = self.kernel_owners(function, &config, &args)?;
+        // SAFETY: as the caller says.
+        unsafe { self.add_kernel(after, function, &config, &[], &args) }
+    }
+
+    /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—The same with attributes.
+    ///
+    /// # Errors
+    ///
+    /// As [`kernel`](Self::kernel) and [`Stream::launch_with`](crate::Stream::launch_with); [`Error::Unsupported`] for
+    /// attributes that are nodes or edges in a graph: events and programmatic serialization.
+    ///
+    /// # Safety
+    ///
+    /// As [`kernel`](Self::kernel).
+    pub unsafe fn kernel_with<A: KernelArgs>(
+        &mut self,
+        after: &[Edge],
+        function: &Function,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<Node<node_kind::Kernel>> {
+        function.check_cluster(&config, attributes.cluster_blocks())?;
+        let attributes = attributes.for_node(self.context())?;
+        // SAFETY: as the caller says.
+        unsafe { self.add_kernel(after, function, &config, attributes, &args) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`kernel`](Self::kernel).
+    unsafe fn add_kernel<A: KernelArgs>(
+        &mut self,
+        after: &[Edge],
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: &[CUlaunchAttribute],
+        args: &A,
+    ) -> Result<Node<node_kind::Kernel>> {
+        let owners = self.kernel_owners(function, config, args)?;
         let add = |it: &Adding<'_>| {
             args.with_pointers(|pointers| {
-                let params = params(function, &config, pointers.as_mut_ptr());
+                let params = params(function, config, pointers.as_mut_ptr());
                 // SAFETY: pointers and graph must be valid ← those of `it` are; the driver copies the parameters.
                 unsafe {
                     call!(
@@ -54,10 +96,77 @@ impl Graph {
                 }
             })
         };
+        let finish = |driver: &Driver, node| {
+            let mut all = attributes.iter();
+            // SAFETY: the node must be a kernel's, and alive ← it was added just now, and its graph is locked.
+            all.try_for_each(|attribute| unsafe { set(driver, node, attribute) })
+        };
         // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does, and the caller says
         // so of the kernel.
-        let id = unsafe { self.add(NodeKind::Kernel, after, owners, add) }?;
+        let id = unsafe { self.add_with(NodeKind::Kernel, after, owners, None, add, finish) }?;
         Ok(Node::new(id))
+    }
+
+    /// `cuGraphKernelNodeSetAttribute()`—Changes attributes of a kernel node, for executables that are made from now on. Those that
+    /// are not named stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`kernel_with`](Self::kernel_with), [`Error::NodeGone`], or what the calls answer. Attributes before the one that was
+    /// refused are changed.
+    ///
+    /// # Safety
+    ///
+    /// What was promised of the kernel holds with these attributes.
+    #[doc(alias = "cuGraphKernelNodeSetAttribute")]
+    pub unsafe fn set_kernel_attributes(
+        &mut self,
+        node: Node<node_kind::Kernel>,
+        attributes: &LaunchAttributes<'_>,
+    ) -> Result<()> {
+        let attributes = attributes.for_node(self.context())?;
+        let driver = self.context().driver();
+        let all = self.root.lock();
+        let parts = &all[self.at];
+        let raw = parts.raw_of(parts.place(node.id())?);
+        for attribute in attributes {
+            // SAFETY: the node must be a kernel's, and alive ← by its type; the graph is locked, and has it.
+            unsafe { set(driver, raw, attribute) }?;
+        }
+        Ok(())
+    }
+
+    /// `cuGraphKernelNodeGetAttribute()`—Attributes of a kernel node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherGraph`], [`Error::NodeGone`], or what the calls answer.
+    #[doc(alias = "cuGraphKernelNodeGetAttribute")]
+    pub fn kernel_attributes(&self, node: Node<node_kind::Kernel>) -> Result<KernelAttributes> {
+        let all = self.root.lock();
+        let parts = &all[self.at];
+        let raw = parts.raw_of(parts.place(node.id())?);
+        let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
+            let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+            // SAFETY: the node must be a kernel's, and alive, the pointer writable ← by its type; the graph is locked, and
+            // has it; a local.
+            unsafe {
+                call!(
+                    self.context().driver(),
+                    cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
+                )
+            }?;
+            // SAFETY: any bytes must be a value ← they are integers, and as long as the union, all of which was set above.
+            Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
+        };
+        let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
+        let [x, y, z, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?;
+        let [priority, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY)?;
+        Ok(KernelAttributes {
+            is_cooperative: cooperative != 0,
+            cluster: (x > 0).then_some(Dim3 { x, y, z }),
+            priority: priority.cast_signed(),
+        })
     }
 
     fn kernel_owners(
@@ -70,6 +179,36 @@ impl Graph {
             return Err(Error::OtherContext { what: "the kernel" });
         }
         kernel_owners(self.id(), function, config, args)
+    }
+}
+
+/// Attributes of a kernel node, as the driver tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelAttributes {
+    /// Whether all blocks run at the same time.
+    pub is_cooperative: bool,
+    /// The blocks of a cluster, if there are clusters.
+    pub cluster: Option<Dim3>,
+    /// Lower is more urgent. Counts with [`USE_NODE_PRIORITY`](super::InstantiateFlags::USE_NODE_PRIORITY).
+    pub priority: i32,
+}
+
+/// # Safety
+///
+/// The node is a kernel's, and alive; its graph is locked.
+unsafe fn set(
+    driver: &Driver,
+    node: CUgraphNode,
+    attribute: &CUlaunchAttribute,
+) -> Result<(), DriverError> {
+    let value = &raw const attribute.value;
+    // SAFETY: as the caller says, and the value must be that of the id ← `LaunchAttributes` pairs them.
+    unsafe {
+        call!(
+            driver,
+            cuGraphKernelNodeSetAttribute(node, attribute.id, value)
+        )
     }
 }
 

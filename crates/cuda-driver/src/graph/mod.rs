@@ -22,6 +22,7 @@ mod memory;
 mod node;
 mod owners;
 mod parts;
+mod remove;
 mod set;
 mod state;
 mod update;
@@ -31,6 +32,7 @@ pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};
 pub use exec::{GraphExec, InstantiateFlags};
 pub use host_buffer::{GraphHostBuffer, HostRead, HostWrite};
+pub use kernel::KernelAttributes;
 pub use list::DotFlags;
 pub use memory::{GraphAllocation, GraphMemoryStatistics};
 pub use node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
@@ -140,7 +142,9 @@ impl Graph {
     /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.root.lock()[self.at].nodes.len()
+        let all = self.root.lock();
+        let nodes = all[self.at].nodes.iter();
+        nodes.filter(|node| !node.is_gone()).count()
     }
 
     /// Whether there is no node.

@@ -62,16 +62,21 @@ impl Root {
     /// The driver has destroyed it: from now on each call is for no graph and no node. Answers what there was, to be dropped
     /// when nothing is locked.
     pub(super) fn abandon(&self, all: &mut [Parts]) -> Vec<Parts> {
-        let nothing = || Parts::new(SendPtr(std::ptr::null_mut()));
-        let gone = all
-            .iter_mut()
-            .map(|parts| std::mem::replace(parts, nothing()))
-            .collect();
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(handle) = handle.take() {
+        if let Some(handle) = self.take_handle() {
             handle.abandon();
         }
-        gone
+        take_all(all)
+    }
+
+    /// Destroys it, as it must not be made an executable any more: from now on it is as one that the driver has destroyed.
+    pub(super) fn give_up(&self, all: &mut [Parts]) -> Vec<Parts> {
+        drop(self.take_handle());
+        take_all(all)
+    }
+
+    fn take_handle(&self) -> Option<Handle<RawGraph>> {
+        let handle = self.handle.lock();
+        handle.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn close(self) -> Result<(), DriverError> {
@@ -86,6 +91,14 @@ impl Root {
         drop(parts);
         closed
     }
+}
+
+/// Leaves no graph and no node; answers what there was.
+fn take_all(all: &mut [Parts]) -> Vec<Parts> {
+    let nothing = || Parts::new(SendPtr(std::ptr::null_mut()));
+    all.iter_mut()
+        .map(|parts| std::mem::replace(parts, nothing()))
+        .collect()
 }
 
 /// A graph: the whole, or a body.
@@ -122,6 +135,13 @@ impl NodeInfo {
     /// Whether it was taken out of its graph. Its number stays.
     pub(super) fn is_gone(&self) -> bool {
         self.raw.0.is_null()
+    }
+
+    /// The bytes that it and its bodies use.
+    pub(super) fn reaches(&self) -> Vec<Reach> {
+        let mut reaches = self.owners.reaches();
+        reaches.extend_from_slice(&self.inside);
+        reaches
     }
 
     /// Whether a use of one of these bytes matters to it or to its bodies.
@@ -182,7 +202,7 @@ impl Parts {
         Ok(after)
     }
 
-    fn topology(&self) -> Topology<'_> {
+    pub(super) fn topology(&self) -> Topology<'_> {
         Topology {
             nodes: &self.nodes,
             has_edges_back: self.has_edges_back,
@@ -298,7 +318,7 @@ impl Topology<'_> {
     }
 
     /// Whether there is a way from `node` to one with the edges `after`; if `done`, one by which `node` is done before.
-    fn is_before(&self, node: u32, after: &[(u32, EdgeKind)], done: bool) -> bool {
+    pub(super) fn is_before(&self, node: u32, after: &[(u32, EdgeKind)], done: bool) -> bool {
         let mut seen = vec![false; self.nodes.len()];
         let mut left: Vec<(u32, EdgeKind)> = after.to_vec();
         while let Some((from, kind)) = left.pop() {

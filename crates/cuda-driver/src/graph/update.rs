@@ -179,7 +179,7 @@ impl Inner {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
             return Err(Error::Unsupported {
-                what: "a node of a graph that a broken capture has taken with it",
+                what: "a node of a graph that was given up",
             });
         }
         let parts = graph.iter().find(|parts| parts.id == node.graph);

@@ -321,23 +321,31 @@ impl<'a> LaunchAttributes<'a> {
         Ok(&self.list[..self.len])
     }
 
-    /// The same for a launch that becomes a node of a graph.
-    pub(crate) fn for_node(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
-        let list = self.for_launch(context)?;
-        let is_event = |attribute: &CUlaunchAttribute| {
-            [
-                Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
-                Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
-            ]
-            .contains(&attribute.id)
-        };
-        if list.iter().any(is_event) {
-            // Nothing would keep the event.
+    /// The same for a launch that is captured.
+    pub(crate) fn for_capture(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
+        let is_event = self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            || self.has(Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT);
+        if is_event {
+            // It would stand for an edge of this capture, and be recorded by no launch of the graph.
             return Err(Error::Unsupported {
-                what: "an event of a launch that is captured",
+                what: "an event in the attributes of a launch in a graph, where `programmatic_edge` and `launch_order_edge` of its node are its forms,",
             });
         }
-        Ok(list)
+        self.for_launch(context)
+    }
+
+    /// The same for a node that is added to a graph.
+    pub(crate) fn for_node(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
+        if self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+            return Err(Error::Unsupported {
+                what: "programmatic serialization of a node, where `programmatic_edge` is its form,",
+            });
+        }
+        self.for_capture(context)
+    }
+
+    fn has(&self, id: Id) -> bool {
+        self.list[..self.len].iter().any(|it| it.id == id)
     }
 
     /// The blocks of a cluster, if that was set.

@@ -117,7 +117,7 @@ impl<'c> CaptureScope<'c> {
         let attributes = match attributes {
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
-                Some(attributes.for_node(self.context())?)
+                Some(attributes.for_capture(self.context())?)
             }
             None => None,
         };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CaptureScope, Edge, Graph, GraphExec, GraphHostBuffer, NodeId, PinnedFlags};
+use cuda_driver::{
+    CaptureScope, Edge, Error, Graph, GraphExec, GraphHostBuffer, NodeId, PinnedFlags,
+};
 
 use super::program::{LINES, Model, Op, Program, STREAMS, Turn, WORDS};
 use crate::support::{Bench, MIX};
@@ -159,10 +161,34 @@ impl<'a> Machine<'a> {
         let [built, captured] = &mut worlds;
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut nodes: Vec<NodeId> = Vec::new();
+        let mut passing: Vec<NodeId> = Vec::new();
         for step in &program.steps {
-            let after: Vec<Edge> = step.after.iter().map(|at| nodes[*at].edge()).collect();
+            let mut after: Vec<Edge> = step.after.iter().map(|at| nodes[*at].edge()).collect();
+            let passes = step.passing.as_ref().map(|(op, at_once)| {
+                let node = built.add(Place::Graph(&mut graph, &after), &mix, op);
+                after.push(node.edge());
+                (node, *at_once)
+            });
             let node = built.add(Place::Graph(&mut graph, &after), &mix, &step.op);
             nodes.push(node);
+            match passes {
+                Some((node, true)) => graph.remove(node).unwrap(),
+                Some((node, false)) => passing.push(node),
+                None => {}
+            }
+        }
+        for node in passing {
+            graph.remove(node).unwrap();
+        }
+        assert_eq!(graph.nodes().unwrap().len(), program.steps.len());
+        // Those that nothing needs go; the others are refused.
+        for (at, (edge, to)) in graph.edges().unwrap().into_iter().enumerate() {
+            if (at + program.steps.len()).is_multiple_of(3) {
+                match graph.remove_edge(edge, to) {
+                    Ok(()) | Err(Error::GraphOrder { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
         }
         let execs = vec![
             graph.instantiate().unwrap(),

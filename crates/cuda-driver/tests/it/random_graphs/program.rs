@@ -44,6 +44,8 @@ pub(super) struct Step {
     pub(super) join: Option<usize>,
     /// Nodes that it follows besides, if it is built.
     pub(super) after: Vec<usize>,
+    /// A node that is added before it, if it is built, and taken out again: at once, or when all are there.
+    pub(super) passing: Option<(Op, bool)>,
 }
 
 /// What happens beside the graphs, between launches.
@@ -127,6 +129,10 @@ impl Program {
                     line,
                     join: (join < lines && join != line).then_some(join),
                     after: (0..at).filter(|_| random.below(6) == 0).collect(),
+                    passing: match random.below(8) {
+                        at_once @ 0..2 => Some((random.op(), at_once == 0)),
+                        _ => None,
+                    },
                 }
             })
             .collect();

@@ -1,0 +1,149 @@
+//! Attributes of kernel nodes.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Dim3, Error, EventFlags, Graph, LaunchAttributes, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{MIX, everywhere, late, software};
+
+const N: u32 = 1 << 8;
+
+/// Writes the blocks of its cluster.
+const CLUSTER: &str = "
+    .version 7.8
+    .target sm_90
+    .address_size 64
+    .visible .entry cluster(.param .u64 out) {
+        .reg .u64 %out;
+        .reg .u32 %size;
+        ld.param.u64 %out, [out];
+        cvta.to.global.u64 %out, %out;
+        mov.u32 %size, %cluster_nctaid.x;
+        st.global.u32 [%out], %size;
+        ret;
+    }";
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+#[test]
+fn a_kernel_node_has_the_attributes_that_it_was_given() {
+    for bench in everywhere("a_kernel_node_has_the_attributes_that_it_was_given") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let config = LaunchConfig::for_num_elems(N);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        // SAFETY: the kernel touches N words of each; each has N.
+        let plain = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let attributes = LaunchAttributes::new().cooperative().priority(-1);
+        // SAFETY: as above.
+        let given =
+            unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) }.unwrap();
+        let before = graph.kernel_attributes(plain).unwrap();
+        assert!(!before.is_cooperative && before.cluster.is_none());
+        let told = graph.kernel_attributes(given).unwrap();
+        assert!(told.is_cooperative, "{told:?}");
+        assert_eq!(told.priority, -1, "{}", bench.name);
+        // SAFETY: as above.
+        unsafe { graph.set_kernel_attributes(plain, &LaunchAttributes::new().cooperative()) }
+            .unwrap();
+        let changed = graph.kernel_attributes(plain).unwrap();
+        assert!(changed.is_cooperative && changed.priority == before.priority);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        // 2 * (2 * 1 + 2) + 2
+        assert_eq!(x.to_vec().unwrap(), vec![10; N as usize], "{}", bench.name);
+        let mut other = Graph::new(&bench.context).unwrap();
+        assert_eq!(other.kernel_attributes(plain), Err(Error::OtherGraph));
+        // SAFETY: it is refused.
+        let refused = unsafe { other.set_kernel_attributes(plain, &attributes) };
+        assert_eq!(refused, Err(Error::OtherGraph));
+        graph.remove(plain).unwrap();
+        assert_eq!(graph.kernel_attributes(plain), Err(Error::NodeGone));
+    }
+}
+
+#[test]
+fn a_kernel_node_runs_in_clusters() {
+    for bench in everywhere("a_kernel_node_runs_in_clusters") {
+        if bench.context.device().compute_capability().unwrap().major < 9 {
+            continue;
+        }
+        let (stream, kernel) = (bench.stream(), bench.kernel(CLUSTER, "cluster"));
+        let (mut one, mut two) = (filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let config = LaunchConfig::new(4, 1);
+        let attributes = LaunchAttributes::new().cluster(2);
+        // SAFETY: the kernel writes one word.
+        let node =
+            unsafe { graph.kernel_with(&[], &kernel, config, &attributes, (&mut two,)) }.unwrap();
+        // SAFETY: as above.
+        unsafe { graph.kernel(&[], &kernel, config, (&mut one,)) }.unwrap();
+        let uneven = LaunchConfig::new(3, 1);
+        // SAFETY: as above.
+        let refused = unsafe { graph.kernel_with(&[], &kernel, uneven, &attributes, (&mut one,)) };
+        assert!(matches!(refused, Err(Error::LaunchConfig(_))));
+        let told = graph.kernel_attributes(node).unwrap();
+        assert_eq!(told.cluster, Some(Dim3::from((2, 1, 1))));
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        let of = |buffer: &DeviceBuffer<u32>| buffer.to_vec().unwrap()[0];
+        assert_eq!((of(&one), of(&two)), (1, 2), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
+    let event_of = |bench: &crate::support::Bench| {
+        cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap()
+    };
+    for bench in everywhere("what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let config = LaunchConfig::for_num_elems(N);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let event = event_of(&bench);
+        for attributes in [
+            LaunchAttributes::new().programmatic_serialization(),
+            LaunchAttributes::new().completion_event(&event),
+            LaunchAttributes::new().programmatic_event(&event, true),
+        ] {
+            // SAFETY: the kernel touches N words of each; each has N.
+            let refused =
+                unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
+            assert!(matches!(refused, Err(Error::Unsupported { .. })));
+        }
+        assert!(graph.is_empty() && graph.nodes().unwrap().is_empty());
+    }
+    // What the driver refuses leaves none either; nor does the graph run if the node cannot be taken out again.
+    for stays in [false, true] {
+        let bench = software(if stays { late(1) } else { Builder::new() });
+        let simulator = bench.simulator.as_ref().unwrap();
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let config = LaunchConfig::for_num_elems(N);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let fill = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let unknown = Status::CUDA_ERROR_NOT_SUPPORTED;
+        simulator.add_rule(Rule::new(unknown).function("cuGraphKernelNodeSetAttribute"));
+        if stays {
+            simulator.add_rule(Rule::new(unknown).function("cuGraphDestroyNode"));
+        }
+        let attributes = LaunchAttributes::new().priority(-1);
+        // SAFETY: as above.
+        let refused = unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
+        simulator.clear_rules();
+        assert_eq!(refused.unwrap_err().status(), Some(unknown));
+        if stays {
+            assert!(graph.is_empty() && graph.instantiate().is_err());
+            assert!(graph.fill(&[], &mut x, 6_u32).is_err());
+            assert_eq!(simulator.live().graphs, 0);
+            assert!(exec.set_fill(fill, &mut x, 6_u32).is_err());
+            exec.launch(&stream).unwrap();
+        } else {
+            assert_eq!(graph.nodes().unwrap().len(), 1);
+            graph.instantiate().unwrap().launch(&stream).unwrap();
+        }
+        assert_eq!(x.to_vec().unwrap(), vec![5; N as usize]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Taking nodes and edges out of graphs.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, Status};
+
+use crate::support::{Bench, MIX, everywhere, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
+    buffer.to_vec().unwrap().iter().all(|word| *word == value)
+}
+
+#[test]
+fn what_waited_for_a_node_that_goes_waits_for_what_that_waited_for() {
+    for seed in 0..12 {
+        remove_between(&software(late(seed)));
+    }
+    for bench in everywhere("what_waited_for_a_node_that_goes_waits_for_what_that_waited_for") {
+        remove_between(&bench);
+    }
+}
+
+fn remove_between(bench: &Bench) {
+    let stream = bench.stream();
+    let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+    let between = graph.fill(&[first.edge()], &mut z, 2_u32).unwrap();
+    let last = graph.copy(&[between.edge()], &mut y, &x).unwrap();
+    let edges = [(first.edge(), between.id()), (between.edge(), last.id())];
+    assert_eq!(graph.edges().unwrap(), edges);
+    let before = graph.instantiate().unwrap();
+    graph.remove(between).unwrap();
+    assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
+    assert_eq!((graph.len(), graph.nodes().unwrap().len()), (2, 2));
+    assert_eq!(graph.remove(between), Err(Error::NodeGone));
+    assert_eq!(graph.empty(&[between.edge()]), Err(Error::NodeGone));
+    assert_eq!(graph.add_edge(first.edge(), between), Err(Error::NodeGone));
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert!(is_all(&y, 1) && is_all(&z, 0), "{}", bench.name);
+    // One that was made before has it, and cannot change it.
+    assert_eq!(
+        before.set_fill(between, &mut z, 3_u32),
+        Err(Error::NodeGone)
+    );
+    before.set_fill(first, &mut x, 4_u32).unwrap();
+    before.launch(&stream).unwrap();
+    assert!(is_all(&y, 4) && is_all(&z, 2), "{}", bench.name);
+}
+
+#[test]
+fn nodes_wait_for_those_that_one_which_went_stood_for() {
+    for bench in everywhere("nodes_wait_for_those_that_one_which_went_stood_for") {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.fill(&[], &mut x, 2_u32).unwrap();
+        graph.remove(second).unwrap();
+        let last = graph.copy(&[], &mut y, &x).unwrap();
+        assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&y, 1), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_a_node_kept_goes_with_it_and_the_executables_that_have_it() {
+    for bench in everywhere("what_a_node_kept_goes_with_it_and_the_executables_that_have_it") {
+        let stream = bench.stream();
+        let count = || Some(bench.simulator.as_ref()?.live().allocations);
+        let before = count();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut x = filled(&stream, 0);
+        let node = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let again = graph.fill(&[], &mut x, 2_u32).unwrap();
+        drop(x);
+        let exec = graph.instantiate().unwrap();
+        graph.remove(node).unwrap();
+        graph.remove(again).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(count(), before.map(|before| before + 1));
+        exec.launch(&stream).unwrap();
+        drop(exec);
+        stream.synchronize().unwrap();
+        assert_eq!(count(), before, "{}", bench.name);
+        assert!(graph.is_empty());
+    }
+}
+
+#[test]
+fn bodies_go_with_their_node() {
+    for bench in everywhere("bodies_go_with_their_node") {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let handle = graph.conditional_handle(Some(1)).unwrap();
+        let inner = graph.conditional_handle(Some(1)).unwrap();
+        let (node, mut body) = graph.if_node(&[], handle).unwrap();
+        let in_body = body.fill(&[], &mut x, 1_u32).unwrap();
+        let (_, mut innermost) = body.if_node(&[], inner).unwrap();
+        innermost.fill(&[], &mut y, 1_u32).unwrap();
+        graph.remove(node).unwrap();
+        for gone in [&mut body, &mut innermost] {
+            assert!(gone.is_empty());
+            assert!(gone.fill(&[], &mut x, 2_u32).is_err());
+            assert_eq!(gone.remove(in_body), Err(Error::OtherGraph));
+        }
+        // Both values are to be given to others.
+        for (value, handle) in [(5_u32, handle), (6, inner)] {
+            let (_, mut body) = graph.if_node(&[], handle).unwrap();
+            body.fill(&[], &mut x, value).unwrap();
+        }
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&x, 6) && is_all(&y, 0), "{}", bench.name);
+    }
+}
+
+#[test]
+fn an_edge_that_keeps_two_nodes_apart_stays() {
+    for bench in everywhere("an_edge_that_keeps_two_nodes_apart_stays") {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let between = graph.empty(&[first.edge()]).unwrap();
+        let last = graph.copy(&[between.edge()], &mut y, &x).unwrap();
+        let raced = Err(Error::GraphOrder { other: 0 });
+        assert_eq!(graph.remove_edge(first.edge(), between), raced);
+        assert_eq!(graph.remove_edge(between.edge(), last), raced);
+        let none = graph.remove_edge(first.edge(), last).unwrap_err();
+        assert_eq!(none.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
+        assert_eq!(graph.edges().unwrap().len(), 2);
+        graph.add_edge(first.edge(), last).unwrap();
+        graph.remove_edge(between.edge(), last).unwrap();
+        let edges = [(first.edge(), between.id()), (first.edge(), last.id())];
+        assert_eq!(graph.edges().unwrap(), edges);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert!(is_all(&y, 1), "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_out_is_an_error() {
+    for bench in everywhere("what_cannot_be_taken_out_is_an_error") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let own = graph.alloc_zeroed::<u32>(&[], N as usize).unwrap();
+        let refused = graph.remove(own.node());
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
+        graph.free(&[], own).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        let mix = bench.kernel(MIX, "mix");
+        let y = filled(&stream, 3);
+        let captured = Graph::capture(&bench.context, |scope| {
+            let fill = scope.fill(&mut x, 1_u32)?;
+            scope
+                .node(|graph, after| {
+                    let refused = graph.remove(fill);
+                    assert!(matches!(refused, Err(Error::Capturing { .. })));
+                    let config = LaunchConfig::for_num_elems(N);
+                    // SAFETY: the kernel touches N words of each; each has N.
+                    unsafe { graph.kernel(after, &mix, config, (&mut x, &y, N)) }
+                })
+                .map(drop)
+        });
+        captured
+            .unwrap()
+            .instantiate()
+            .unwrap()
+            .launch(&stream)
+            .unwrap();
+        assert!(is_all(&x, 5), "{}", bench.name);
+    }
+}
