@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{graphs, headers, leaks, nvrtc, order, programs, signatures};
+use crate::{graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +34,11 @@ const CHECKS: &[Check] = &[
         "nvrtc",
         "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, with every number at its full size",
         nvrtc::full,
+    ),
+    (
+        "ops",
+        "every instruction form on 32,768 threads and four compute capabilities, against what the host computes",
+        ops::full,
     ),
     (
         "order",

@@ -9,6 +9,7 @@ mod graphs;
 mod headers;
 mod leaks;
 mod nvrtc;
+mod ops;
 mod order;
 mod programs;
 mod regen_bindings;

@@ -41,10 +41,15 @@ impl Round {
 /// The NaN that operations on f32 give.
 pub(super) const NAN32: f32 = f32::from_bits(0x7fff_ffff);
 
-/// Replaces any NaN by the canonical one.
+/// Replaces any NaN by the canonical one. On bits: the compiler takes one NaN to be as good as another.
 #[inline(always)]
 pub(super) fn canonical(a: f32) -> f32 {
-    if a.is_nan() { NAN32 } else { a }
+    let bits = a.to_bits();
+    if bits & 0x7fff_ffff > 0x7f80_0000 {
+        NAN32
+    } else {
+        f32::from_bits(bits)
+    }
 }
 
 /// Subnormal numbers become zero and keep their sign.
@@ -279,6 +284,12 @@ pub(super) fn int_to_f64(value: i128, round: Round) -> f64 {
         f64::next_down,
         f64::next_up,
     )
+}
+
+/// An integer to f64, rounded to odd: to a shorter format it then rounds as the integer itself.
+pub(super) fn int_to_odd(value: i128) -> f64 {
+    let cut = int_to_f64(value, Round::Zero);
+    f64::from_bits(cut.to_bits() | u64::from(cut as i128 != value))
 }
 
 fn step<T>(

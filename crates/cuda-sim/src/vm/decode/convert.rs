@@ -95,7 +95,7 @@ fn convert(bits: u64, imm: u64) -> u64 {
             let value = match to.bits {
                 64 => rounding::int_to_f64(value, round),
                 32 => rounding::int_to_f32(value, round).into(),
-                _ => rounding::int_to_f64(value, Round::Near),
+                _ => rounding::int_to_odd(value),
             };
             write(value, to, round, imm)
         }
@@ -123,7 +123,8 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
     if imm & SAT != 0 {
         value = clamp_unit(value);
     }
-    if imm & RELU != 0 && value < 0.0 {
+    // Also of negative zero.
+    if imm & RELU != 0 && value <= 0.0 {
         value = 0.0;
     }
     match (to.class, to.bits) {

@@ -4,8 +4,7 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, invalid, missing};
 use crate::ptx::{Literal, Operand};
-use crate::vm::lanes::each;
-use crate::vm::lanes::lanes;
+use crate::vm::lanes::{Bit, each, lanes};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn integer_fields(&mut self, form: &mut Form<'a>) -> Decoded {
@@ -162,19 +161,22 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn lop3(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
-        if form
-            .modifiers
-            .iter()
-            .any(|&name| name == "or" || name == "and")
-        {
-            return missing("predicate output");
-        }
-        form.arity(5)?;
+        let combine = form.one_of(&["or", "and"]);
+        form.arity(if combine.is_some() { 6 } else { 5 })?;
         let Operand::Literal(Literal::Int(table)) = form.operands[4] else {
             return invalid("The lookup table of lop3 is not a constant");
         };
         let [a, b, c] = self.sources(&form.operands[1..4], ty)?;
-        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        let (to, flag) = match (&form.operands[0], combine) {
+            (Operand::Pair(pair), Some(combine)) => {
+                let q = self.source(&form.operands[5], Ty::PRED)?;
+                let p = self.dest(&pair.1, Ty::PRED)?.0;
+                (&pair.0, Some((combine, p, q)))
+            }
+            (to, None) => (to, None),
+            _ => return invalid("Arguments mismatch for instruction 'lop3'"),
+        };
+        let (d, widen) = self.dest(to, ty)?;
         let kind = lanes!(self.wide(), with w, i, m {
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
             let term = |bit: u32| (i.imm >> bit & 1) as u32;
@@ -188,6 +190,15 @@ impl<'a> FunctionDecoder<'a, '_> {
             w.put32(i.d, m, &value);
         });
         self.emit(kind, d, a, b, c, table);
+        if let Some((combine, p, q)) = flag {
+            // Whether a bit is set, combined with `q`.
+            let kind = if combine == "or" {
+                lanes!(self.wide(), |a: u32, b: Bit| -> Bit { Bit(a != 0 || b.0) })
+            } else {
+                lanes!(self.wide(), |a: u32, b: Bit| -> Bit { Bit(a != 0 && b.0) })
+            };
+            self.emit(kind, p, d, q, 0, 0);
+        }
         self.finish(widen);
         Ok(())
     }

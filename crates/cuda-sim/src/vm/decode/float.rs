@@ -145,9 +145,13 @@ fn min64(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The upper half of a rough f64 result.
-fn rough(value: f64) -> f64 {
-    f64::from_bits(value.to_bits() & !0xffff_ffff)
+/// The upper half of a rough f64 result, subnormal numbers being zero before and after.
+fn rough(a: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let flush = |value: f64| match value.is_subnormal() {
+        true => 0.0_f64.copysign(value),
+        false => value,
+    };
+    f64::from_bits(flush(f(flush(a))).to_bits() & !0xffff_ffff)
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
@@ -289,9 +293,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "fma" | "mad" => slow64!(wide, |round, a, b, c| rounding::fma64(a, b, c, round)),
             "div" => slow64!(wide, |round, a, b| rounding::div64(a, b, round)),
             "sqrt" => slow64!(wide, |round, a| rounding::sqrt64(a, round)),
-            "rcp" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a) }),
+            "rcp" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a) }),
             "rcp" => slow64!(wide, |round, a| rounding::div64(1.0, a, round)),
-            "rsqrt" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(1.0 / a.sqrt()) }),
+            "rsqrt" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a.sqrt()) }),
             "rsqrt" => lanes!(wide, |a: f64| -> f64 { 1.0 / a.sqrt() }),
             "neg" => lanes!(wide, |a: f64| -> f64 { -a }),
             "abs" => lanes!(wide, |a: f64| -> f64 { a.abs() }),

@@ -43,11 +43,11 @@ impl Ty {
         let (class, bits) = match text {
             "pred" => (Class::Pred, 1),
             "u8" => (Class::Unsigned, 8),
-            "u16" => (Class::Unsigned, 16),
+            "u16" | "u16x2" => (Class::Unsigned, 16),
             "u32" => (Class::Unsigned, 32),
             "u64" => (Class::Unsigned, 64),
             "s8" => (Class::Signed, 8),
-            "s16" => (Class::Signed, 16),
+            "s16" | "s16x2" => (Class::Signed, 16),
             "s32" => (Class::Signed, 32),
             "s64" => (Class::Signed, 64),
             "b8" => (Class::Bits, 8),

@@ -2,7 +2,7 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::multiply::product_kind;
+use super::multiply::{high24, product_kind};
 use super::{Decoded, missing};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
@@ -95,8 +95,8 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn integer_arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         let wide = self.wide();
-        if ty.packed {
-            return missing("packed integers");
+        if ty.packed || form.modifiers.contains(&"relu") {
+            return self.packed_integers(form, ty);
         }
         let saturates = form.flag("sat");
         if saturates {
@@ -111,6 +111,12 @@ impl<'a> FunctionDecoder<'a, '_> {
                     let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
                         let high = ((i64::from(a) * i64::from(b)) >> 32) as i32;
                         high.saturating_add(c)
+                    });
+                    return self.emit_plain(form, kind, ty, &[ty; 3]);
+                }
+                "mad24" if form.flag("hi") => {
+                    let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
+                        high24(a, b).saturating_add(c)
                     });
                     return self.emit_plain(form, kind, ty, &[ty; 3]);
                 }

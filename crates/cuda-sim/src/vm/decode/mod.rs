@@ -21,6 +21,7 @@ mod module;
 mod moves;
 mod multiply;
 mod operand;
+mod packed;
 mod policy;
 mod predicate;
 mod pressure;

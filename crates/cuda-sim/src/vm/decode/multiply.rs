@@ -104,9 +104,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             ("mul24", Some("lo"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)
             }),
-            ("mul24", Some("hi"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
-                ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> 16) as i32
-            }),
+            ("mul24", Some("hi"), true, 32) => {
+                lanes!(wide, |a: i32, b: i32| -> i32 { high24(a, b) })
+            }
             ("mul24", Some("hi"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> 16) as u32
             }),
@@ -122,10 +122,29 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
+            ("mad24", Some("hi"), true, 32) => {
+                let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
+                    high24(a, b).wrapping_add(c)
+                });
+                return self.emit_plain(form, kind, ty, &three);
+            }
+            ("mad24", Some("hi"), false, 32) => {
+                let kind = lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                    let product = u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff);
+                    ((product >> 16) as u32).wrapping_add(c)
+                });
+                return self.emit_plain(form, kind, ty, &three);
+            }
             _ => return missing("type"),
         };
         self.emit_plain(form, kind, ty, &three[..2])
     }
+}
+
+/// The upper 32 of the 48 bits of a product of 24 bits each.
+#[inline(always)]
+pub(super) fn high24(a: i32, b: i32) -> i32 {
+    ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> 16) as i32
 }
 
 /// The lower or upper half of a product.

@@ -5,7 +5,7 @@ use super::function::FunctionDecoder;
 use super::{Decoded, half, missing};
 use crate::ptx::Operand;
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{Bit, lanes};
+use crate::vm::lanes::{Bit, Over, lanes};
 use crate::vm::rounding::flush;
 
 const COMPARISONS: [&str; 18] = [
@@ -96,18 +96,21 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// `p = a op b`, to a predicate slot.
+    /// `p = a op b`, to a predicate slot. Of two values in a register the lower ones are meant, or the `upper`.
     #[expect(
         clippy::neg_cmp_op_on_partial_ord,
         reason = "`!(a < b)` is what `geu` means: true for a NaN"
     )]
-    fn comparison(&mut self, form: &mut Form<'a>, ty: Ty, p: Slot, at: usize) -> Decoded {
-        let Some(op) = form.one_of(&COMPARISONS) else {
-            return missing("no comparison");
-        };
-        let ftz = form.flag("ftz");
+    fn comparison(
+        &mut self,
+        form: &Form<'a>,
+        (op, ftz): (&str, bool),
+        ty: Ty,
+        p: Slot,
+        upper: bool,
+    ) -> Decoded {
         let wide = self.wide();
-        let [mut a, mut b] = self.sources(&form.operands[at..at + 2], ty)?;
+        let [mut a, mut b] = self.sources(&form.operands[1..3], ty)?;
         let unsigned_name = matches!(op, "lo" | "ls" | "hi" | "hs");
         let kind = match (ty.class, ty.bits) {
             (Class::Unsigned | Class::Bits, 16) => ordered!(wide, op, u16),
@@ -120,9 +123,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Float, 32) if ftz => unordered!(wide, op, f32, flush),
             (Class::Float, 32) => unordered!(wide, op, f32, same),
             (Class::Float, 64) => unordered!(wide, op, f64, same),
-            (Class::Float | Class::Brain, 16) if !ty.packed && !ftz => {
-                a = self.half_to_single(a, ty);
-                b = self.half_to_single(b, ty);
+            (Class::Float | Class::Brain, 16) => {
+                a = self.half_to_single(a, ty, ftz, upper);
+                b = self.half_to_single(b, ty, ftz, upper);
                 unordered!(wide, op, f32, same)
             }
             _ => return missing("type"),
@@ -131,15 +134,36 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn half_to_single(&mut self, from: Slot, ty: Ty) -> Slot {
+    fn half_to_single(&mut self, from: Slot, ty: Ty, ftz: bool, upper: bool) -> Slot {
         let to = self.temp32();
-        let kind = if ty.class == Class::Brain {
-            lanes!(self.wide(), |a: u16| -> f32 { half::widen(a, true) })
-        } else {
-            lanes!(self.wide(), |a: u16| -> f32 { half::widen(a, false) })
+        let kind = match (ty.class == Class::Brain, ftz) {
+            (true, _) => lanes!(self.wide(), with w, i, m {
+                let value = w.get32(i.a).over(|a| half::widen((a >> i.imm) as u16, true).to_bits());
+                w.put32(i.d, m, &value);
+            }),
+            (false, true) => lanes!(self.wide(), with w, i, m {
+                let value = w.get32(i.a).over(|a| {
+                    let a = (a >> i.imm) as u16;
+                    let kept = if a & 0x7c00 == 0 { a & 0x8000 } else { a };
+                    half::widen(kept, false).to_bits()
+                });
+                w.put32(i.d, m, &value);
+            }),
+            (false, false) => lanes!(self.wide(), with w, i, m {
+                let value = w.get32(i.a).over(|a| half::widen((a >> i.imm) as u16, false).to_bits());
+                w.put32(i.d, m, &value);
+            }),
         };
-        self.emit(kind, to, from, 0, 0, 0);
+        self.emit(kind, to, from, 0, 0, if upper { 16 } else { 0 });
         to
+    }
+
+    /// The comparison of `set` and `setp`, and whether subnormal numbers are flushed.
+    fn comparing(form: &mut Form<'a>) -> Decoded<(&'static str, bool)> {
+        match form.one_of(&COMPARISONS) {
+            Some(op) => Ok((op, form.flag("ftz"))),
+            None => missing("no comparison"),
+        }
     }
 
     fn combine(
@@ -183,20 +207,30 @@ impl<'a> FunctionDecoder<'a, '_> {
             other => (other, None),
         };
         let (p, _) = self.dest(first, Ty::PRED)?;
+        let how = Self::comparing(form)?;
+        if ty.packed && second.is_none() {
+            return missing("one predicate for two values");
+        }
         if combine.is_none() && second.is_none() {
-            return self.comparison(form, ty, p, 1);
+            return self.comparison(form, how, ty, p, false);
         }
         let c = match combine {
             Some(_) => Some(self.predicate(&form.operands[3])?),
             None => None,
         };
         let result = self.temp_pred();
-        self.comparison(form, ty, result, 1)?;
+        self.comparison(form, how, ty, result, false)?;
         if let Some(second) = second {
             let (q, _) = self.dest(second, Ty::PRED)?;
             // `c` may be one of the destinations.
             let spare = self.temp_pred();
-            self.combine(combine, result, c, spare, true)?;
+            if ty.packed {
+                let upper = self.temp_pred();
+                self.comparison(form, how, ty, upper, true)?;
+                self.combine(combine, upper, c, spare, false)?;
+            } else {
+                self.combine(combine, result, c, spare, true)?;
+            }
             self.combine(combine, result, c, p, false)?;
             return self.combine(None, spare, None, q, false);
         }
@@ -212,20 +246,37 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some(_) => Some(self.predicate(&form.operands[3])?),
             None => None,
         };
-        let result = self.temp_pred();
-        self.comparison(form, from, result, 1)?;
-        self.combine(combine, result, c, result, false)?;
+        let how = Self::comparing(form)?;
         let one = match (to.class, to.bits) {
             (Class::Float, 32) => 1f32.to_bits(),
+            (Class::Unsigned | Class::Signed, 32) if from.packed => 0xffff,
             (Class::Unsigned | Class::Signed, 32) => u32::MAX,
-            (Class::Float, 16) if !to.packed => 0x3c00,
-            (Class::Brain, 16) if !to.packed => 0x3f80,
+            (Class::Unsigned | Class::Signed, 16) if !to.packed => 0xffff,
+            (Class::Float, 16) => 0x3c00,
+            (Class::Brain, 16) => 0x3f80,
             _ => return missing("type"),
         };
-        let (yes, no) = (self.const32(one), self.const32(0));
+        if to.packed && !from.packed || from.packed && to.width() != 32 {
+            return missing("type");
+        }
         let (d, widen) = self.dest(&form.operands[0], to)?;
+        let (yes, no) = (self.const32(one), self.const32(0));
         let kind = self.select_kind(32);
-        self.emit(kind, d, yes, no, result, 0);
+        let result = self.temp_pred();
+        self.comparison(form, how, from, result, false)?;
+        self.combine(combine, result, c, result, false)?;
+        if from.packed {
+            let (high, upper) = (self.const32(one << 16), self.temp_pred());
+            self.comparison(form, how, from, upper, true)?;
+            self.combine(combine, upper, c, upper, false)?;
+            let halves = [self.temp32(), self.temp32()];
+            self.emit(kind, halves[0], yes, no, result, 0);
+            self.emit(kind, halves[1], high, no, upper, 0);
+            let join = lanes!(self.wide(), |a: u32, b: u32| -> u32 { a | b });
+            self.emit(join, d, halves[0], halves[1], 0, 0);
+        } else {
+            self.emit(kind, d, yes, no, result, 0);
+        }
         self.finish(widen);
         Ok(())
     }

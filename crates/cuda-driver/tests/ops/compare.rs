@@ -1,0 +1,173 @@
+//! Results of devices against those of the host, and of the GPU against the software device.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::bench::{Bench, benches, is_full};
+use crate::input::inputs;
+use crate::kernel::BLOCK;
+use crate::operation::{Operation, Results, Rule, cut};
+
+/// Threads for an operation.
+fn count() -> usize {
+    BLOCK * if is_full() { 256 } else { 8 }
+}
+
+/// An operation, its sources, and what it must make of them.
+struct Case<'a> {
+    operation: &'a Operation,
+    sources: Vec<Vec<u64>>,
+    expected: Vec<Results>,
+}
+
+impl Case<'_> {
+    /// Where results differ from others: how often, and the first.
+    fn differences(
+        &self,
+        found: &[Results],
+        expected: &[Results],
+        rule: Rule,
+    ) -> Option<(usize, String)> {
+        let mut wrong = 0;
+        let mut first = String::new();
+        for ((sources, found), expected) in self.sources.iter().zip(found).zip(expected) {
+            let right = self
+                .operation
+                .to
+                .iter()
+                .enumerate()
+                .all(|(k, &ty)| rule.accepts(found[k], cut(ty, expected[k])));
+            if right {
+                continue;
+            }
+            wrong += 1;
+            if first.is_empty() {
+                let results = self.operation.to.len();
+                let expected: Vec<u64> = self
+                    .operation
+                    .to
+                    .iter()
+                    .zip(expected)
+                    .map(|(&ty, &value)| cut(ty, value))
+                    .collect();
+                write!(
+                    first,
+                    "of {sources:x?}: {:x?}, not {expected:x?}",
+                    &found[..results]
+                )
+                .unwrap();
+            }
+        }
+        (wrong > 0).then_some((wrong, first))
+    }
+}
+
+/// Runs operations everywhere. Fails with a list of all that are wrong anywhere.
+pub(crate) fn check(test: &str, operations: &[Operation]) {
+    let cases: Vec<Case<'_>> = operations
+        .iter()
+        .map(|operation| {
+            let sources = inputs(operation, count());
+            let expected = operation.expected(&sources);
+            Case {
+                operation,
+                sources,
+                expected,
+            }
+        })
+        .collect();
+    let names: BTreeSet<&str> = operations.iter().map(|one| one.name.as_str()).collect();
+    println!(
+        "{test}: {} instructions in {} cases, each on {} threads",
+        names.len(),
+        cases.len(),
+        count()
+    );
+    let mut wrong = Vec::new();
+    let mut reference: Option<Vec<Option<Vec<Results>>>> = None;
+    for bench in benches(test) {
+        let results = against_the_host(&bench, &cases, &mut wrong);
+        if bench.is_gpu
+            && let Some(software) = &reference
+        {
+            between_devices(&bench, &cases, software, &results, &mut wrong);
+        }
+        reference.get_or_insert(results);
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+fn against_the_host(
+    bench: &Bench,
+    cases: &[Case<'_>],
+    wrong: &mut Vec<String>,
+) -> Vec<Option<Vec<Results>>> {
+    let mut results: Vec<Option<Vec<Results>>> = cases.iter().map(|_| None).collect();
+    let has: Vec<usize> = (0..cases.len())
+        .filter(|&k| bench.has(cases[k].operation))
+        .collect();
+    let batch: Vec<_> = has
+        .iter()
+        .map(|&k| (cases[k].operation, &cases[k].sources[..]))
+        .collect();
+    let before = wrong.len();
+    for (&k, found) in has.iter().zip(bench.run(&batch)) {
+        let (case, name) = (&cases[k], &cases[k].operation.name);
+        match found {
+            Ok(found) => {
+                let rule = case.operation.rule;
+                if let Some((count, first)) = case.differences(&found, &case.expected, rule) {
+                    wrong.push(format!("{name} on {}: {count} times; {first}", bench.name));
+                }
+                results[k] = Some(found);
+            }
+            Err(error) => wrong.push(format!("{name} on {}: {error}", bench.name)),
+        }
+    }
+    println!(
+        "  {}: {} cases, {} wrong",
+        bench.name,
+        has.len(),
+        wrong.len() - before
+    );
+    results
+}
+
+/// Bit by bit, but where the ISA gives bounds.
+fn between_devices(
+    bench: &Bench,
+    cases: &[Case<'_>],
+    software: &[Option<Vec<Results>>],
+    results: &[Option<Vec<Results>>],
+    wrong: &mut Vec<String>,
+) {
+    let (mut compared, mut same, before) = (0, 0, wrong.len());
+    for ((case, software), found) in cases.iter().zip(software).zip(results) {
+        let (Some(software), Some(found)) = (software, found) else {
+            continue;
+        };
+        compared += 1;
+        same += usize::from(software == found);
+        let rule = match case.operation.rule {
+            Rule::AnyNan(_) => Rule::Exact,
+            rule => rule.between_two(),
+        };
+        if let Some((count, first)) = case.differences(software, found, rule) {
+            let name = &case.operation.name;
+            wrong.push(format!(
+                "{name}, the software device against {}: {count} times; {first}",
+                bench.name
+            ));
+        }
+    }
+    println!(
+        "  the software device against {}: {compared} cases, {same} the same in every bit, {} wrong",
+        bench.name,
+        wrong.len() - before
+    );
+}

@@ -1,0 +1,65 @@
+//! Instructions of PTX one by one, against results that the host computes another way.
+//!
+//! Integers are computed with integers of 128 bits, floating point with exact numbers that are rounded once. Each form
+//! is a kernel of its own, applied to values at the edges and random ones, in both dialects of PTX, on software devices
+//! and on the GPU if there is one; what the GPU gives is compared with what the software device gives too.
+
+mod bench;
+mod compare;
+mod input;
+mod kernel;
+mod number;
+mod operation;
+mod table;
+
+use std::collections::BTreeSet;
+
+use compare::check;
+
+#[test]
+fn integers() {
+    check("integers", &table::integer::operations());
+}
+
+#[test]
+fn bits() {
+    check("bits", &table::bits::operations());
+}
+
+#[test]
+fn halves() {
+    check("halves", &table::half::operations());
+}
+
+#[test]
+fn comparisons() {
+    check("comparisons", &table::compare::operations());
+}
+
+#[test]
+fn conversions() {
+    check("conversions", &table::convert::operations());
+}
+
+#[test]
+fn approximations() {
+    check("approximations", &table::approximate::operations());
+}
+
+#[test]
+fn warps() {
+    check("warps", &table::warp::operations());
+}
+
+#[test]
+fn floats() {
+    check("floats", &table::float::operations());
+}
+
+#[test]
+fn there_are_enough() {
+    let all = table::all();
+    let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
+    println!("{} instructions in {} cases", names.len(), all.len());
+    assert!(names.len() >= 250, "{}", names.len());
+}

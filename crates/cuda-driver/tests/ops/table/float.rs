@@ -1,0 +1,185 @@
+//! Arithmetic on f32 and f64 that is defined to the bit.
+
+use std::cmp::Ordering;
+
+use crate::number::{Format, Mode, Number};
+use crate::operation::{Operation, Rule, Ty};
+
+/// What an operation does to sources and result beside rounding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) format: Format,
+    pub(crate) flush: bool,
+    pub(crate) saturate: bool,
+}
+
+impl Options {
+    /// The number of a source.
+    pub(crate) fn read(self, bits: u64) -> Number {
+        let bits = if self.flush {
+            self.format.flush(bits)
+        } else {
+            bits
+        };
+        Number::read(bits, self.format)
+    }
+
+    /// The bits of a result.
+    pub(crate) fn write(self, number: &Number, mode: Mode) -> u64 {
+        self.finish(number.round(self.format, mode))
+    }
+
+    /// What becomes of a result that is rounded.
+    pub(crate) fn finish(self, bits: u64) -> u64 {
+        let format = self.format;
+        let bits = if self.flush { format.flush(bits) } else { bits };
+        if !self.saturate {
+            return bits;
+        }
+        let number = Number::read(bits, format);
+        let one = Number::integer(1);
+        match number.order(&one) {
+            None => 0,
+            _ if number.is_negative() => 0,
+            Some(Ordering::Greater) => one.round(format, Mode::Near),
+            _ => bits,
+        }
+    }
+}
+
+/// The smaller of two numbers: of zeros the negative one; the other one of a NaN, or NaN.
+pub(crate) fn smaller(a: &Number, b: &Number, keeps_nan: bool) -> Number {
+    match a.order(b) {
+        None if keeps_nan || (a.is_nan() && b.is_nan()) => Number::Nan,
+        None if a.is_nan() => b.clone(),
+        None => a.clone(),
+        Some(Ordering::Less) => a.clone(),
+        Some(Ordering::Greater) => b.clone(),
+        Some(Ordering::Equal) if a.is_negative() => a.clone(),
+        Some(Ordering::Equal) => b.clone(),
+    }
+}
+
+/// As [`smaller`].
+pub(crate) fn greater(a: &Number, b: &Number, keeps_nan: bool) -> Number {
+    let (a, b) = (a.clone().negated(), b.clone().negated());
+    smaller(&a, &b, keeps_nan).negated()
+}
+
+pub(crate) fn operations() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for ty in ["f32", "f64"] {
+        for (name, mode) in Mode::ALL {
+            rounded(&mut all, ty, name, mode);
+        }
+        extremes(&mut all, ty);
+        signs(&mut all, ty);
+    }
+    all
+}
+
+/// The combinations of `.ftz` and `.sat` that an instruction takes.
+fn variants(ty: Ty, saturates: bool) -> Vec<(String, Options)> {
+    let format = Format::of(ty);
+    let mut list = Vec::new();
+    for flush in [false, true] {
+        for saturate in [false, true] {
+            if (flush || saturate) && ty == "f64" || saturate && !saturates {
+                continue;
+            }
+            let name = [(flush, ".ftz"), (saturate, ".sat")];
+            let name = name.iter().filter(|(on, _)| *on).map(|(_, name)| *name);
+            let options = Options {
+                format,
+                flush,
+                saturate,
+            };
+            list.push((name.collect(), options));
+        }
+    }
+    list
+}
+
+/// An f64 NaN can be any.
+pub(crate) fn rule(ty: Ty) -> Rule {
+    match ty {
+        "f64" => Rule::AnyNan(Format::of(ty)),
+        _ => Rule::Exact,
+    }
+}
+
+fn rounded(all: &mut Vec<Operation>, ty: Ty, round: &str, mode: Mode) {
+    type Combine = fn(&[Number], Mode) -> Number;
+    let list: [(&str, usize, bool, Combine); 7] = [
+        ("add", 2, true, |v, mode| v[0].plus(&v[1], mode)),
+        ("sub", 2, true, |v, mode| {
+            v[0].plus(&v[1].clone().negated(), mode)
+        }),
+        ("mul", 2, true, |v, _| v[0].times(&v[1])),
+        ("fma", 3, true, |v, mode| {
+            v[0].times(&v[1]).plus(&v[2], mode)
+        }),
+        ("div", 2, false, |v, _| v[0].over(&v[1])),
+        ("rcp", 1, false, |v, _| Number::integer(1).over(&v[0])),
+        ("sqrt", 1, false, |v, _| v[0].root()),
+    ];
+    for (name, count, saturates, combine) in list {
+        for (suffix, options) in variants(ty, saturates) {
+            let sources = ["%a", "%b", "%c"][..count].join(", ");
+            let text = format!("{name}.{round}{suffix}.{ty} %d, {sources};");
+            let reference = move |v: &[u64]| {
+                let numbers: Vec<Number> = v.iter().map(|&bits| options.read(bits)).collect();
+                options.write(&combine(&numbers, mode), mode)
+            };
+            all.push(Operation::new(text, &vec![ty; count], ty, reference).rule(rule(ty)));
+        }
+    }
+}
+
+fn extremes(all: &mut Vec<Operation>, ty: Ty) {
+    for (name, choose) in [
+        ("min", smaller as fn(&Number, &Number, bool) -> Number),
+        ("max", greater),
+    ] {
+        for (suffix, options) in variants(ty, false) {
+            for nan in ["", ".NaN"] {
+                if ty == "f64" && !nan.is_empty() {
+                    continue;
+                }
+                let text = format!("{name}{suffix}{nan}.{ty} %d, %a, %b;");
+                let reference = move |v: &[u64]| {
+                    let chosen = choose(&options.read(v[0]), &options.read(v[1]), !nan.is_empty());
+                    options.write(&chosen, Mode::Near)
+                };
+                let since = if nan.is_empty() { 75 } else { 80 };
+                let one = Operation::new(text, &[ty; 2], ty, reference);
+                all.push(one.rule(rule(ty)).since(since));
+            }
+        }
+    }
+}
+
+fn signs(all: &mut Vec<Operation>, ty: Ty) {
+    // Which NaN becomes of a NaN is not defined.
+    let any = Rule::AnyNan(Format::of(ty));
+    for (suffix, options) in variants(ty, false) {
+        let format = options.format;
+        let flush = move |bits: u64| {
+            if options.flush {
+                format.flush(bits)
+            } else {
+                bits
+            }
+        };
+        let text = format!("neg{suffix}.{ty} %d, %a;");
+        let negate = move |v: &[u64]| flush(v[0]) ^ format.sign();
+        all.push(Operation::new(text, &[ty], ty, negate).rule(any));
+        let text = format!("abs{suffix}.{ty} %d, %a;");
+        let magnitude = move |v: &[u64]| flush(v[0]) & !format.sign();
+        all.push(Operation::new(text, &[ty], ty, magnitude).rule(any));
+    }
+    let format = Format::of(ty);
+    let text = format!("copysign.{ty} %d, %a, %b;");
+    let copy = move |v: &[u64]| v[0] & format.sign() | v[1] & !format.sign();
+    all.push(Operation::new(text, &[ty; 2], ty, copy));
+}

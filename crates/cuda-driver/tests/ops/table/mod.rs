@@ -1,0 +1,29 @@
+//! The operations.
+
+pub(crate) mod approximate;
+pub(crate) mod bits;
+pub(crate) mod compare;
+pub(crate) mod convert;
+pub(crate) mod float;
+pub(crate) mod half;
+pub(crate) mod integer;
+pub(crate) mod warp;
+
+use crate::operation::Operation;
+
+/// Those of all tables.
+pub(crate) fn all() -> Vec<Operation> {
+    [
+        integer::operations(),
+        bits::operations(),
+        float::operations(),
+        half::operations(),
+        compare::operations(),
+        convert::operations(),
+        approximate::operations(),
+        warp::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
