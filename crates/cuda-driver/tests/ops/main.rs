@@ -52,6 +52,26 @@ fn warps() {
 }
 
 #[test]
+fn special_registers() {
+    check("special_registers", &table::special::operations());
+}
+
+#[test]
+fn memory() {
+    check("memory", &table::memory::operations());
+}
+
+#[test]
+fn atomics() {
+    check("atomics", &table::atomic::operations());
+}
+
+#[test]
+fn floats_of_8_bits() {
+    check("floats_of_8_bits", &table::byte_float::operations());
+}
+
+#[test]
 fn floats() {
     check("floats", &table::float::operations());
 }

@@ -82,13 +82,13 @@ pub(crate) enum Rule {
 pub(crate) type Results = [u64; 2];
 
 type OfLane = dyn Fn(&[u64]) -> Results;
-type OfWarp = dyn Fn(&[Vec<u64>]) -> Vec<Results>;
+type OfGroup = dyn Fn(&[Vec<u64>]) -> Vec<Results>;
 
 pub(crate) enum Reference {
     /// Each lane from its own sources.
     Lane(Box<OfLane>),
-    /// 32 lanes from the sources of all.
-    Warp(Box<OfWarp>),
+    /// So many threads beside each other, from the sources of all.
+    Group(usize, Box<OfGroup>),
 }
 
 /// A form of an instruction.
@@ -137,7 +137,23 @@ impl Operation {
         to: &[Ty],
         reference: impl Fn(&[Vec<u64>]) -> Vec<Results> + 'static,
     ) -> Self {
-        Self::with(text, sources, to, Reference::Warp(Box::new(reference)))
+        Self::group(32, text, sources, to, reference)
+    }
+
+    /// One among so many threads.
+    pub(crate) fn group<S: Into<Source> + Copy>(
+        size: usize,
+        text: impl Into<String>,
+        sources: &[S],
+        to: &[Ty],
+        reference: impl Fn(&[Vec<u64>]) -> Vec<Results> + 'static,
+    ) -> Self {
+        Self::with(
+            text,
+            sources,
+            to,
+            Reference::Group(size, Box::new(reference)),
+        )
     }
 
     fn with<S: Into<Source> + Copy>(
@@ -181,18 +197,28 @@ impl Operation {
         self
     }
 
-    /// What the lanes must get from these sources, as many as whole warps have.
+    /// What the lanes must get from these sources, as many as whole blocks have.
     pub(crate) fn expected(&self, sources: &[Vec<u64>]) -> Vec<Results> {
         match &self.reference {
             Reference::Lane(lane) => sources.iter().map(|sources| lane(sources)).collect(),
-            Reference::Warp(warp) => sources.chunks(32).flat_map(warp).collect(),
+            Reference::Group(size, group) => sources.chunks(*size).flat_map(group).collect(),
         }
     }
 }
 
 impl Rule {
-    /// Whether `found` is right.
+    /// Whether `found` is right. Two values in a register are taken one by one.
     pub(crate) fn accepts(self, found: u64, expected: u64) -> bool {
+        match self {
+            Self::AnyNan(format) | Self::Within { format, .. } if format.bits() == 16 => {
+                let low = self.accepts_one(found & 0xffff, expected & 0xffff);
+                low && self.accepts_one(found >> 16, expected >> 16)
+            }
+            _ => self.accepts_one(found, expected),
+        }
+    }
+
+    fn accepts_one(self, found: u64, expected: u64) -> bool {
         if found == expected {
             return true;
         }

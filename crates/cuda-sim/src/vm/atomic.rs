@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use super::code::{Ins, Trouble};
 use super::decode::{Class, half_add};
 use super::lanes::{LANES, Lane, TouchOp};
-use super::rounding::canonical;
-use super::space::{Cell, Env, bits};
+use super::rounding::{canonical, flush};
+use super::space::{Cell, Env, TAG, bits};
 use super::warp::Warp;
 
 /// Where in `Ins::c` the operation is.
@@ -20,6 +20,8 @@ pub(super) const OP_SHIFT: u32 = 20;
 pub(super) enum Op {
     Add,
     AddF32,
+    /// Subnormal numbers are zero, as in global memory.
+    AddF32Flushed,
     AddF64,
     AddF16,
     AddBf16,
@@ -38,11 +40,12 @@ pub(super) enum Op {
     Dec,
 }
 
-const ALL: [Op; 18] = {
+const ALL: [Op; 19] = {
     use Op::*;
     [
         Add,
         AddF32,
+        AddF32Flushed,
         AddF64,
         AddF16,
         AddBf16,
@@ -111,6 +114,10 @@ pub(super) fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
     match op {
         Op::Add => old.wrapping_add(b),
         Op::AddF32 => canonical(single(old) + single(b)).to_bits().into(),
+        Op::AddF32Flushed => {
+            let sum = flush(single(old)) + flush(single(b));
+            flush(canonical(sum)).to_bits().into()
+        }
         Op::AddF64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         Op::AddF16 => half_add(old as u16, b as u16, false).into(),
         Op::AddBf16 => half_add(old as u16, b as u16, true).into(),
@@ -205,10 +212,15 @@ impl<T: Shared> TouchOp for Rmw<T> {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let width = size_of::<T>() as u32 * 8;
         let op = Op::of_number((i.c >> OP_SHIFT).into());
+        let address = w.generic(i.a, i);
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));
         let mut old = [0; LANES];
         for lane in bits(m) {
+            let op = match op {
+                Op::AddF32 if address[lane] & TAG == 0 => Op::AddF32Flushed,
+                op => op,
+            };
             let change = |old| apply(op, width, old, b[lane], c[lane]);
             // SAFETY: `hosts` checked the lanes of `m`.
             old[lane] = unsafe { T::update(hosts[lane], change) };

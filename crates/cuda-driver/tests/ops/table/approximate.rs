@@ -1,7 +1,7 @@
 //! What the ISA gives bounds for instead of bits.
 
 use crate::number::{F32, F64, Format, Mode, Number};
-use crate::operation::{Operation, Rule, Source, Ty, between};
+use crate::operation::{Operation, Reference, Rule, Source, Ty, between};
 
 fn narrow(value: f64, format: Format) -> u64 {
     Number::read(value.to_bits(), F64).round(format, Mode::Near)
@@ -95,6 +95,28 @@ impl Function {
     }
 }
 
+impl Function {
+    /// The same on two values in a register.
+    fn pair(&self) -> Option<Operation> {
+        let packed = match self.ty {
+            "f16" => "f16x2",
+            "bf16" => "bf16x2",
+            _ => return None,
+        };
+        let one = self.operation();
+        let Reference::Lane(single) = one.reference else {
+            return None;
+        };
+        let text = format!("{}.{packed} %d, %a;", self.form);
+        let both = move |v: &[u64]| {
+            let half = |shift: u32| single(&[v[0] >> shift & 0xffff])[0] << shift;
+            half(16) | half(0)
+        };
+        let pair = Operation::new(text, &[packed], packed, both);
+        Some(pair.rule(one.rule).since(self.since))
+    }
+}
+
 pub(crate) fn operations() -> Vec<Operation> {
     let mut all = Vec::new();
     let root = |a: f64| a.sqrt();
@@ -152,6 +174,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("rcp.approx.ftz", "f64", |a| 1.0 / a).relative(-19.0),
     ];
     all.extend(list.iter().map(Function::operation));
+    all.extend(list.iter().filter_map(Function::pair));
     divisions(&mut all);
     all
 }

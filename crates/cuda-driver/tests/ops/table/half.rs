@@ -164,12 +164,8 @@ fn signs(all: &mut Vec<Operation>) {
             "" => bits,
             _ => format.flush(bits),
         };
-        // Which NaN becomes of a NaN is not defined. In pairs it is compared in the one of the upper half only by size, so
-        // that the whole is exact there.
-        let any = move |one: Operation| match one.to[0] {
-            "f16" | "bf16" => one.rule(Rule::AnyNan(format)),
-            _ => one,
-        };
+        // Which NaN becomes of a NaN is not defined.
+        let any = move |one: Operation| one.rule(Rule::AnyNan(format));
         let (ty, packed) = types;
         for (name, f) in [
             ("neg", (|bits, sign| bits ^ sign) as fn(u64, u64) -> u64),

@@ -1,12 +1,16 @@
 //! The operations.
 
 pub(crate) mod approximate;
+pub(crate) mod atomic;
 pub(crate) mod bits;
+pub(crate) mod byte_float;
 pub(crate) mod compare;
 pub(crate) mod convert;
 pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
+pub(crate) mod memory;
+pub(crate) mod special;
 pub(crate) mod warp;
 
 use crate::operation::Operation;
@@ -22,6 +26,10 @@ pub(crate) fn all() -> Vec<Operation> {
         convert::operations(),
         approximate::operations(),
         warp::operations(),
+        special::operations(),
+        memory::operations(),
+        atomic::operations(),
+        byte_float::operations(),
     ]
     .into_iter()
     .flatten()

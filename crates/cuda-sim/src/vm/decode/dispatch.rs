@@ -1,5 +1,6 @@
 //! One instruction to the decoder of its kind.
 
+use super::convert8::TYPES;
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
 use super::{Decoded, Refuse, invalid, missing};
@@ -61,6 +62,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "wmma" => self.wmma(form),
             "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),
             "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
+            "cvt" if form.modifiers.iter().any(|name| TYPES.contains(name)) => {
+                self.convert_bytes(form)
+            }
             "cvt" => match form.flag("tf32") {
                 true => self.convert_tf32(form),
                 false => self.convert(form),

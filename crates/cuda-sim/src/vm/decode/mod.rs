@@ -7,6 +7,7 @@ mod bulk;
 mod cluster;
 mod control;
 mod convert;
+mod convert8;
 mod dispatch;
 mod fields;
 mod float;

@@ -1,0 +1,142 @@
+//! What the driver answers to calls that are wrong: the software device against codes that a GPU gave.
+//!
+//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of. `codes.txt` has what a
+//! GPU answered; a call that is not in it has not been measured, and is listed.
+
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block,
+    unused_unsafe,
+    reason = "each is a call of the C API: pointers are to memory of the type and length that cuda.h asks for, or wrong \
+              in the way that the call is about and that the driver documents an error for; some are made by functions"
+)]
+
+mod capture;
+mod context;
+mod copy;
+mod device;
+mod graph;
+mod ground;
+mod launch;
+mod memory;
+mod module;
+mod pool;
+mod run;
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ground::Case;
+
+/// Measured on a GPU: `name code` in each line.
+const CODES: &str = include_str!("codes.txt");
+
+/// The wrong calls.
+fn cases() -> Vec<Case> {
+    [
+        device::CASES,
+        context::CASES,
+        memory::CASES,
+        copy::CASES,
+        pool::CASES,
+        stream::CASES,
+        capture::CASES,
+        module::CASES,
+        launch::CASES,
+        graph::CASES,
+    ]
+    .concat()
+}
+
+fn recorded() -> BTreeMap<&'static str, &'static str> {
+    CODES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(' '))
+        .collect()
+}
+
+/// Where two lists differ, as text.
+fn differences(
+    found: &BTreeMap<String, String>,
+    expected: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    found
+        .iter()
+        .filter_map(|(name, code)| {
+            let expected = expected(name)?;
+            (*code != expected).then(|| format!("{name}: {code}, not {expected}"))
+        })
+        .collect()
+}
+
+#[test]
+fn names_are_unique_and_records_are_of_calls() {
+    let cases = cases();
+    let names: BTreeSet<&str> = cases.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), cases.len());
+    for name in recorded().keys() {
+        assert!(names.contains(name), "{name} is no call here");
+    }
+    assert!(cases.len() >= 200, "{}", cases.len());
+}
+
+#[test]
+fn the_software_device_answers_what_a_gpu_does() {
+    let (codes, recorded) = (run::software(&cases()), recorded());
+    let unmeasured = codes
+        .keys()
+        .filter(|name| !recorded.contains_key(name.as_str()));
+    let unmeasured: Vec<&String> = unmeasured.collect();
+    println!(
+        "{} wrong calls, {} not measured",
+        codes.len(),
+        unmeasured.len()
+    );
+    for name in unmeasured {
+        println!("unmeasured {name} {}", codes[name]);
+    }
+    let wrong = differences(&codes, |name| {
+        recorded.get(name).map(|&code| code.to_owned())
+    });
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Prints what a GPU answers, as `codes.txt` has it, and where the software device does not.
+#[test]
+#[ignore = "for a GPU"]
+fn what_a_gpu_answers_by_itself() {
+    let Some(measured) = run::gpu(cases().len()) else {
+        return;
+    };
+    for (name, code) in &measured {
+        println!("code {name} {code}");
+    }
+    let software = run::software(&cases());
+    let apart = differences(&software, |name| measured.get(name).cloned());
+    println!(
+        "{} calls, {} answered otherwise by the software device",
+        measured.len(),
+        apart.len()
+    );
+    for line in &apart {
+        println!("apart {line}");
+    }
+    let recorded = recorded();
+    let moved = differences(&measured, |name| {
+        recorded.get(name).map(|&code| code.to_owned())
+    });
+    assert!(moved.is_empty(), "not as recorded:\n{}", moved.join("\n"));
+}
+
+/// Makes the calls from one on in this process: it may be lost to one of them.
+#[test]
+#[ignore = "a child of the one above"]
+fn a_child() {
+    run::child(&cases());
+}
