@@ -12,6 +12,16 @@ use crate::launch::{Dim3, LaunchConfig};
 /// No device has more; where it is fewer, or more than 8 are not allowed, the driver says so.
 const MOST_BLOCKS_PER_CLUSTER: u64 = 16;
 
+/// Where a kernel has its parameters, as far as the driver or the image tells it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// What [`pack_gaps`] makes of it.
+    pub(crate) gaps: u128,
+    /// The bytes before each.
+    pub(crate) offsets: &'a [usize],
+}
+
 /// What [`pack`] makes of sizes that do not fit in it.
 pub(crate) const UNPACKED: u128 = u128::MAX;
 
@@ -64,10 +74,13 @@ pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u
 }
 
 impl Function {
-    /// What [`pack_gaps`] makes of the parameters, if the driver or the image tells them.
+    /// Where the kernel has its parameters.
     #[inline]
-    pub(crate) fn gaps(&self) -> u128 {
-        self.0.gaps
+    pub(crate) fn layout(&self) -> Layout<'_> {
+        Layout {
+            gaps: self.0.gaps,
+            offsets: &self.0.offsets,
+        }
     }
 
     /// An error unless arguments of these sizes are what the kernel takes. `packed` is what [`pack`] makes of the sizes.

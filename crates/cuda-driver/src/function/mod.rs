@@ -35,7 +35,8 @@ struct Inner {
     /// The sizes of `parameters` on their own, to compare at each launch, and in one word.
     sizes: Vec<usize>,
     packed: u128,
-    /// How they are laid out.
+    /// The bytes before each, and what is left between them, in one word.
+    offsets: Vec<usize>,
     gaps: u128,
     max_threads: u32,
     /// Of the context: at hand, since each launch asks.
@@ -74,6 +75,7 @@ impl Function {
             parameters,
             sizes,
             packed,
+            offsets,
             gaps,
             max_threads: u32::try_from(max_threads).unwrap_or(0),
             limits: *module.context().limits(),

@@ -6,7 +6,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::function::check::{UNPACKED, c_layout, pack};
+use crate::function::check::{Layout, UNPACKED, c_layout, pack};
 use crate::global::Global;
 use crate::graph::GraphAllocation;
 use crate::memory::{
@@ -39,10 +39,14 @@ impl Values {
         }
     }
 
-    /// `bytes` bytes from `block` on.
+    /// `bytes` bytes from `block` on, which the driver only reads.
     #[inline]
-    fn with_block<B, R>(block: &mut B, mut bytes: usize, f: impl FnOnce(Self) -> R) -> R {
-        let block = ptr::from_mut(block).cast();
+    pub(super) fn with_block<B, R>(
+        block: *const B,
+        mut bytes: usize,
+        f: impl FnOnce(Self) -> R,
+    ) -> R {
+        let block = block.cast_mut().cast();
         let bytes = (&raw mut bytes).cast();
         let mut extra = [BUFFER_POINTER, block, BUFFER_SIZE, bytes, END];
         f(Self {
@@ -228,11 +232,11 @@ pub unsafe trait KernelArgs {
     #[doc(hidden)]
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
 
-    /// Calls `f` with the values: in one block, if it can be made with these gaps before the values.
+    /// Calls `f` with the values: in one block, if they lie in it as the kernel has them.
     #[doc(hidden)]
     #[inline]
-    fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
-        let _ = gaps;
+    fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
+        let _ = layout;
         self.with_pointers(|pointers| f(Values::pointers(pointers)))
     }
 
@@ -274,7 +278,7 @@ macro_rules! kernel_args {
 
             #[inline(always)]
             #[allow(non_snake_case, reason = "a value has the name of its type")]
-            fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
+            fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
                 // As C has them, which is where a kernel looks for them unless it aligns them otherwise.
                 #[repr(C)]
                 struct Block<$($arg),*> {
@@ -283,12 +287,12 @@ macro_rules! kernel_args {
                 let own = const {
                     c_layout(&[$((size_of::<$arg::Value>(), align_of::<$arg::Value>())),*])
                 };
-                if gaps != own.0 || gaps == UNPACKED {
+                if layout.gaps != own.0 || own.0 == UNPACKED {
                     return self.with_pointers(|pointers| f(Values::pointers(pointers)));
                 }
                 let ($($arg,)*) = self;
-                let mut block = Block { $($arg: $arg.value()),* };
-                Values::with_block(&mut block, own.1, f)
+                let block = Block { $($arg: $arg.value()),* };
+                Values::with_block(&raw const block, own.1, f)
             }
 
             #[inline(always)]

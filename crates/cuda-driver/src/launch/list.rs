@@ -4,12 +4,12 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ptr;
 
 use smallvec::SmallVec;
 
-use super::args::{KernelArg, KernelArgs, Tracked};
+use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::Result;
+use crate::function::check::{Layout, UNPACKED};
 
 /// So many arguments need no memory of the heap.
 const INLINE: usize = 64;
@@ -31,14 +31,16 @@ const INLINE: usize = 64;
 /// ```
 ///
 /// What it borrows stays borrowed as long as it lives; it can be launched with any number of times. Up to 64
-/// arguments of up to 16 bytes each it uses no memory of the heap.
+/// arguments of up to 1024 bytes together it uses no memory of the heap.
 #[derive(Default)]
 pub struct ArgList<'a> {
-    /// The values, each from the start of a chunk on.
-    chunks: SmallVec<[Chunk; INLINE]>,
-    /// The first chunk of each.
+    /// The values as C has them in a struct, which is where most kernels have them.
+    block: SmallVec<[Chunk; INLINE]>,
+    /// Where each begins, in bytes.
     starts: SmallVec<[usize; INLINE]>,
     sizes: SmallVec<[usize; INLINE]>,
+    /// Where the last one ends.
+    end: usize,
     /// Without its lifetime, so that a list that is only dropped later borrows nothing any more.
     uses: SmallVec<[Tracked<'static>; INLINE]>,
     borrows: PhantomData<&'a mut ()>,
@@ -61,21 +63,16 @@ impl<'a> ArgList<'a> {
     #[inline]
     pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
-        let (start, size) = (self.chunks.len(), size_of::<A::Value>());
-        let mut first = Chunk(MaybeUninit::uninit());
-        if size <= size_of::<Chunk>() {
-            let to: *mut A::Value = first.0.as_mut_ptr().cast();
-            // SAFETY: there must be room for the value, aligned ← compared, and asserted above.
-            unsafe { to.write(arg.value()) };
-            self.chunks.push(first);
-        } else {
-            let end = start + size.div_ceil(size_of::<Chunk>());
-            self.chunks.resize(end, first);
-            let to: *mut A::Value = self.chunks[start..].as_mut_ptr().cast();
-            // SAFETY: there must be room for the value, aligned ← the chunks from `start` on were made for its size, and
-            // are at least as aligned.
-            unsafe { to.write(arg.value()) };
+        let size = size_of::<A::Value>();
+        let start = self.end.next_multiple_of(align_of::<A::Value>());
+        self.end = start + size;
+        while self.block.len() * size_of::<Chunk>() < self.end {
+            self.block.push(Chunk(MaybeUninit::uninit()));
         }
+        let to = self.block.as_mut_ptr().wrapping_byte_add(start);
+        // SAFETY: there must be room for the value, aligned ← the chunks reach to `end`, are as aligned as asserted above, and
+        // `start` is a multiple of the value's alignment.
+        unsafe { to.cast::<A::Value>().write(arg.value()) };
         self.starts.push(start);
         self.sizes.push(size);
         self.uses(arg)
@@ -113,11 +110,24 @@ unsafe impl KernelArgs for &ArgList<'_> {
         &self.sizes
     }
 
+    fn packed_sizes(&self) -> u128 {
+        // They are compared as they are: that is less than packing them.
+        UNPACKED
+    }
+
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
-        let pointer = |start: &usize| ptr::from_ref(&self.chunks[*start..]).cast_mut().cast();
+        let block = self.block.as_ptr();
+        let pointer = |start: &usize| block.wrapping_byte_add(*start).cast_mut().cast();
         let mut pointers: SmallVec<[*mut c_void; INLINE]> =
             self.starts.iter().map(pointer).collect();
         f(&mut pointers)
+    }
+
+    fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
+        if self.is_empty() || layout.offsets != self.starts.as_slice() {
+            return self.with_pointers(|pointers| f(Values::pointers(pointers)));
+        }
+        Values::with_block(self.block.as_ptr(), self.end, f)
     }
 
     fn are_in_order(&self, stream: u64) -> bool {

@@ -152,14 +152,14 @@ impl Stream {
         args: &A,
     ) -> Result<()> {
         match attributes {
-            None => args.with_values(function.gaps(), |values| {
+            None => args.with_values(function.layout(), |values| {
                 // SAFETY: as the caller says.
                 unsafe { self.call_launch(function, config, values) }
             })?,
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
                 let attributes = attributes.for_launch(self.context())?;
-                args.with_values(function.gaps(), |values| {
+                args.with_values(function.layout(), |values| {
                     // SAFETY: as the caller says.
                     unsafe { self.call_launch_ex(function, config, attributes, values) }
                 })?;

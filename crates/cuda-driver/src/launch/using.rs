@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::args::{KernelArgs, Tracked, Values};
 use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
+use crate::function::check::Layout;
 
 /// Arguments of a kernel, and memory beside them that the launch uses: what a packed batch is, a struct of settings and of
 /// addresses of several buffers.
@@ -75,8 +76,8 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn with_values<R>(&self, gaps: u128, f: impl FnOnce(Values) -> R) -> R {
-        self.args.with_values(gaps, f)
+    fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
+        self.args.with_values(layout, f)
     }
 
     #[inline]
