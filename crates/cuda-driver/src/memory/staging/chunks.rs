@@ -20,7 +20,7 @@ pub(super) struct Chunks {
     failed: Mutex<Option<Error>>,
 }
 
-/// Copies of more bytes are worth waking others for; to the host, of as many.
+/// Copies of more bytes are worth waking others for.
 const ALONE: usize = 1 << 20;
 /// From this size on the caches of the threads that copy to the host hold what they have in hand.
 const IN_CACHES: usize = 4 << 20;
@@ -45,10 +45,7 @@ impl Chunks {
     /// Pieces of multiples of `unit` bytes, which is no more than a block.
     pub(super) fn new(bytes: usize, unit: usize, way: Way) -> Self {
         let share = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
-        let is_shared = match way {
-            Way::ToDevice => bytes > ALONE,
-            Way::ToHost => bytes >= ALONE,
-        };
+        let is_shared = bytes > ALONE;
         let chunk = match way {
             _ if bytes >= LONG => LARGE,
             _ if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
@@ -73,7 +70,7 @@ impl Chunks {
 
     /// How many blocks the device may have to fill while others are emptied.
     pub(super) fn ahead(&self) -> usize {
-        if self.is_shared { 16 } else { 2 }
+        if self.is_shared { 16 } else { 4 }
     }
 
     pub(super) fn is_past_caches(&self) -> bool {
