@@ -1,4 +1,4 @@
-//! Instructions one by one, against what the host computes.
+//! Instructions one by one, and whole kernels, against what the host computes and the GPU if there is one.
 
 use anyhow::Result;
 
@@ -6,16 +6,20 @@ use crate::workspace::{self, Workspace};
 
 /// All of them, on many inputs.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
-    let mut command = workspace.cargo([
-        "test",
-        "--release",
-        "-p",
-        "cuda-driver",
-        "--all-features",
-        "--test",
-        "ops",
-        "--",
-        "--nocapture",
-    ]);
-    workspace::run(command.env("CUDA_FULL", "1"))
+    for (test, filter) in [("ops", ""), ("corpus", "differential")] {
+        let mut command = workspace.cargo([
+            "test",
+            "--release",
+            "-p",
+            "cuda-driver",
+            "--all-features",
+            "--test",
+            test,
+            "--",
+            "--nocapture",
+            filter,
+        ]);
+        workspace::run(command.env("CUDA_FULL", "1"))?;
+    }
+    Ok(())
 }

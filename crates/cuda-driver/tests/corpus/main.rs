@@ -9,6 +9,7 @@ mod atomics;
 mod clusters;
 mod collective;
 mod control;
+mod differential;
 mod faults;
 mod halves;
 mod integers;

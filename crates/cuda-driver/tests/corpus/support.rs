@@ -20,6 +20,8 @@ pub(crate) struct Source {
     pub(crate) headers: bool,
     /// Whether it has integers of 128 bits.
     pub(crate) int128: bool,
+    /// Whether products and sums stay apart.
+    pub(crate) uncontracted: bool,
     /// Names that are not `extern "C"`.
     pub(crate) expressions: &'static [&'static str],
 }
@@ -31,6 +33,7 @@ impl Source {
             text,
             headers: false,
             int128: false,
+            uncontracted: false,
             expressions: &[],
         }
     }
@@ -42,6 +45,11 @@ impl Source {
 
     pub(crate) const fn with_int128(mut self) -> Self {
         self.int128 = true;
+        self
+    }
+
+    pub(crate) const fn without_contraction(mut self) -> Self {
+        self.uncontracted = true;
         self
     }
 
@@ -59,6 +67,11 @@ impl Source {
 
     fn options(&self, nvrtc: &Nvrtc) -> Options {
         let options = Options::new().int128(self.int128);
+        let options = if self.uncontracted {
+            options.fmad(false)
+        } else {
+            options
+        };
         if self.headers {
             options.cuda_headers(&CudaHeaders::find(nvrtc).unwrap())
         } else {
@@ -128,6 +141,12 @@ impl Bench {
         module
             .function(compiled.lowered_name(name).unwrap())
             .unwrap()
+    }
+
+    /// All of `source`, by PTX for `arch` on every device.
+    pub(crate) fn module_of_ptx(&self, source: &Source, arch: Arch) -> Module {
+        let compiled = source.ptx(&self.nvrtc, arch);
+        Module::load(&self.context, &compiled.image).unwrap()
     }
 
     pub(crate) fn upload<T: DeviceRepr>(&self, source: &[T]) -> DeviceBuffer<T> {
@@ -230,7 +249,8 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
     simulated(test).chain(gpu(test))
 }
 
-fn gpu(test: &str) -> Option<Bench> {
+/// The GPU if there is one. Says what was skipped if not.
+pub(crate) fn gpu(test: &str) -> Option<Bench> {
     let nvrtc = nvrtc(test)?;
     match Driver::load() {
         Ok(driver) => Some(Bench::of(&driver, None, &nvrtc)),

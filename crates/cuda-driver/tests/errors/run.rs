@@ -16,7 +16,10 @@ const FROM: &str = "CUDA_ERRORS_FROM";
 
 /// What a software device of the kind that was measured answers: the driver of CUDA 13.0, compute capability 9.0.
 pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
-    let builder = Builder::new().version(13_000).compute_capability(9, 0);
+    let builder = Builder::new()
+        .version(13_000)
+        .compute_capability(9, 0)
+        .strict_ptx(true);
     // A process has room for so many at once, and tests run beside each other: waits for room.
     let simulator = loop {
         match builder.clone().build() {

@@ -130,11 +130,11 @@ fn vectors(all: &mut Vec<Operation>) {
         let list = names.join(", ");
         for (space, before, at) in &SPACES[1..3] {
             for part in 0..count {
-                let mut into = vec!["_"; count];
-                into[part] = "%d";
+                let mut into: Vec<String> = (0..count).map(|k| format!("%z{k}")).collect();
+                into[part] = "%d".to_owned();
                 let into = into.join(", ");
                 let text = around(&format!(
-                    "{before} st{space}.v{count}.{ty} [{at}], {{{list}}}; ld{space}.v{count}.{ty} {{{into}}}, [{at}];"
+                    ".reg .{register} %z<4>; {before} st{space}.v{count}.{ty} [{at}], {{{list}}}; ld{space}.v{count}.{ty} {{{into}}}, [{at}];"
                 ));
                 let mask = if ty == "u8" { 0xff } else { u64::MAX };
                 let sources = vec![register; count];
