@@ -62,8 +62,61 @@ impl Case<'_> {
     }
 }
 
+/// Cases whose inputs and results are kept at a time.
+const AT_ONCE: usize = 32;
+
+/// How cases went on a device.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    cases: usize,
+    wrong: usize,
+    /// Of those that were compared with the software device: all, and the same in every bit.
+    compared: usize,
+    same: usize,
+    apart: usize,
+}
+
 /// Runs operations everywhere. Fails with a list of all that are wrong anywhere.
 pub(crate) fn check(test: &str, operations: &[Operation]) {
+    let names: BTreeSet<&str> = operations.iter().map(|one| one.name.as_str()).collect();
+    println!(
+        "{test}: {} instructions in {} cases, each on {} threads",
+        names.len(),
+        operations.len(),
+        count()
+    );
+    let benches = benches(test);
+    let mut tallies = vec![Tally::default(); benches.len()];
+    let mut wrong = Vec::new();
+    for operations in operations.chunks(AT_ONCE) {
+        some(operations, &benches, &mut tallies, &mut wrong);
+    }
+    for (bench, tally) in benches.iter().zip(tallies) {
+        println!(
+            "  {test} on {}: {} cases, {} wrong",
+            bench.name, tally.cases, tally.wrong
+        );
+        if bench.is_gpu {
+            println!(
+                "    of {} on the software device too {} the same in every bit, {} wrong",
+                tally.compared, tally.same, tally.apart
+            );
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+fn some(
+    operations: &[Operation],
+    benches: &[Bench],
+    tallies: &mut [Tally],
+    wrong: &mut Vec<String>,
+) {
     let cases: Vec<Case<'_>> = operations
         .iter()
         .map(|operation| {
@@ -76,35 +129,22 @@ pub(crate) fn check(test: &str, operations: &[Operation]) {
             }
         })
         .collect();
-    let names: BTreeSet<&str> = operations.iter().map(|one| one.name.as_str()).collect();
-    println!(
-        "{test}: {} instructions in {} cases, each on {} threads",
-        names.len(),
-        cases.len(),
-        count()
-    );
-    let mut wrong = Vec::new();
-    let mut reference: Option<Vec<Option<Vec<Results>>>> = None;
-    for bench in benches(test) {
-        let results = against_the_host(&bench, &cases, &mut wrong);
+    let mut software: Option<Vec<Option<Vec<Results>>>> = None;
+    for (bench, tally) in benches.iter().zip(tallies) {
+        let results = against_the_host(bench, &cases, tally, wrong);
         if bench.is_gpu
-            && let Some(software) = &reference
+            && let Some(software) = &software
         {
-            between_devices(&bench, &cases, software, &results, &mut wrong);
+            between_devices(bench, &cases, software, &results, tally, wrong);
         }
-        reference.get_or_insert(results);
+        software.get_or_insert(results);
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
 }
 
 fn against_the_host(
     bench: &Bench,
     cases: &[Case<'_>],
+    tally: &mut Tally,
     wrong: &mut Vec<String>,
 ) -> Vec<Option<Vec<Results>>> {
     let mut results: Vec<Option<Vec<Results>>> = cases.iter().map(|_| None).collect();
@@ -129,12 +169,8 @@ fn against_the_host(
             Err(error) => wrong.push(format!("{name} on {}: {error}", bench.name)),
         }
     }
-    println!(
-        "  {}: {} cases, {} wrong",
-        bench.name,
-        has.len(),
-        wrong.len() - before
-    );
+    tally.cases += has.len();
+    tally.wrong += wrong.len() - before;
     results
 }
 
@@ -144,15 +180,16 @@ fn between_devices(
     cases: &[Case<'_>],
     software: &[Option<Vec<Results>>],
     results: &[Option<Vec<Results>>],
+    tally: &mut Tally,
     wrong: &mut Vec<String>,
 ) {
-    let (mut compared, mut same, before) = (0, 0, wrong.len());
+    let before = wrong.len();
     for ((case, software), found) in cases.iter().zip(software).zip(results) {
         let (Some(software), Some(found)) = (software, found) else {
             continue;
         };
-        compared += 1;
-        same += usize::from(software == found);
+        tally.compared += 1;
+        tally.same += usize::from(software == found);
         let rule = match case.operation.rule {
             Rule::AnyNan(_) => Rule::Exact,
             rule => rule.between_two(),
@@ -165,9 +202,5 @@ fn between_devices(
             ));
         }
     }
-    println!(
-        "  the software device against {}: {compared} cases, {same} the same in every bit, {} wrong",
-        bench.name,
-        wrong.len() - before
-    );
+    tally.apart += wrong.len() - before;
 }
