@@ -46,6 +46,8 @@ pub(crate) unsafe extern "C" fn get_proc_address(
         b"cuGetProcAddress" => get_proc_address as _,
         b"cuStreamCreate" | b"cuStreamCreateWithPriority" => handle as _,
         b"cuEventCreate" | b"cuModuleLoadData" | b"cuModuleLoadDataEx" => handle as _,
+        b"cuGraphCreate" | b"cuGraphAddKernelNode" => handle as _,
+        b"cuGraphInstantiateWithParams" => handle as _,
         b"cuMemAlloc" | b"cuMemAllocAsync" => allocate as _,
         b"cuFuncGetAttribute" => function_attribute as _,
         b"cuFuncGetParamInfo" => parameter_info as _,
@@ -108,7 +110,7 @@ pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -
     unsafe { answer(device, 0) }
 }
 
-/// Of a stream, an event or a module.
+/// Of a stream, an event, a module, a graph, a node or an executable.
 pub(crate) unsafe extern "C" fn handle(handle: *mut *mut c_void) -> CUresult {
     // SAFETY: as above.
     unsafe { answer(handle, ptr::without_provenance_mut(16)) }

@@ -268,6 +268,9 @@ impl Inner {
         state.each(|it| owners.push(Arc::clone(it)));
         drop(state);
         release(context, &record, &owners);
+        drop(owners);
+        // What changes of it have left is done if its launches are: then nothing keeps the context longer than it.
+        pending::sweep(context);
         // Its stream and event go before the context, which `root` keeps.
         drop(record);
         closed

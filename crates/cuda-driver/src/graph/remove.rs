@@ -16,7 +16,8 @@ impl Graph {
     /// `cuGraphDestroyNode(node)`—Takes a node out. What waited for it waits for what it waited for.
     ///
     /// Executables that were made before keep it and what it uses; they are not changed at this node any more. The bodies of a
-    /// conditional node go with it: all that is asked of them is an error then. Its value can be given to another node.
+    /// conditional node go with it: all that is asked of them is an error then. Its value is to be given to another node, as far as
+    /// the driver does that: a graph with a value of no node may be refused by [`instantiate`](Self::instantiate).
     ///
     /// # Errors
     ///

@@ -48,8 +48,8 @@ impl GraphExec {
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::kernel`]; [`Error::OtherGraph`] unless the node was in the graph when this was made. Then nothing
-    /// has changed.
+    /// Those of [`Graph::kernel`]; [`Error::OtherGraph`] unless the node was in the graph, or in the body of a conditional node
+    /// of it, when this was made; [`Error::NodeGone`] if it was [taken out](Graph::remove) since. Then nothing has changed.
     ///
     /// # Safety
     ///

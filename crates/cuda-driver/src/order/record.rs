@@ -71,7 +71,8 @@ impl Record {
         if stream.driver().has_strays() {
             self.settle_before(stream.context())?;
         }
-        scope.enter();
+        // Not by the scope, which would need memory for it.
+        let _entered = stream.context().gate().enter();
         let mut state = self.lock();
         if state.lent > 0 {
             return Err(Error::Borrowed {
@@ -91,7 +92,7 @@ impl Record {
         } else {
             launch()
         };
-        if queued.is_ok() {
+        if queued.is_ok() && !state.dirty.is_empty() {
             // Inside the gate none is added meanwhile.
             state.clean();
         }

@@ -133,6 +133,11 @@ pub(crate) fn set_event(id: Id, event: UseEvent) {
     watch::set_event(id, event);
 }
 
+/// Lets go of what is known to be done in a context. Nothing must be locked.
+pub(crate) fn sweep(context: &Context) {
+    watch::sweep(context);
+}
+
 /// What the driver calls.
 pub(crate) unsafe extern "C" fn called(data: *mut c_void) {
     let _inside = watch::Inside::enter();

@@ -124,6 +124,24 @@ pub(super) fn set_event(id: Id, event: UseEvent) {
     }
 }
 
+/// Lets go of what is known to be done in a context now, rather than when the driver is asked next. Nothing must be locked.
+pub(super) fn sweep(context: &Context) {
+    let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
+    let probes: Vec<Probe> = {
+        let state = lock();
+        let own = state
+            .entries
+            .iter()
+            .filter(|(_, it)| it.context == *context);
+        own.filter(|(_, it)| waits(it)).map(Probe::new).collect()
+    };
+    for probe in probes {
+        if probe.query() == Ok(true) {
+            quietly(|| probe.ask());
+        }
+    }
+}
+
 fn lock() -> MutexGuard<'static, State> {
     WATCH.state.lock().unwrap_or_else(PoisonError::into_inner)
 }

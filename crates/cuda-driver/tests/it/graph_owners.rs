@@ -204,6 +204,33 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
 }
 
 #[test]
+fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() {
+    for seed in 0..8 {
+        let mut bench = software(late(seed));
+        let simulator = bench.simulator.take().unwrap();
+        {
+            let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+            let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let config = LaunchConfig::for_num_elems(N);
+            // SAFETY: the kernel touches N words of each; each has N.
+            let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+            let exec = graph.instantiate().unwrap();
+            exec.launch(&stream).unwrap();
+            // The launch is under way, and keeps the kernel that it began with.
+            let again = bench.kernel(MIX, "mix");
+            // SAFETY: as above.
+            unsafe { exec.set_kernel(node, &again, config, (&mut x, &y, N)) }.unwrap();
+            assert_eq!(x.to_vec().unwrap(), vec![4; N as usize], "{seed}");
+        }
+        drop(bench);
+        // At once: nobody waits for the thread that looks after what is pending.
+        let live = simulator.live();
+        assert_eq!((live.modules, live.host_allocations), (0, 0), "{seed}");
+    }
+}
+
+#[test]
 fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
     for bench in everywhere("an_executable_of_a_graph_that_is_gone_keeps_its_node_handles") {
         let stream = bench.stream();

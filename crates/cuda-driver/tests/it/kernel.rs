@@ -5,8 +5,8 @@ use std::cell::Cell;
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
-    AccessProperty, ArgList, ArgumentError, ClusterScheduling, DeviceAttribute, Error, Kernel,
-    LaunchAttributes, MemSyncDomain, Reads, Status, Writes,
+    AccessProperty, ArgList, ArgumentError, ClusterScheduling, DeviceAttribute, Error, Graph,
+    Kernel, LaunchAttributes, MemSyncDomain, Reads, Status, Writes,
 };
 use cuda_sim::Builder;
 
@@ -194,6 +194,41 @@ fn no_form_of_launch_allocates() {
     });
     assert_eq!(counted, driver_alone);
     drop(other);
+}
+
+#[test]
+fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
+    for nodes in [1, 10] {
+        let bench = software(Builder::new());
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let zeroed = |_| DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let mut buffers: Vec<_> = (0..2 * nodes).map(zeroed).collect();
+        let mut graph = Graph::new(&bench.context).unwrap();
+        for two in buffers.chunks_mut(2) {
+            let [from, to] = two else { continue };
+            let config = LaunchConfig::new(1, 8);
+            // SAFETY: the kernel reads 8 words of the one and writes 8 of the other.
+            unsafe { graph.kernel(&[], &copy, config, (&*from, to, 8_u32)) }.unwrap();
+        }
+        let exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        // So that only this crate's part is counted: from now on the software driver does nothing.
+        let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuGraphLaunch");
+        bench.simulator.as_ref().unwrap().add_rule(rule);
+        let driver = bench.context.driver().library();
+        let raw = || {
+            // SAFETY: both are alive, and used by this thread alone.
+            let _ = unsafe { driver.cuGraphLaunch(exec.as_raw(), stream.as_raw()) };
+        };
+        raw();
+        let driver_alone = allocations(raw);
+        let counted = allocations(|| {
+            for _ in 0..100 {
+                assert!(exec.launch(&stream).is_err());
+            }
+        });
+        assert_eq!(counted, 100 * driver_alone, "{nodes} nodes");
+    }
 }
 
 /// Two threads with different sizes at once: what one has been allowed is not taken back by the other.
