@@ -2,63 +2,78 @@
 
 use anyhow::{Result, bail};
 
+use crate::need::Install;
 use crate::workspace::Workspace;
-use crate::{graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
+use crate::{fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Which check; without it they are listed
     name: Option<String>,
+    #[command(flatten)]
+    pub(crate) install: Install,
+    /// How long `fuzz` tries each of its targets
+    #[arg(long, default_value_t = 30)]
+    pub(crate) minutes: u64,
 }
 
-type Check = (&'static str, &'static str, fn(&Workspace) -> Result<()>);
+type Check = (
+    &'static str,
+    &'static str,
+    fn(&Workspace, &Options) -> Result<()>,
+);
 
 const CHECKS: &[Check] = &[
     (
+        "fuzz",
+        "libFuzzer on the software device: PTX, launches and calls, 30 minutes each (--minutes)",
+        fuzz::full,
+    ),
+    (
         "graphs",
         "20,000 random graphs, built and captured, on the late software device, against a sequential model",
-        graphs::full,
+        |workspace, _| graphs::full(workspace),
     ),
     (
         "headers",
         "every test, with bindings generated from the header of each CUDA release",
-        headers::full,
+        |workspace, _| headers::full(workspace),
     ),
     (
         "leaks",
         "1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 of which some fail: nothing is left",
-        leaks::full,
+        |workspace, _| leaks::full(workspace),
     ),
     (
         "nvrtc",
         "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, with every number at its full size",
-        nvrtc::full,
+        |workspace, _| nvrtc::full(workspace),
     ),
     (
         "ops",
         "every instruction form on 32,768 threads and four compute capabilities, against what the host computes",
-        ops::full,
+        |workspace, _| ops::full(workspace),
     ),
     (
         "order",
         "120,000 random programs on the late software device, against a sequential model",
-        order::full,
+        |workspace, _| order::full(workspace),
     ),
     (
         "planted",
         "the same with faults planted in the order of uses: each must be found",
-        order::planted,
+        |workspace, _| order::planted(workspace),
     ),
     (
         "programs",
         "the tests of cudarc, and NVIDIA's packages for Python, on the software device as libcuda.so.1",
-        programs::full,
+        |workspace, _| programs::full(workspace),
     ),
     (
         "signatures",
         "10,000 kernels with random parameter lists: mismatches are refused, what matches arrives byte by byte",
-        signatures::full,
+        |workspace, _| signatures::full(workspace),
     ),
 ];
 
@@ -74,5 +89,5 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         bail!("there is no check {wanted}");
     };
-    check(workspace)
+    check(workspace, options)
 }

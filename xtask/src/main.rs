@@ -1,22 +1,29 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod arm;
 mod bundle;
 mod ci;
 mod coverage;
 mod demo;
 mod full;
+mod fuzz;
 mod graphs;
 mod headers;
 mod leaks;
+mod need;
 mod nvrtc;
 mod ops;
 mod order;
 mod programs;
 mod regen_bindings;
+mod sanitize;
 mod setup;
 mod signatures;
+mod suite;
 mod test;
 mod tidy;
+mod valgrind;
+mod wine;
 mod workspace;
 
 use std::process::ExitCode;
@@ -54,6 +61,14 @@ enum Task {
     Coverage(coverage::Options),
     /// Build tests and examples for a GPU machine that has no Rust
     Bundle(bundle::Options),
+    /// Run the tests under AddressSanitizer or ThreadSanitizer
+    Sanitize(sanitize::Options),
+    /// Run the tests under valgrind
+    Valgrind(valgrind::Options),
+    /// Run the tests for Windows, in Wine
+    Wine(wine::Options),
+    /// Run the tests for 64-bit Arm, in qemu-aarch64
+    Arm(arm::Options),
 }
 
 fn main() -> ExitCode {
@@ -78,6 +93,10 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Full(options) => full::run(workspace, options)?,
         Task::Coverage(options) => coverage::run(workspace, options)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
+        Task::Sanitize(options) => sanitize::run(workspace, options)?,
+        Task::Valgrind(options) => valgrind::run(workspace, options)?,
+        Task::Wine(options) => wine::run(workspace, options)?,
+        Task::Arm(options) => arm::run(workspace, options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

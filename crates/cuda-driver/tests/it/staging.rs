@@ -1,5 +1,6 @@
 //! Blocking copies from and to memory of the program's.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -377,7 +378,8 @@ fn copies_wait_for_no_other_stream() {
             });
             let in_time = done.recv_timeout(Duration::from_secs(20));
             // SAFETY: the word is there; the device reads it meanwhile, and nobody else uses it.
-            unsafe { gate.as_mut_ptr().write_volatile(1) };
+            let word = unsafe { AtomicU32::from_ptr(gate.as_mut_ptr()) };
+            word.store(1, Ordering::Release);
             in_time.expect("copies of another stream go on");
         });
         for buffer in held {

@@ -183,6 +183,39 @@ impl Drop for Instance {
     fn drop(&mut self) {
         for device in self.devices.iter() {
             device.cancel.store(true, Ordering::Relaxed);
+            // It holds its device, and would keep it and its memory for good.
+            let primary = device.primary().context.take();
+            drop(primary);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::Arc;
+
+    use crate::Builder;
+    use crate::driver::slot;
+
+    #[test]
+    fn a_retained_primary_context_keeps_nothing_of_a_driver_that_is_gone() {
+        let simulator = Builder::new().memory(2 << 20).build().unwrap();
+        let driver = simulator.library().unwrap();
+        let mut context = ptr::null_mut();
+        // SAFETY: no pointers.
+        assert!(unsafe { driver.cuInit(0) }.is_success());
+        // SAFETY: the pointer is to a local.
+        let status = unsafe { driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) };
+        assert!(status.is_success());
+        let devices: Vec<_> = (0..slot::SLOTS)
+            .filter_map(slot::instance)
+            .filter(|instance| instance.contexts.get(context.addr() as u64).is_some())
+            .map(|instance| Arc::downgrade(&instance.devices[0]))
+            .collect();
+        assert_eq!(devices.len(), 1);
+        assert!(devices[0].upgrade().is_some());
+        drop((driver, simulator));
+        assert!(devices[0].upgrade().is_none());
     }
 }

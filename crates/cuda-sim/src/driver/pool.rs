@@ -84,14 +84,20 @@ impl Pool {
 
     /// Counts `size` bytes; whether the pool may grow by so much.
     fn take(&self, size: u64) -> bool {
-        let used = self.used.fetch_add(size, Ordering::Relaxed) + size;
-        if self.max_size != 0 && used > self.max_size {
-            self.used.fetch_sub(size, Ordering::Relaxed);
-            return false;
-        }
+        let more = |used: u64| {
+            let used = used.checked_add(size)?;
+            (self.max_size == 0 || used <= self.max_size).then_some(used)
+        };
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Notes that there was room for what [`take`](Self::take) counted.
+    fn grown(&self) {
+        let used = self.used.load(Ordering::Relaxed);
         self.used_high.fetch_max(used, Ordering::Relaxed);
         self.reserved_high.fetch_max(used, Ordering::Relaxed);
-        true
     }
 
     pub(super) fn give(&self, size: u64) {
@@ -166,6 +172,7 @@ impl Call {
             pool.give(size);
             return Err(OUT_OF_MEMORY);
         };
+        pool.grown();
         self.note(addr, size, Kind::Pool(Arc::clone(pool)), &stream.context);
         self.enqueue(stream, &[], move || {
             // What was written before the allocation's turn is lost. If it is freed by now, nobody sees it.

@@ -292,6 +292,9 @@ impl Shared<'_> {
         } else {
             BLOCK_SLICE
         };
+        // A turn does not go far beyond the limit.
+        let limit = params.instruction_limit.unwrap_or(u64::MAX);
+        let slice = slice.min(limit.saturating_add(1));
         let mut spare = Some(spare_cluster());
         while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
             let Some((index, mut cluster)) = self.take(&mut spare) else {
@@ -323,7 +326,6 @@ impl Shared<'_> {
             let cancelled = params
                 .cancel
                 .is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-            let limit = params.instruction_limit.unwrap_or(u64::MAX);
             if cancelled || before + warp_instructions > limit {
                 let message = if cancelled {
                     "the launch was cancelled"

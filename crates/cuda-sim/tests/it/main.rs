@@ -17,6 +17,7 @@ mod copy;
 mod device;
 mod event;
 mod fault;
+mod found;
 mod graph;
 mod graph_conditional;
 mod graph_exec;

@@ -1,0 +1,64 @@
+//! What fuzzing found: calls that once went wrong inside the driver.
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::CUmemPool_attribute;
+
+use crate::support::{bench, ok};
+
+#[test]
+fn an_allocation_that_fails_is_not_counted_by_its_pool() {
+    let bench = bench(Builder::new());
+    let stream = bench.stream(0);
+    let (mut pool, mut addr) = (std::ptr::null_mut(), 0);
+    unsafe { ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
+    unsafe { ok(bench.cuMemAllocAsync(&raw mut addr, 1000, stream)) };
+    for size in [usize::MAX, usize::MAX - 999, 1 << 60] {
+        let status = unsafe { bench.cuMemAllocAsync(&raw mut addr, size, stream) };
+        assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "{size}");
+    }
+    for attribute in [
+        CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+        CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+        CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+    ] {
+        let mut value = 0_u64;
+        let place = (&raw mut value).cast();
+        unsafe { ok(bench.cuMemPoolGetAttribute(pool, attribute, place)) };
+        assert_eq!(value, 1000, "{attribute:?}");
+    }
+}
+
+/// Counts in host memory, without an end.
+const ENDLESS: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry endless(.param .u64 out)
+{
+    .reg .u64 %out;
+    .reg .u32 %i;
+    ld.param.u64 %out, [out];
+    mov.u32 %i, 0;
+more:
+    add.u32 %i, %i, 1;
+    st.global.u32 [%out], %i;
+    bra more;
+}";
+
+#[test]
+fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
+    let limit = 3_000;
+    let bench = bench(Builder::new().instruction_limit(limit));
+    let out = bench.pinned(4);
+    let function = bench.function(bench.load(ENDLESS), "endless");
+    let mut args = [out.expose_provenance() as u64];
+    ok(bench.launch(function, [1, 1], std::ptr::null_mut(), &mut args));
+    let status = unsafe { bench.cuCtxSynchronize() };
+    assert_eq!(status, CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
+    // Three instructions a round.
+    let rounds = u64::from(unsafe { out.cast::<u32>().read() });
+    assert!(
+        (limit / 3 - 5..limit / 3 + 50).contains(&rounds),
+        "{rounds}"
+    );
+}

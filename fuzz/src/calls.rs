@@ -1,0 +1,188 @@
+//! Random calls of the driver, good and bad.
+//!
+//! Host pointers are to memory that is valid for all that a call may read or write there; all else may be wrong: handles of
+//! what is gone or was never there, or of another kind, sizes, flags, enums, device pointers.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+
+use cuda_sim::{Builder, Simulator};
+use cuda_sys::*;
+
+use crate::maker::Maker;
+
+include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
+/// Calls in one run.
+const CALLS: usize = 64;
+
+pub(crate) unsafe extern "C" fn host_function(_: *mut c_void) {}
+
+unsafe extern "C" fn stream_callback(_: CUstream, _: CUresult, _: *mut c_void) {}
+
+unsafe extern "C" fn dynamic_shared(threads: c_int) -> usize {
+    threads.unsigned_abs() as usize
+}
+
+/// The functions that the software device implements, by number of the call.
+fn implemented() -> &'static [usize] {
+    static IMPLEMENTED: OnceLock<Vec<usize>> = OnceLock::new();
+    IMPLEMENTED.get_or_init(|| {
+        let implemented = Simulator::implemented();
+        (0..NAMES.len())
+            .filter(|&index| implemented.contains(&NAMES[index]))
+            .collect()
+    })
+}
+
+/// Functions that are called more often than others, so that there is something to work with.
+const OFTEN: &[&str] = &[
+    "cuMemAlloc_v2",
+    "cuMemAllocAsync",
+    "cuMemAllocManaged",
+    "cuMemHostAlloc",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuLaunchKernel",
+    "cuStreamCreate",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuGraphCreate",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddMemsetNode",
+    "cuGraphAddMemcpyNode",
+    "cuGraphAddDependencies",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuCtxSetCurrent",
+];
+
+/// Takes all places for software drivers but one: each place has functions of its own, which would all look new.
+fn one_place() {
+    static OTHERS: OnceLock<Vec<Simulator>> = OnceLock::new();
+    OTHERS.get_or_init(|| {
+        let build = || Builder::new().memory(2 << 20).build().ok();
+        let mut all: Vec<Simulator> = std::iter::from_fn(build).collect();
+        all.pop();
+        all
+    });
+}
+
+/// Makes calls as `data` says.
+pub fn calls(data: &[u8]) {
+    one_place();
+    let simulator = Builder::new()
+        .memory(8 << 20)
+        .devices(2)
+        .host_memory(8 << 20)
+        .capture_output(true)
+        .instruction_limit(500)
+        .build()
+        .expect("room for a software driver");
+    let driver = simulator.library().expect("a library");
+    let named = |name: &str| NAMES.iter().position(|known| *known == name);
+    let mut maker = Maker::new(data, &driver);
+    // Most runs begin with a context.
+    if maker.below(8) != 0 {
+        for name in [
+            "cuInit",
+            "cuCtxCreate_v2",
+            "cuModuleLoadData",
+            "cuStreamCreate",
+            "cuMemAlloc_v2",
+        ] {
+            maker.plainly(true);
+            step(&driver, &mut maker, named(name).unwrap_or_default());
+        }
+        maker.plainly(false);
+    }
+    let implemented = implemented();
+    for _ in 0..CALLS {
+        if maker.is_empty() {
+            break;
+        }
+        let index = if maker.below(3) == 0 {
+            named(OFTEN[maker.below(OFTEN.len())]).unwrap_or_default()
+        } else {
+            implemented[maker.below(implemented.len())]
+        };
+        step(&driver, &mut maker, index);
+    }
+    drop(maker);
+    let _ = simulator.live();
+}
+
+fn step(driver: &DriverLibrary, maker: &mut Maker<'_>, index: usize) {
+    maker.begin(NAMES[index]);
+    let status = call(index, driver, maker);
+    if trace() {
+        eprintln!("{} {status}", NAMES[index]);
+    }
+    maker.end(status.is_success());
+}
+
+/// Whether each call is to be written down, to see what a finding is about.
+fn trace() -> bool {
+    static TRACE: OnceLock<bool> = OnceLock::new();
+    *TRACE.get_or_init(|| std::env::var_os("CUDA_FUZZ_TRACE").is_some())
+}
+
+/// Texts that are loaded.
+pub(crate) const IMAGES: &[&CStr] = &[
+    cstr(concat!(
+        include_str!("../../crates/cuda-sim/tests/it/kernels/add.ptx"),
+        "\0"
+    )),
+    cstr(concat!(
+        include_str!("../../crates/cuda-sim/tests/it/kernels/graph.ptx"),
+        "\0"
+    )),
+    cstr(concat!(
+        include_str!("../../crates/cuda-sim/tests/it/kernels/trouble.ptx"),
+        "\0"
+    )),
+    cstr(concat!(
+        include_str!("../../crates/cuda-driver/tests/it/kernels/variables.ptx"),
+        "\0"
+    )),
+    c".version 8.0\n.target sm_75\n.address_size 64\n",
+    c"no PTX",
+];
+
+/// Names that are asked for.
+pub(crate) const STRINGS: &[&CStr] = &[
+    c"add",
+    c"times_scale",
+    c"affine",
+    c"count",
+    c"trapped",
+    c"null_store",
+    c"misaligned",
+    c"spin",
+    c"bump",
+    c"scale",
+    c"factors",
+    c"counter",
+    c"odd",
+    c"table",
+    c"",
+    c"nothing",
+    c"0000:00:00.0",
+    c"cuInit",
+    c"cuMemAlloc",
+    c"/nonexistent/file.ptx",
+];
+
+const fn cstr(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a NUL inside a text"),
+    }
+}

@@ -1,0 +1,160 @@
+//! A software device that a program is loaded into and run on.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+
+use cuda_sim::{Builder, Simulator};
+use cuda_sys::{CUcontext, CUfunction, CUmodule, CUresult, DriverLibrary};
+
+/// Instructions of a warp after which a kernel is stopped.
+const INSTRUCTIONS: u64 = 1_000;
+/// Kernels of a module that are launched.
+const KERNELS: u32 = 4;
+/// Bytes of each of the buffers that kernels get.
+const BUFFER: usize = 16 << 10;
+
+/// A software device with a context. It goes on after errors, until a fault takes it.
+pub struct Device {
+    driver: DriverLibrary,
+    simulator: Simulator,
+    buffers: [u64; 4],
+}
+
+impl Device {
+    /// A fresh one of this compute capability.
+    pub fn new(capability: (u32, u32), strict: bool) -> Self {
+        let simulator = Builder::new()
+            .memory(32 << 20)
+            .compute_capability(capability.0, capability.1)
+            .strict_ptx(strict)
+            .capture_output(true)
+            .instruction_limit(INSTRUCTIONS)
+            .build()
+            .expect("room for a software driver");
+        let driver = simulator.library().expect("a library");
+        let mut device = Self {
+            driver,
+            simulator,
+            buffers: [0; 4],
+        };
+        device.start();
+        device
+    }
+
+    fn start(&mut self) {
+        let driver = &self.driver;
+        // SAFETY: there are no pointers.
+        must(unsafe { driver.cuInit(0) });
+        let mut context: CUcontext = ptr::null_mut();
+        // SAFETY: the pointer is to a local.
+        must(unsafe { driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) });
+        // SAFETY: the context was just made.
+        must(unsafe { driver.cuCtxSetCurrent(context) });
+        for buffer in &mut self.buffers {
+            // SAFETY: the pointer is to a local.
+            must(unsafe { driver.cuMemAlloc_v2(buffer, BUFFER) });
+            // SAFETY: so many bytes were just allocated.
+            must(unsafe { driver.cuMemsetD8_v2(*buffer, 1, BUFFER) });
+        }
+    }
+
+    /// Loads a text; `None` is an error of the driver. A NUL ends the text.
+    pub fn load(&self, text: &[u8]) -> Option<CUmodule> {
+        let end = text.iter().position(|&byte| byte == 0);
+        let text = CString::new(&text[..end.unwrap_or(text.len())]).ok()?;
+        let mut module: CUmodule = ptr::null_mut();
+        // SAFETY: the text ends with a NUL, and the other pointer is to a local.
+        let status = unsafe {
+            self.driver
+                .cuModuleLoadData(&raw mut module, text.as_ptr().cast())
+        };
+        status.is_success().then_some(module)
+    }
+
+    /// Unloads what [`load`](Self::load) gave.
+    pub fn unload(&self, module: CUmodule) {
+        // SAFETY: handles of the software driver are numbers, good or bad.
+        unsafe { self.driver.cuModuleUnload(module) };
+    }
+
+    /// Launches the first kernels of a module with buffers and small numbers; whether the device is still there.
+    pub fn launch(&self, module: CUmodule) -> bool {
+        let mut functions: [CUfunction; KERNELS as usize] = [ptr::null_mut(); KERNELS as usize];
+        // SAFETY: there is room for so many handles.
+        unsafe {
+            self.driver
+                .cuModuleEnumerateFunctions(functions.as_mut_ptr(), KERNELS, module)
+        };
+        for function in functions.into_iter().filter(|function| !function.is_null()) {
+            let mut values = self.arguments(function);
+            let mut arguments: Vec<*mut c_void> = values
+                .iter_mut()
+                .map(|value| value.as_mut_ptr().cast())
+                .collect();
+            for threads in [64, 32] {
+                // SAFETY: each argument points to as many bytes as its parameter has; what the kernel does with
+                // them is checked by the software device.
+                let status = unsafe {
+                    self.driver.cuLaunchKernel(
+                        function,
+                        2,
+                        1,
+                        1,
+                        threads,
+                        1,
+                        1,
+                        256,
+                        ptr::null_mut(),
+                        arguments.as_mut_ptr(),
+                        ptr::null_mut(),
+                    )
+                };
+                if status.is_success() {
+                    break;
+                }
+            }
+            // SAFETY: there are no pointers.
+            let status = unsafe { self.driver.cuCtxSynchronize() };
+            let _ = self.simulator.take_output();
+            if !status.is_success() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A value for each parameter.
+    fn arguments(&self, function: CUfunction) -> Vec<Vec<u8>> {
+        let mut values = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the pointers are to locals.
+            let status = unsafe {
+                self.driver.cuFuncGetParamInfo(
+                    function,
+                    values.len(),
+                    &raw mut offset,
+                    &raw mut size,
+                )
+            };
+            if !status.is_success() {
+                return values;
+            }
+            let mut value = if size == 8 {
+                self.buffers[values.len() % 4].to_le_bytes().to_vec()
+            } else {
+                vec![64, 0, 0, 0]
+            };
+            // A structure begins with the address of a buffer.
+            if size > 8 {
+                value = self.buffers[values.len() % 4].to_le_bytes().to_vec();
+            }
+            value.resize(size, 0);
+            values.push(value);
+        }
+    }
+}
+
+fn must(status: CUresult) {
+    assert!(status.is_success(), "the device does not start: {status}");
+}

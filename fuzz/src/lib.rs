@@ -1,0 +1,13 @@
+//! What the targets share: a software device to try things on, a mutator that knows tokens, and random calls.
+//!
+//! A target finds a panic even where the software device would catch it, since libFuzzer's hook ends the process first.
+
+mod calls;
+mod device;
+mod maker;
+mod structures;
+mod tokens;
+
+pub use calls::calls;
+pub use device::Device;
+pub use tokens::mutate;

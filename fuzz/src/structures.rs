@@ -1,0 +1,265 @@
+//! Structures of `cuda.h` as the words they are made of.
+
+use crate::maker::Maker;
+
+/// The fields of a structure, put one behind the other as C does.
+#[derive(Default)]
+struct Fields(Vec<u64>, usize);
+
+impl Fields {
+    fn u32(mut self, value: u64) -> Self {
+        if self.1.is_multiple_of(8) {
+            self.0.push(value & 0xFFFF_FFFF);
+        } else if let Some(last) = self.0.last_mut() {
+            *last |= value << 32;
+        }
+        self.1 += 4;
+        self
+    }
+
+    fn u64(mut self, value: u64) -> Self {
+        self.0.push(value);
+        self.1 = 8 * self.0.len();
+        self
+    }
+}
+
+impl Maker<'_> {
+    /// The words of a structure, for those that are more than numbers.
+    pub(crate) fn structure(&mut self, name: &str) -> Option<Vec<u64>> {
+        let none = Fields::default();
+        let fields = match name {
+            "CUDA_MEMCPY2D" => {
+                let fields = self.side(none, false, false);
+                let fields = self.side(fields, false, false);
+                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
+                fields.u64(width).u64(height)
+            }
+            "CUDA_MEMCPY3D" | "CUDA_MEMCPY3D_PEER" => {
+                let peer = name.ends_with("PEER");
+                let fields = self.side(none, true, peer);
+                let fields = self.side(fields, true, peer);
+                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
+                fields.u64(width).u64(height).u64(self.below(4) as u64)
+            }
+            "CUDA_ARRAY_DESCRIPTOR" => {
+                let (width, height) = (self.below(65) as u64, self.below(17) as u64);
+                let fields = none.u64(width).u64(height);
+                let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
+                fields.u32(format).u32(self.below(5) as u64)
+            }
+            "CUDA_ARRAY3D_DESCRIPTOR" => {
+                let (width, height) = (self.below(65) as u64, self.below(17) as u64);
+                let fields = none.u64(width).u64(height).u64(self.below(9) as u64);
+                let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
+                let fields = fields.u32(format).u32(self.below(5) as u64);
+                fields.u32(self.below(8) as u64)
+            }
+            "CUDA_KERNEL_NODE_PARAMS" => self.kernel(none, true),
+            "CUDA_KERNEL_NODE_PARAMS_v1" => self.kernel(none, false),
+            "CUDA_MEMSET_NODE_PARAMS" => self.memset(none),
+            "CUDA_HOST_NODE_PARAMS" => self.host_function(none),
+            "CUDA_BATCH_MEM_OP_NODE_PARAMS" => self.batch(none),
+            "CUstreamBatchMemOpParams" => {
+                return Some(self.operations());
+            }
+            "CUDA_MEM_ALLOC_NODE_PARAMS" => self.allocation(none),
+            "CUmemPoolProps" => self.pool(none),
+            "CUmemAllocationProp" => {
+                let fields = none.u32(1).u32(self.below(3) as u64);
+                let fields = self.location(fields);
+                fields.u64(0).u64(0)
+            }
+            "CUmemLocation" => self.location(none),
+            "CUmemAccessDesc" => {
+                let mut fields = none;
+                for _ in 0..4 {
+                    fields = self.location(fields).u32([0, 1, 3, 2][self.below(4)]);
+                }
+                fields
+            }
+            "CUlaunchConfig" => {
+                let mut fields = self.shape(none);
+                let stream = self.handle("CUstream").addr() as u64;
+                let mut attributes = Vec::new();
+                for _ in 0..4 {
+                    attributes.push(self.below(20) as u64);
+                    attributes.extend(self.attribute());
+                }
+                let place = self.place(&attributes).expose_provenance() as u64;
+                fields = fields.u64(stream).u64(place);
+                fields.u32(self.below(4) as u64)
+            }
+            "CUkernelNodeAttrValue" | "CUstreamAttrValue" => return Some(self.attribute()),
+            "CUctxCreateParams" => none.u64(0).u32(0).u64(0),
+            "CUDA_GRAPH_INSTANTIATE_PARAMS" => {
+                let fields = none.u64(1 << self.below(5));
+                let stream = self.handle("CUstream").addr() as u64;
+                fields.u64(stream).u64(0).u64(0)
+            }
+            "CUgraphNodeParams" => self.node(none),
+            _ => return None,
+        };
+        Some(fields.0)
+    }
+
+    /// One side of a copy of two or three dimensions.
+    fn side(&mut self, fields: Fields, deep: bool, peer: bool) -> Fields {
+        let mut fields = fields.u64(self.below(65) as u64).u64(self.below(9) as u64);
+        if deep {
+            fields = fields.u64(self.below(4) as u64);
+            fields = fields.u64(if self.below(16) == 15 { 1 } else { 0 });
+        }
+        let host = self.host().expose_provenance() as u64;
+        fields = fields.u32(self.below(5) as u64).u64(host);
+        fields = fields.u64(self.address());
+        fields = fields.u64(self.handle("CUarray").addr() as u64);
+        if deep {
+            let context = self.handle("CUcontext").addr() as u64;
+            fields = fields.u64(if peer { context } else { 0 });
+        }
+        fields = fields.u64([0, 256, 512, 100, 1024][self.below(5)]);
+        if deep {
+            fields = fields.u64(self.below(17) as u64);
+        }
+        fields
+    }
+
+    fn shape(&mut self, mut fields: Fields) -> Fields {
+        for _ in 0..6 {
+            fields = fields.u32([1, 1, 2, 3, 32, 0][self.below(6)]);
+        }
+        fields.u32([0, 0, 64, 1024, 1 << 20][self.below(5)])
+    }
+
+    fn kernel(&mut self, fields: Fields, new: bool) -> Fields {
+        let function = self.handle("CUfunction").addr() as u64;
+        let fields = self.shape(fields.u64(function));
+        let params = self.pointers("kernelParams").expose_provenance() as u64;
+        let fields = fields.u64(params).u64(0);
+        if !new {
+            return fields;
+        }
+        let kernel = if self.below(4) == 0 {
+            self.handle("CUkernel").addr() as u64
+        } else {
+            0
+        };
+        let context = if self.below(4) == 0 {
+            self.handle("CUcontext").addr() as u64
+        } else {
+            0
+        };
+        fields.u64(kernel).u64(context)
+    }
+
+    fn memset(&mut self, fields: Fields) -> Fields {
+        let fields = fields.u64(self.address()).u64([0, 256, 512][self.below(3)]);
+        let fields = fields.u32(self.below(1 << 16) as u64);
+        let fields = fields.u32([1, 2, 4, 3][self.below(4)]);
+        fields.u64(self.below(513) as u64).u64(self.below(4) as u64)
+    }
+
+    fn host_function(&mut self, fields: Fields) -> Fields {
+        let function = crate::calls::host_function as *const ();
+        let data = self.host().expose_provenance() as u64;
+        fields.u64(function.expose_provenance() as u64).u64(data)
+    }
+
+    fn batch(&mut self, fields: Fields) -> Fields {
+        let context = self.handle("CUcontext").addr() as u64;
+        let fields = fields.u64(context).u32(self.below(4) as u64);
+        let words = self.operations();
+        let place = self.place(&words).expose_provenance() as u64;
+        fields.u64(place).u32(0)
+    }
+
+    /// Writes and barriers. A wait may last for ever, as on hardware.
+    fn operations(&mut self) -> Vec<u64> {
+        let mut words = Vec::new();
+        for _ in 0..8 {
+            let operation = [2, 5, 6, 3, 99][self.below(5)];
+            words.extend([
+                operation,
+                self.address(),
+                self.below(100) as u64,
+                self.below(2) as u64,
+                0,
+                0,
+            ]);
+        }
+        words
+    }
+
+    fn location(&mut self, fields: Fields) -> Fields {
+        let sort = [1, 1, 1, 2, 3, 0][self.below(6)];
+        fields.u32(sort).u32(self.below(3) as u64)
+    }
+
+    fn pool(&mut self, fields: Fields) -> Fields {
+        let fields = fields.u32(1).u32(0);
+        let mut fields = self.location(fields).u64(0);
+        fields = fields.u64([0, 0, 1 << 20][self.below(3)]);
+        for _ in 0..7 {
+            fields = fields.u64(0);
+        }
+        fields
+    }
+
+    fn allocation(&mut self, fields: Fields) -> Fields {
+        let fields = self.pool(fields);
+        let access = self.structure("CUmemAccessDesc").unwrap_or_default();
+        let place = self.place(&access).expose_provenance() as u64;
+        let fields = fields.u64(place).u64(self.below(3) as u64);
+        fields.u64([256, 4096, 0, 100_000][self.below(4)]).u64(0)
+    }
+
+    /// The value of an attribute of a launch: small numbers, or a handle first.
+    fn attribute(&mut self) -> Vec<u64> {
+        let first = match self.below(4) {
+            0 => self.handle("CUevent").addr() as u64,
+            1 => self.address(),
+            2 => self.below(4) as u64 | (1 << 32),
+            _ => self.below(8) as u64,
+        };
+        vec![first, self.below(4) as u64, 0, 0, 0, 0, 0, 0]
+    }
+
+    /// The parameters of a node of any kind.
+    fn node(&mut self, fields: Fields) -> Fields {
+        let sort = self.below(15) as u64;
+        let fields = fields.u32(sort).u32(0).u32(0).u32(0);
+        match sort {
+            0 => self.kernel(fields, true),
+            1 => {
+                // Flags, and the context of the copy.
+                let context = self.handle("CUcontext").addr() as u64;
+                let fields = fields.u64(0).u64(context);
+                let fields = self.side(fields, true, false);
+                let fields = self.side(fields, true, false);
+                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
+                fields.u64(width).u64(height).u64(1)
+            }
+            2 => {
+                let fields = self.memset(fields);
+                let context = self.handle("CUcontext").addr() as u64;
+                fields.u64(context)
+            }
+            3 => self.host_function(fields),
+            4 => fields.u64(self.handle("CUgraph").addr() as u64),
+            6 | 7 => fields.u64(self.handle("CUevent").addr() as u64),
+            10 => self.allocation(fields),
+            11 => fields.u64(self.address()),
+            12 => self.batch(fields),
+            13 => {
+                let handle = self.number("CUgraphConditionalHandle", "handle");
+                // A loop may last for ever, as on hardware: only IF and SWITCH.
+                let fields = fields.u64(handle).u32([0, 2][self.below(2)]);
+                let fields = fields.u32(self.below(3) as u64);
+                let context = self.handle("CUcontext").addr() as u64;
+                fields.u64(0).u64(context)
+            }
+            _ => fields,
+        }
+    }
+}

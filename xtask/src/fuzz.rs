@@ -1,0 +1,170 @@
+//! `full fuzz`: what libFuzzer finds in the software device.
+//!
+//! The targets are in `fuzz/`, a workspace of its own. Each begins with its seeds in `fuzz/seeds` and goes on with what
+//! it kept in `target/fuzz/corpus`; what made it crash is in `target/fuzz/found`.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::full::Options;
+use crate::need::{self, Need};
+use crate::setup;
+use crate::workspace::{self, Workspace, files_below};
+
+/// Each target, and the longest input that it takes.
+const TARGETS: [(&str, u32); 3] = [
+    ("ptx_text", 24_576),
+    ("nvrtc_output", 24_576),
+    ("api_calls", 4_096),
+];
+
+/// What the targets begin with beside their own seeds.
+const KERNELS: &str = "crates/cuda-driver/tests/corpus/kernels";
+
+/// Every target for the time that `options` say.
+pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
+    let sysroot = need::sysroot(workspace)?;
+    let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
+    let runtime = fs::read_dir(&libraries).is_ok_and(|entries| {
+        entries
+            .flatten()
+            .any(|entry| entry.file_name().to_string_lossy().ends_with("_rt.asan.a"))
+    });
+    need::meet(
+        &[
+            Need {
+                what: "cargo-fuzz",
+                found: need::program("cargo-fuzz").is_some(),
+                install: &["cargo", "install", "--locked", "cargo-fuzz"],
+            },
+            Need {
+                what: "the run-time library of AddressSanitizer",
+                found: runtime,
+                install: &["rustup", "component", "add", "rust-std"],
+            },
+        ],
+        options.install.install,
+    )?;
+    let dir = workspace.target.join("fuzz");
+    let written = dir.join("seeds/nvrtc");
+    if let Err(error) = nvrtc_seeds(workspace, &written) {
+        println!("no PTX from NVRTC to begin with: {error:#}");
+    }
+    println!("{} minutes each (--minutes)", options.minutes);
+    let mut crashes = 0;
+    for (target, longest) in TARGETS {
+        crashes += fuzz(workspace, &dir, &written, target, longest, options.minutes)?;
+    }
+    if crashes > 0 {
+        bail!("{crashes} crashes: see {}", dir.join("found").display());
+    }
+    Ok(())
+}
+
+/// A cargo command among the targets. RUSTC_BOOTSTRAP: instrumentation is not stable.
+fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
+    let mut cargo = workspace.cargo(args);
+    cargo
+        .current_dir(workspace.root.join("fuzz"))
+        .env("CARGO_TARGET_DIR", workspace.target.join("fuzz/build"))
+        .env("RUSTC_BOOTSTRAP", "1");
+    cargo
+}
+
+/// Compiles our kernels, each to a text of its own.
+fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
+    setup::try_default(workspace);
+    let mut seeds = cargo(workspace, &["run", "--quiet", "--example", "seeds", "--"]);
+    seeds.arg(to);
+    seeds.args(files_below(&workspace.root.join(KERNELS), &["cu"])?);
+    let library = workspace.cuda_setup().join("lib");
+    if let Ok(entries) = fs::read_dir(&library)
+        && let Some(nvrtc) = entries.flatten().find(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("libnvrtc.so")
+        })
+    {
+        seeds.env("CUDA_NVRTC_LIBRARY", nvrtc.path());
+    }
+    workspace::run(&mut seeds)
+}
+
+/// Runs one target; how often it crashed.
+fn fuzz(
+    workspace: &Workspace,
+    dir: &Path,
+    written: &Path,
+    target: &str,
+    longest: u32,
+    minutes: u64,
+) -> Result<usize> {
+    let found = dir.join("found").join(target);
+    let corpus = dir.join("corpus").join(target);
+    fs::create_dir_all(&found)?;
+    fs::create_dir_all(&corpus)?;
+    let before = fs::read_dir(&found)?.count();
+    let log = dir.join(format!("{target}.txt"));
+    let mut run = cargo(
+        workspace,
+        &["fuzz", "run", "--sanitizer", "address", target],
+    );
+    run.arg(&corpus);
+    let own = workspace.root.join("fuzz/seeds").join(target);
+    let texts: &[&Path] = if target == "api_calls" {
+        &[&own]
+    } else {
+        &[&own, written]
+    };
+    run.args(texts.iter().filter(|dir| dir.is_dir()));
+    run.args([
+        "--",
+        "-fork=1",
+        "-ignore_crashes=1",
+        "-ignore_timeouts=1",
+        "-ignore_ooms=1",
+    ]);
+    run.arg(format!("-max_total_time={}", minutes * 60));
+    run.args(["-timeout=20", "-rss_limit_mb=2048"]);
+    run.arg(format!("-max_len={longest}"));
+    run.arg(format!("-artifact_prefix={}/", found.display()));
+    run.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
+    run.env("RAYON_NUM_THREADS", "1");
+    let file = File::create(&log)?;
+    run.stdout(Stdio::null()).stderr(file);
+    let status = run.status().context("cargo-fuzz could not be started")?;
+    let text = fs::read_to_string(&log).unwrap_or_default();
+    let Some(executions) = executions(&text) else {
+        bail!("{target} did not start ({status}): see {}", log.display());
+    };
+    let crashes = fs::read_dir(&found)?.count().saturating_sub(before);
+    println!(
+        "{target:<14} {executions:>9} executions, {crashes} crashes, time-outs and out of memory"
+    );
+    Ok(crashes)
+}
+
+/// How often the target was run, as libFuzzer says: `#1234: cov: …`.
+fn executions(log: &str) -> Option<u64> {
+    let counts = log.lines().filter_map(|line| {
+        let (number, _) = line.strip_prefix('#')?.split_once(": cov")?;
+        number.parse().ok()
+    });
+    counts.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::executions;
+
+    #[test]
+    fn executions_are_read_from_the_log() {
+        let log = "INFO: x\n#12: cov: 1 ft: 2\n==1==ERROR: y\n#3456: cov: 9 exec/s: 3\n#1 NEW\n";
+        assert_eq!(executions(log), Some(3456));
+        assert_eq!(executions("error: no such target"), None);
+    }
+}

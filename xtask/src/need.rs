@@ -1,0 +1,114 @@
+//! What a task needs of the machine: it says what is missing, and installs it only when told to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{self, Workspace, describe};
+
+/// Lets tasks install what they need.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Install {
+    /// Install what is missing, instead of only saying what it is
+    #[arg(long)]
+    pub(crate) install: bool,
+}
+
+/// Something that may be missing.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// What it is, for a person.
+    pub(crate) what: &'static str,
+    /// Whether it is there.
+    pub(crate) found: bool,
+    /// The command that installs it.
+    pub(crate) install: &'static [&'static str],
+}
+
+/// Sees to all of `needs`.
+///
+/// # Errors
+///
+/// If something is missing and not to be installed; its text says what, and how to have it.
+pub(crate) fn meet(needs: &[Need], install: bool) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.found).collect();
+    for need in &missing {
+        println!("missing: {} (`{}`)", need.what, need.install.join(" "));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !install {
+        bail!(
+            "{} of {} things that this needs are missing; --install installs them",
+            missing.len(),
+            needs.len()
+        );
+    }
+    let mut commands: Vec<&[&str]> = missing.iter().map(|need| need.install).collect();
+    commands.dedup();
+    for words in commands {
+        let (program, args) = words.split_first().context("a command has a name")?;
+        let mut command = Command::new(program);
+        command.args(args);
+        println!("{}", describe(&command));
+        workspace::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Where a program lies that is started by name.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+/// The folder of the toolchain that builds this workspace.
+pub(crate) fn sysroot(workspace: &Workspace) -> Result<PathBuf> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let output = rustc
+        .args(["--print", "sysroot"])
+        .current_dir(&workspace.root)
+        .output()
+        .context("rustc could not be started")?;
+    let text = String::from_utf8(output.stdout).context("rustc's output")?;
+    Ok(PathBuf::from(text.trim()))
+}
+
+/// The sources of the standard library, which is built anew for another target or with a sanitizer.
+pub(crate) fn std_sources(sysroot: &Path) -> Need {
+    Need {
+        what: "the sources of the standard library",
+        found: sysroot
+            .join("lib/rustlib/src/rust/library/std/Cargo.toml")
+            .is_file(),
+        install: &["rustup", "component", "add", "rust-src"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Need, meet, program};
+
+    #[test]
+    fn what_is_missing_is_installed_only_when_asked() {
+        let need = |found, install| Need {
+            what: "something",
+            found,
+            install,
+        };
+        assert!(meet(&[need(true, &["false"])], false).is_ok());
+        let missing = || need(false, &["true"]);
+        let error = meet(&[missing()], false).unwrap_err().to_string();
+        assert!(error.contains("--install"), "{error}");
+        if program("true").is_some() {
+            assert!(meet(&[missing()], true).is_ok());
+        }
+        if program("false").is_some() {
+            assert!(meet(&[need(false, &["false"])], true).is_err());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `sanitize`: the tests under AddressSanitizer or ThreadSanitizer, with the standard library built anew.
+//!
+//! Kernels run in this process, on memory of the device, where races are CUDA's to define: `sanitize/thread.txt` leaves out
+//! what the interpreter itself does there for a kernel or a copy, and nothing else.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::need::{self, Install, Need};
+use crate::suite::{PACKAGES, Skip, Suite};
+use crate::workspace::Workspace;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// What ThreadSanitizer is not to report.
+const RACES: &str = "xtask/src/sanitize/thread.txt";
+
+/// Options of `sanitize`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Which one
+    which: Which,
+    #[command(flatten)]
+    install: Install,
+    /// Only these packages
+    #[arg(long, short, value_delimiter = ',', value_name = "PACKAGE")]
+    package: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Which {
+    Address,
+    Thread,
+}
+
+/// Tests that run programs which were not built that way, or none.
+pub(crate) const SKIPS: [Skip; 2] = [
+    Skip {
+        package: "cuda-driver",
+        test: "ui::",
+        why: "runs the compiler, not the library",
+    },
+    Skip {
+        package: "cuda-sys",
+        test: "c_compiler::",
+        why: "runs a C compiler, not the library",
+    },
+];
+
+/// `cargo xtask sanitize address|thread`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let sysroot = need::sysroot(workspace)?;
+    let (kind, name) = match options.which {
+        Which::Address => ("address", "asan"),
+        Which::Thread => ("thread", "tsan"),
+    };
+    let libraries = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+    let runtime = std::fs::read_dir(&libraries)?.flatten().any(|entry| {
+        entry
+            .file_name()
+            .to_string_lossy()
+            .ends_with(&format!("_rt.{name}.a"))
+    });
+    need::meet(
+        &[
+            need::std_sources(&sysroot),
+            Need {
+                what: "the sanitizer's run-time library",
+                found: runtime,
+                install: &["rustup", "component", "add", "rust-std"],
+            },
+        ],
+        options.install.install,
+    )?;
+    let packages = if options.package.is_empty() {
+        PACKAGES.map(str::to_owned).to_vec()
+    } else {
+        options.package.clone()
+    };
+    let (variable, settings, finding) = match options.which {
+        // What tests forget on purpose is no leak; the software device counts what is live.
+        Which::Address => (
+            "ASAN_OPTIONS",
+            "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1".to_owned(),
+            "ERROR: AddressSanitizer",
+        ),
+        Which::Thread => (
+            "TSAN_OPTIONS",
+            format!(
+                "suppressions={}:history_size=4",
+                workspace.root.join(RACES).display()
+            ),
+            "WARNING: ThreadSanitizer",
+        ),
+    };
+    let mut skips = SKIPS.to_vec();
+    if matches!(options.which, Which::Thread) {
+        skips.push(Skip {
+            package: "cuda-nvrtc",
+            test: "cache::",
+            why: "NVRTC is not instrumented, and these compile for minutes",
+        });
+    }
+    let suite = Suite {
+        name: if name == "asan" {
+            "sanitize-address"
+        } else {
+            "sanitize-thread"
+        },
+        packages,
+        cargo: vec![
+            "-Zbuild-std".to_owned(),
+            format!("--target={TARGET}"),
+            // Optimised a little; the interpreter not more than that, which takes minutes to build.
+            "--config=profile.dev.opt-level=1".to_owned(),
+            "--config=profile.dev.debug='line-tables-only'".to_owned(),
+            "--config=profile.dev.package.cuda-sim.opt-level=1".to_owned(),
+        ],
+        build_env: vec![
+            // The standard library can be built by a stable compiler only so.
+            ("RUSTC_BOOTSTRAP", "1".into()),
+            ("RUSTFLAGS", format!("-Zsanitizer={kind}").into()),
+        ],
+        env: vec![
+            (variable, OsString::from(settings)),
+            ("CUDA_FULL", "0".into()),
+        ],
+        skips,
+        finding: Some(finding),
+        limit: Duration::from_secs(900),
+        threads: 2,
+        ..Suite::default()
+    };
+    suite.run(workspace)
+}

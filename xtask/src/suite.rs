@@ -1,0 +1,330 @@
+//! The tests of the workspace in some other way than on this machine as it is: instrumented, in another program, for
+//! another system. Each built test runs by itself, and what passed is counted by package.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::workspace::{Workspace, describe};
+
+/// The packages whose tests concern what a program runs; the others run when something is built.
+pub(crate) const PACKAGES: [&str; 4] = ["cuda-sys", "cuda-sim", "cuda-nvrtc", "cuda-driver"];
+
+/// Features without bindgen, which would need a C compiler's headers for each target.
+const FEATURES: [&str; 2] = [
+    "--no-default-features",
+    "--features=cuda-driver/derive,cuda-driver/half,cuda-driver/nvrtc",
+];
+
+/// A test that is left out, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skip {
+    pub(crate) package: &'static str,
+    /// A part of the names of the tests.
+    pub(crate) test: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// How the tests are built and run.
+#[derive(Debug, Default)]
+pub(crate) struct Suite {
+    /// The name of the folder below `target/` for what is built and written.
+    pub(crate) name: &'static str,
+    pub(crate) packages: Vec<String>,
+    /// More arguments for `cargo test`.
+    pub(crate) cargo: Vec<String>,
+    /// The environment of `cargo test`.
+    pub(crate) build_env: Vec<(&'static str, OsString)>,
+    /// The program that runs a test, with its arguments; empty for none.
+    pub(crate) runner: Vec<OsString>,
+    /// The environment of the tests.
+    pub(crate) env: Vec<(&'static str, OsString)>,
+    pub(crate) skips: Vec<Skip>,
+    /// A line with this in it is a finding.
+    pub(crate) finding: Option<&'static str>,
+    /// The longest that one built test runs.
+    pub(crate) limit: Duration,
+    /// Tests at once.
+    pub(crate) threads: usize,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    findings: usize,
+}
+
+/// A built test.
+#[derive(Debug)]
+struct Test {
+    package: String,
+    name: String,
+    path: PathBuf,
+}
+
+impl Suite {
+    /// Builds and runs the tests, and prints what passed by package.
+    ///
+    /// # Errors
+    ///
+    /// If anything failed or was found.
+    pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
+        let dir = workspace.target.join(self.name);
+        let tests = self.build(workspace, &dir)?;
+        let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
+        for test in &tests {
+            let start = Instant::now();
+            let found = self.test(workspace, &dir, test)?;
+            println!(
+                "{:<14} {:<12} {:>5} passed {:>3} failed {:>3} skipped {:>3} findings  {:>5.0} s",
+                test.package,
+                test.name,
+                found.passed,
+                found.failed,
+                found.skipped,
+                found.findings,
+                start.elapsed().as_secs_f64()
+            );
+            let all = counts.entry(&test.package).or_default();
+            all.passed += found.passed;
+            all.failed += found.failed;
+            all.skipped += found.skipped;
+            all.findings += found.findings;
+        }
+        println!("\n{:<14} passed failed skipped findings", "package");
+        let mut all = Counts::default();
+        for (package, found) in &counts {
+            println!(
+                "{package:<14} {:>6} {:>6} {:>7} {:>8}",
+                found.passed, found.failed, found.skipped, found.findings
+            );
+            all.passed += found.passed;
+            all.failed += found.failed;
+            all.skipped += found.skipped;
+            all.findings += found.findings;
+        }
+        for skip in &self.skips {
+            println!("skipped: {} {}*: {}", skip.package, skip.test, skip.why);
+        }
+        println!(
+            "\n{} passed, {} failed, {} skipped",
+            all.passed, all.failed, all.skipped
+        );
+        if all.passed == 0 {
+            bail!("no test ran");
+        }
+        if all.failed + all.findings > 0 {
+            bail!(
+                "{} failed, {} findings: see {}",
+                all.failed,
+                all.findings,
+                dir.join("logs").display()
+            );
+        }
+        Ok(())
+    }
+
+    fn build(&self, workspace: &Workspace, dir: &Path) -> Result<Vec<Test>> {
+        let mut cargo = workspace.cargo(["test", "--no-run", "--lib", "--tests"]);
+        cargo.args(["--message-format", "json-render-diagnostics"]);
+        for package in &self.packages {
+            cargo.args(["-p", package]);
+        }
+        // A feature of a package that is not among those built would be an error.
+        if self.packages.iter().any(|package| package == "cuda-driver") {
+            cargo.args(FEATURES);
+        } else {
+            cargo.arg(FEATURES[0]);
+        }
+        cargo.args(&self.cargo);
+        cargo.env("CARGO_TARGET_DIR", dir);
+        for (name, value) in &self.build_env {
+            cargo.env(name, value);
+        }
+        println!("{}", describe(&cargo));
+        let output = cargo
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cargo could not be started")?;
+        if !output.status.success() {
+            bail!("`{}` failed", describe(&cargo));
+        }
+        tests(&String::from_utf8(output.stdout).context("cargo's messages")?)
+    }
+
+    fn test(&self, workspace: &Workspace, dir: &Path, test: &Test) -> Result<Counts> {
+        let mut words = self.runner.clone();
+        words.push(test.path.clone().into());
+        let (program, args) = words.split_first().context("a test has a path")?;
+        let mut command = Command::new(program);
+        command.args(args);
+        command.args(["--test-threads", &self.threads.max(1).to_string()]);
+        for skip in self
+            .skips
+            .iter()
+            .filter(|skip| skip.package == test.package)
+        {
+            command.args(["--skip", skip.test]);
+        }
+        let folder = workspace
+            .package_dir(&test.package)
+            .context("a package has a folder")?;
+        command.current_dir(&folder);
+        command.env("CARGO_MANIFEST_DIR", &folder);
+        for (name, value) in &self.env {
+            command.env(name, value);
+        }
+        let logs = dir.join("logs");
+        fs::create_dir_all(&logs)?;
+        let path = logs.join(format!("{}-{}.txt", test.package, test.name));
+        let log = File::create(&path)?;
+        command.stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("`{}` could not be started", describe(&command)))?;
+        let end = Instant::now() + self.limit;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if Instant::now() > end {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let mut counts = count(&text, self.finding);
+        let well = status.is_some_and(|status| status.success());
+        if !well && counts.failed == 0 && counts.findings == 0 {
+            let what = status.map_or("it took too long".to_owned(), |status| status.to_string());
+            println!("{} {}: {what}: {}", test.package, test.name, path.display());
+            counts.failed = 1;
+        }
+        for line in text.lines().filter(|line| line.ends_with("... FAILED")) {
+            println!("  {line}");
+        }
+        Ok(counts)
+    }
+}
+
+/// What a test wrote, counted.
+fn count(text: &str, finding: Option<&str>) -> Counts {
+    let mut counts = Counts::default();
+    for line in text.lines() {
+        if finding.is_some_and(|finding| line.contains(finding)) {
+            counts.findings += 1;
+        }
+        let Some((_, rest)) = line.split_once("test result: ") else {
+            continue;
+        };
+        let number = |word: &str| {
+            let before = rest.split(word).next().unwrap_or_default().trim_end();
+            let digits = before.rsplit(' ').next().unwrap_or_default();
+            digits.parse::<usize>().unwrap_or(0)
+        };
+        counts.passed += number(" passed");
+        counts.failed += number(" failed");
+        counts.skipped += number(" ignored") + number(" filtered out");
+    }
+    counts
+}
+
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// The tests in cargo's JSON messages.
+fn tests(messages: &str) -> Result<Vec<Test>> {
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
+        let (Some(path), Some(target)) = (message.executable, message.target) else {
+            continue;
+        };
+        let is_test = message.profile.is_some_and(|profile| profile.test);
+        if message.reason != "compiler-artifact" || !is_test {
+            continue;
+        }
+        let folder = message.manifest_path.parent().and_then(Path::file_name);
+        let package = folder
+            .context("a package has a folder")?
+            .to_string_lossy()
+            .into_owned();
+        let name = if target.kind.iter().any(|kind| kind == "test") {
+            target.name
+        } else {
+            "unit".to_owned()
+        };
+        found.push(Test {
+            package,
+            name,
+            path,
+        });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, count, tests};
+
+    #[test]
+    fn what_tests_write_is_counted() {
+        let text = "test a ... ok\nWARNING: Sanitizer: x\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 1.02s\n\
+            test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s\n";
+        let expected = Counts {
+            passed: 14,
+            failed: 4,
+            skipped: 4,
+            findings: 1,
+        };
+        assert_eq!(count(text, Some("WARNING: Sanitizer")), expected);
+    }
+
+    #[test]
+    fn tests_are_read_from_cargos_messages() {
+        let messages = r#"
+{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["lib"],"name":"a"},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["lib"],"name":"a"},"profile":{"test":true},"executable":"/t/a-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["test"],"name":"it"},"profile":{"test":true},"executable":"/t/it-2"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["bin"],"name":"b"},"profile":{"test":false},"executable":"/t/b"}
+{"reason":"build-finished","success":true}
+"#;
+        let found = tests(messages).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|test| (test.package.as_str(), test.name.as_str()))
+            .collect();
+        assert_eq!(found, [("a", "unit"), ("a", "it")]);
+    }
+}

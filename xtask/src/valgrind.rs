@@ -1,0 +1,68 @@
+//! `valgrind`: the tests under valgrind, fewer of them, since it is slow.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::need::{self, Install, Need};
+use crate::sanitize;
+use crate::suite::{Skip, Suite};
+use crate::workspace::Workspace;
+
+/// Options of `valgrind`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    install: Install,
+}
+
+/// Tests whose numbers valgrind makes take too long.
+const SLOW: [(&str, &str); 8] = [
+    ("cuda-driver", "random_"),
+    ("cuda-driver", "leaks::"),
+    ("cuda-driver", "signatures::"),
+    ("cuda-driver", "staging::"),
+    ("cuda-driver", "nvrtc::"),
+    ("cuda-driver", "lto::"),
+    ("cuda-sim", "random"),
+    ("cuda-sim", "vm::tests::"),
+];
+
+/// `cargo xtask valgrind`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let valgrind = Need {
+        what: "valgrind",
+        found: need::program("valgrind").is_some(),
+        install: &["apt-get", "install", "-y", "valgrind"],
+    };
+    need::meet(&[valgrind], options.install.install)?;
+    let mut skips = sanitize::SKIPS.to_vec();
+    skips.extend(SLOW.map(|(package, test)| Skip {
+        package,
+        test,
+        why: "takes too long under valgrind",
+    }));
+    let words = [
+        "valgrind",
+        "--error-exitcode=99",
+        "--leak-check=no",
+        "--fair-sched=yes",
+        "--quiet",
+    ];
+    let suite = Suite {
+        name: "valgrind",
+        packages: ["cuda-sys", "cuda-sim", "cuda-driver"]
+            .map(str::to_owned)
+            .to_vec(),
+        runner: words.map(OsString::from).to_vec(),
+        env: vec![("CUDA_FULL", "0".into()), ("RAYON_NUM_THREADS", "2".into())],
+        skips,
+        // An error makes the exit code 99.
+        finding: None,
+        limit: Duration::from_secs(900),
+        threads: 1,
+        ..Suite::default()
+    };
+    suite.run(workspace)
+}

@@ -1,0 +1,159 @@
+//! `wine`: the tests of the workspace for Windows, run by Wine, with the software device as `nvcuda.dll`.
+//!
+//! The standard library is built anew for `x86_64-pc-windows-gnu`, and a C compiler of MinGW links. Wine lacks the library
+//! that random numbers come from, `bcryptprimitives.dll`: `wine/random.c` stands in for it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::need::{self, Install, Need};
+use crate::suite::{PACKAGES, Skip, Suite};
+use crate::workspace::{self, Workspace};
+
+const TARGET: &str = "x86_64-pc-windows-gnu";
+const COMPILER: &str = "x86_64-w64-mingw32-gcc";
+const RANDOM: &str = include_str!("wine/random.c");
+
+/// Options of `wine`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    install: Install,
+    /// Only these packages
+    #[arg(long, short, value_delimiter = ',', value_name = "PACKAGE")]
+    package: Vec<String>,
+}
+
+/// What Wine cannot run.
+const SKIPS: [Skip; 3] = [
+    Skip {
+        package: "cuda-driver",
+        test: "ui::",
+        why: "runs cargo, which is not there for Windows",
+    },
+    Skip {
+        package: "cuda-sys",
+        test: "c_compiler::",
+        why: "runs a C compiler, which is not there for Windows",
+    },
+    Skip {
+        package: "cuda-nvrtc",
+        test: "nvrtc",
+        why: "NVRTC's library for Windows does not run in Wine",
+    },
+];
+
+/// `cargo xtask wine`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let sysroot = need::sysroot(workspace)?;
+    let apt = |package| -> &'static [&'static str] {
+        match package {
+            "wine" => &[
+                "apt-get",
+                "install",
+                "-y",
+                "--no-install-recommends",
+                "wine64",
+            ],
+            _ => &["apt-get", "install", "-y", "gcc-mingw-w64-x86-64"],
+        }
+    };
+    need::meet(
+        &[
+            need::std_sources(&sysroot),
+            Need {
+                what: "Wine",
+                found: wine().is_some(),
+                install: apt("wine"),
+            },
+            Need {
+                what: "the C compiler of MinGW",
+                found: need::program(COMPILER).is_some(),
+                install: apt("mingw"),
+            },
+        ],
+        options.install.install,
+    )?;
+    let wine = wine().context("Wine is still not there")?;
+    let name = "wine";
+    let dir = workspace.target.join(name);
+    let built = dir.join(TARGET).join("debug");
+    let libraries = dir.join("libraries");
+    fs::create_dir_all(&libraries)?;
+    random(&libraries)?;
+    driver(workspace, &dir, &built, &libraries)?;
+    let packages = if options.package.is_empty() {
+        PACKAGES.map(str::to_owned).to_vec()
+    } else {
+        options.package.clone()
+    };
+    let suite = Suite {
+        name,
+        packages,
+        cargo: cargo(),
+        build_env: build_env(),
+        runner: vec![wine.into()],
+        env: vec![
+            ("WINEPREFIX", dir.join("prefix").into()),
+            ("WINEDEBUG", "-all".into()),
+            (
+                "WINEPATH",
+                OsString::from(format!("Z:{}", libraries.display())),
+            ),
+            ("CUDA_FULL", "0".into()),
+        ],
+        skips: SKIPS.to_vec(),
+        finding: None,
+        limit: Duration::from_secs(900),
+        threads: 2,
+    };
+    suite.run(workspace)
+}
+
+fn cargo() -> Vec<String> {
+    vec!["-Zbuild-std".to_owned(), format!("--target={TARGET}")]
+}
+
+fn build_env() -> Vec<(&'static str, OsString)> {
+    // The standard library can be built by a stable compiler only so.
+    vec![("RUSTC_BOOTSTRAP", "1".into())]
+}
+
+/// Wine for 64 bits, which Debian puts where no shell looks.
+fn wine() -> Option<PathBuf> {
+    need::program("wine64")
+        .or_else(|| Some(PathBuf::from("/usr/lib/wine/wine64")).filter(|path| path.is_file()))
+        .or_else(|| need::program("wine"))
+}
+
+/// Builds the stand-in for the library of random numbers.
+fn random(libraries: &Path) -> Result<()> {
+    let source = libraries.join("random.c");
+    fs::write(&source, RANDOM)?;
+    let mut compile = Command::new(COMPILER);
+    compile.arg("-shared").arg("-o");
+    compile.arg(libraries.join("bcryptprimitives.dll"));
+    compile.arg(&source).arg("-ladvapi32");
+    workspace::run(&mut compile)
+}
+
+/// Builds the software device, and puts it where programs look for the driver.
+fn driver(workspace: &Workspace, dir: &Path, built: &Path, libraries: &Path) -> Result<()> {
+    let mut build = workspace.cargo(["build", "-p", "cuda-sim-cdylib", "--no-default-features"]);
+    build.args(cargo()).env("CARGO_TARGET_DIR", dir);
+    for (name, value) in build_env() {
+        build.env(name, value);
+    }
+    workspace::run(&mut build)?;
+    let library = built.join("cuda_sim_driver.dll");
+    if !library.is_file() {
+        bail!("{} was not built", library.display());
+    }
+    fs::copy(&library, libraries.join("nvcuda.dll"))?;
+    Ok(())
+}

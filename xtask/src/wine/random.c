@@ -1,0 +1,7 @@
+/* What Rust's standard library takes random numbers from, and Wine 8 lacks. */
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG length);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T length)
+{
+    return SystemFunction036(data, (ULONG)length);
+}
