@@ -22,7 +22,7 @@ const TILE: &str = ".version 8.0
     mov.u32 %s, space; mov.u32 %b, barrier;
     mbarrier.init.shared::cta.b64 [%b], 1;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 64;
-    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%map, {2, 1}], [%b];
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%map, {4, 1}], [%b];
     wait: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0; @!%p bra wait;
     cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 64;
     ret;
@@ -96,7 +96,7 @@ fn a_tile_is_copied_through_a_map_and_from_another_address() {
     let source = bench.upload(&words);
     let mut map = CUtensorMap { opaque: [0; 16] };
     ok(tiled(source).encode(&bench, &mut map));
-    let expected: Vec<u32> = (0..16).map(|i| (i / 4 + 1) * 8 + i % 4 + 2).collect();
+    let expected: Vec<u32> = (0..16).map(|i| (i / 4 + 1) * 8 + i % 4 + 4).collect();
     assert_eq!(run(&bench, &mut map), expected);
     let tripled: Vec<u32> = words.iter().map(|word| word * 3).collect();
     let other = ptr::without_provenance_mut(bench.upload(&tripled) as usize);
