@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 9] = [
     "block_reduce",
     "demo",
     "device_query",
+    "draw_graph",
     "jacobi",
     "matmul",
     "reduction",
