@@ -45,7 +45,7 @@ fn format(ty: Ty) -> Option<Format> {
     Some(match ty {
         "f16" | "f16x2" => F16,
         "bf16" | "bf16x2" => BF16,
-        "f32" => F32,
+        "f32" | "f32x2" => F32,
         "f64" => F64,
         _ => return None,
     })
@@ -56,7 +56,11 @@ fn edges(source: &Source) -> Vec<u64> {
         (Values::Any, Some(format)) if source.ty.ends_with("x2") => {
             let edges = float_edges(format);
             let others = edges.iter().cycle().skip(7);
-            edges.iter().zip(others).map(|(a, b)| a << 16 | b).collect()
+            edges
+                .iter()
+                .zip(others)
+                .map(|(a, b)| a << format.bits() | b)
+                .collect()
         }
         (Values::Any, Some(format)) => float_edges(format),
         (Values::Any, None) => integer_edges(source.ty),
@@ -142,7 +146,7 @@ fn value(source: &Source, random: &mut Rng) -> u64 {
             narrow(least + (greatest - least) * random.f64(), format)
         }
         (_, Some(format)) if source.ty.ends_with("x2") => {
-            float(format, random) << 16 | float(format, random)
+            float(format, random) << format.bits() | float(format, random)
         }
         (_, Some(format)) => float(format, random),
         (_, None) => integer(source.ty, random),

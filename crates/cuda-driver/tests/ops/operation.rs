@@ -7,8 +7,8 @@ pub(crate) type Ty = &'static str;
 
 /// Bits of a register of a type.
 pub(crate) fn bits(ty: Ty) -> u32 {
-    if ty.ends_with("x2") {
-        return 32;
+    if let Some(half) = ty.strip_suffix("x2") {
+        return 2 * half[half.len() - 2..].parse::<u32>().unwrap();
     }
     ty.trim_start_matches(|c: char| c.is_ascii_alphabetic())
         .parse()

@@ -124,6 +124,7 @@ pub(crate) fn operations() -> Vec<Operation> {
             alone(&mut all, space, form);
         }
     }
+    vectors(&mut all);
     together(&mut all);
     orders(&mut all);
     all
@@ -163,6 +164,35 @@ fn alone(all: &mut Vec<Operation>, (space, before, at): &(&str, &str, &str), for
         let text = format!("{store}{name} %d, [{at}], %a, %b; ld{space}.b{size} %e, [{at}]; }}");
         let one = Operation::pair(text, &sources[..2], [ty, ty], |v| [v[0], v[1]]);
         all.push(one.named(name).since(form.since));
+    }
+}
+
+/// Several values beside each other, each for itself.
+fn vectors(all: &mut Vec<Operation>) {
+    for (name, ty, register, size) in [
+        ("add.v2.f32", "f32", "b32", 32),
+        ("add.noftz.v2.f16x2", "f16x2", "b32", 32),
+        ("add.noftz.v2.bf16x2", "bf16x2", "b32", 32),
+        ("add.noftz.v4.f16", "f16", "b16", 16),
+    ] {
+        let format = Format::of(ty);
+        let count = 64 / size;
+        let parts: Vec<String> = (0..count).map(|k| format!("%z{k}")).collect();
+        let list = parts.join(", ");
+        let before =
+            format!("{{ .reg .{register} %z<4>; st.global.b64 [%m], %a; mov.b64 {{{list}}}, %b;");
+        let changed = move |v: &[u64]| sum(format, 64, v[0], v[1], format == F32);
+        let atom = format!("atom.global.{name}");
+        let text = format!(
+            "{before} {atom} {{{list}}}, [%m], {{{list}}}; mov.b64 %d, {{{list}}}; ld.global.b64 %e, [%m]; }}"
+        );
+        let to = ["b64", "b64"];
+        let one = Operation::pair(text, &["b64"; 2], to, move |v| [v[0], changed(v)]);
+        all.push(one.named(atom).since(90).version(8, 1));
+        let red = format!("red.global.{name}");
+        let text = format!("{before} {red} [%m], {{{list}}}; ld.global.b64 %d, [%m]; }}");
+        let one = Operation::new(text, &["b64"; 2], "b64", changed);
+        all.push(one.named(red).since(90).version(8, 1));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::number::{Format, Mode, Number};
-use crate::operation::{Operation, Rule, Ty};
+use crate::operation::{Operation, Reference, Rule, Ty};
 
 /// What an operation does to sources and result beside rounding.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,37 @@ pub(crate) fn operations() -> Vec<Operation> {
         extremes(&mut all, ty);
         signs(&mut all, ty);
     }
+    pairs(&mut all);
     all
+}
+
+/// Two of f32 in a register of 64 bits.
+fn pairs(all: &mut Vec<Operation>) {
+    for (name, mode) in Mode::ALL {
+        let from = all.len();
+        rounded(all, "f32", name, mode);
+        for one in all.split_off(from) {
+            let is_pair =
+                ["add", "mul", "fma", "sub"].contains(&one.name.split('.').next().unwrap());
+            if !is_pair || one.name.contains("sat") {
+                continue;
+            }
+            let Reference::Lane(single) = one.reference else {
+                continue;
+            };
+            let both = move |v: &[u64]| {
+                let half = |shift: u32| {
+                    let halves: Vec<u64> = v.iter().map(|v| v >> shift & 0xffff_ffff).collect();
+                    single(&halves)[0] << shift
+                };
+                half(32) | half(0)
+            };
+            let text = one.text.replace(".f32 ", ".f32x2 ");
+            let sources = vec!["f32x2"; one.sources.len()];
+            let pair = Operation::new(text, &sources, "b64", both);
+            all.push(pair.since(100).version(8, 6));
+        }
+    }
 }
 
 /// The combinations of `.ftz` and `.sat` that an instruction takes.

@@ -32,6 +32,8 @@ fn lanes(all: &mut Vec<Operation>) {
         let one = Operation::warp(text, &sources, &["u32"], reference);
         all.push(one.named(format!("mov.u32 %{name}")));
     }
+    let one = Operation::new("mov.u32 %d, WARP_SZ;", &["b32"], "u32", |_| 32);
+    all.push(one.named("mov.u32 WARP_SZ"));
     let text = "setp.lt.u32 %p, %a, 5; @%p bra LESS; activemask.b32 %d; bra DONE; LESS: activemask.b32 %d; DONE:";
     let sources = [below("u32", 1)];
     // All go one way, so that the lanes that are together are known.

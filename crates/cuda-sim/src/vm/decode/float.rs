@@ -89,7 +89,7 @@ macro_rules! slow64 {
 }
 
 #[inline(always)]
-fn input(bits: u32, flags: u64) -> f32 {
+pub(super) fn input(bits: u32, flags: u64) -> f32 {
     let value = f32::from_bits(bits);
     if flags & FTZ != 0 {
         flush(value)
@@ -99,7 +99,7 @@ fn input(bits: u32, flags: u64) -> f32 {
 }
 
 #[inline(always)]
-fn output(value: f32, flags: u64) -> u32 {
+pub(super) fn output(value: f32, flags: u64) -> u32 {
     let value = if flags & FTZ != 0 {
         flush(value)
     } else {
@@ -176,6 +176,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             | if ftz { FTZ } else { 0 }
             | if sat { SAT } else { 0 }
             | if nan { NAN } else { 0 };
+        if ty.packed {
+            if approx || sat || nan {
+                return missing("modifier");
+            }
+            return self.packed_floats(form, imm);
+        }
         let kind = if double {
             if sat || (ftz && !approx) {
                 return missing("`.ftz` or `.sat` on f64");

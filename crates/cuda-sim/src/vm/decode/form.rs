@@ -57,7 +57,7 @@ impl Ty {
             "b128" => (Class::Bits, 128),
             "f16" | "f16x2" => (Class::Float, 16),
             "bf16" | "bf16x2" => (Class::Brain, 16),
-            "f32" => (Class::Float, 32),
+            "f32" | "f32x2" => (Class::Float, 32),
             "f64" => (Class::Float, 64),
             _ => return None,
         };
@@ -74,7 +74,11 @@ impl Ty {
 
     /// Bits that the register has.
     pub(super) fn width(self) -> u32 {
-        if self.packed { 32 } else { self.bits }
+        if self.packed {
+            self.bits * 2
+        } else {
+            self.bits
+        }
     }
 }
 

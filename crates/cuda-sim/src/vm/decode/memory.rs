@@ -327,9 +327,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let ty = form.ty()?;
         let order = take_order(form);
         let tag = Self::space(form)?;
-        if Self::vector(form) > 1 {
-            return missing("vector");
-        }
+        let count = Self::vector(form);
         let barrier = if reduces {
             Self::take_barrier(form)?
         } else {
@@ -345,21 +343,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             return missing("operation on this type");
         };
         let swaps = name == "cas";
+        if swaps && count > 1 {
+            return missing("vector");
+        }
         let first = usize::from(!reduces);
         form.arity(first + 2 + usize::from(swaps))?;
         let raw = Ty::new(Class::Bits, ty.width());
         let (base, offset, bits) = self.address(&form.operands[first], tag)?;
-        let b = self.source(&form.operands[first + 1], raw)?;
-        let e = if swaps {
-            self.source(&form.operands[first + 2], raw)?
-        } else {
-            b
-        };
-        let (d, widen) = if reduces {
-            self.dest(&Operand::Sink, raw)?
-        } else {
-            self.dest(&form.operands[0], ty)?
-        };
         let wide = self.wide();
         let kind = Kind::Touch(match ty.width() {
             16 => pick_touch::<atomic::Rmw<u16>>(wide),
@@ -368,16 +358,27 @@ impl<'a> FunctionDecoder<'a, '_> {
         });
         let _ = order;
         let bytes = ty.width() / 8;
-        self.emit(
-            kind,
-            d,
-            base,
-            b,
-            bits | (bytes - 1) | (op as u32) << atomic::OP_SHIFT,
-            offset,
-        );
-        self.last_source(e);
-        self.finish(widen);
+        let values = Self::elements(&form.operands[first + 1], count)?;
+        // Of a vector each element is changed for itself.
+        for (index, value) in values.iter().enumerate() {
+            let b = self.source(value, raw)?;
+            let e = if swaps {
+                self.source(&form.operands[first + 2], raw)?
+            } else {
+                b
+            };
+            let (d, widen) = if reduces {
+                self.dest(&Operand::Sink, raw)?
+            } else {
+                self.dest(&Self::elements(&form.operands[0], count)?[index], ty)?
+            };
+            let whole = if index == 0 { count as u32 } else { 1 };
+            let at = offset.wrapping_add(u64::from(bytes) * index as u64);
+            let bits = bits | (bytes * whole - 1) | (op as u32) << atomic::OP_SHIFT;
+            self.emit(kind, d, base, b, bits, at);
+            self.last_source(e);
+            self.finish(widen);
+        }
         self.complete_barrier(barrier, bytes)
     }
 }

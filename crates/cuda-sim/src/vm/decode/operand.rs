@@ -110,6 +110,12 @@ impl<'a> FunctionDecoder<'a, '_> {
                     self.const32(bits as u32)
                 })
             }
+            // The lanes of a warp, as a constant.
+            Operand::Name("WARP_SZ") => Ok(if wide {
+                self.const64(32)
+            } else {
+                self.const32(32)
+            }),
             Operand::Name(name) => {
                 if let Some(special) = special::parse(name, "") {
                     return self.special(special, ty);

@@ -1,9 +1,11 @@
-//! Integers of 16 bits, two in a register, and results that are not negative.
+//! Two integers of 16 bits or two floats in a register, and integer results that are not negative.
 
+use super::float::{input, output};
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, missing};
-use crate::vm::lanes::lanes;
+use crate::vm::lanes::{each, lanes};
+use crate::vm::rounding::{self, Round};
 
 /// What `f` makes of the lower and of the upper halves.
 #[inline(always)]
@@ -18,7 +20,66 @@ fn signed_halves(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
     halves(a, b, |a, b| f(a as i16, b as i16) as u16)
 }
 
+/// What `f` makes of the lower and of the upper floats. `flags` are those of f32.
+#[inline(always)]
+fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(f32, f32, f32) -> f32) -> u64 {
+    let one = |shift: u32| {
+        let [a, b, c] = [a, b, c].map(|value| input((value >> shift) as u32, flags));
+        u64::from(output(f(a, b, c), flags)) << shift
+    };
+    one(32) | one(0)
+}
+
+/// Three sources, of which the last may be left out.
+macro_rules! floats {
+    ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
+        lanes!($wide, with w, i, m {
+            let $round = Round::from_bits(i.imm);
+            let (a, b, c) = (w.get64(i.a), w.get64(i.b), w.get64(i.c));
+            let value = each(|lane| {
+                floats(a[lane], b[lane], c[lane], i.imm, |$a, $b, $c| $body)
+            });
+            w.put64(i.d, m, &value);
+        })
+    };
+}
+
 impl<'a> FunctionDecoder<'a, '_> {
+    /// `add`, `mul` and `fma` of two floats in a register.
+    pub(super) fn packed_floats(&mut self, form: &Form<'a>, imm: u64) -> Decoded {
+        let wide = self.wide();
+        let (kind, count) = match form.opcode {
+            "add" => (
+                floats!(wide, |round, a, b, _c| rounding::add32(a, b, round)),
+                2,
+            ),
+            "sub" => (
+                floats!(wide, |round, a, b, _c| rounding::add32(a, -b, round)),
+                2,
+            ),
+            "mul" => (
+                floats!(wide, |round, a, b, _c| rounding::mul32(a, b, round)),
+                2,
+            ),
+            "fma" => (
+                floats!(wide, |round, a, b, c| rounding::fma32(a, b, c, round)),
+                3,
+            ),
+            _ => return missing("two floats"),
+        };
+        form.arity(count + 1)?;
+        let mut slots = [0; 3];
+        for (slot, operand) in slots.iter_mut().zip(&form.operands[1..]) {
+            *slot = self.source(operand, Ty::B64)?;
+        }
+        if count == 2 {
+            slots[2] = slots[0];
+        }
+        let (d, _) = self.dest(&form.operands[0], Ty::B64)?;
+        self.emit(kind, d, slots[0], slots[1], slots[2], imm);
+        Ok(())
+    }
+
     /// `add`, `min` and `max` of two integers in a register, and `min` and `max` with `.relu`.
     pub(super) fn packed_integers(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
         let wide = self.wide();
