@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::need::Install;
 use crate::workspace::Workspace;
-use crate::{fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
+use crate::{faults, fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,11 @@ type Check = (
 );
 
 const CHECKS: &[Check] = &[
+    (
+        "faults",
+        "every status code from every function that the safe layer calls, at its first, middle and last call",
+        |workspace, _| faults::full(workspace),
+    ),
     (
         "fuzz",
         "libFuzzer on the software device: PTX, launches and calls, 30 minutes each (--minutes)",

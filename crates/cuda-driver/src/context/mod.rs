@@ -176,7 +176,11 @@ impl Context {
         let device = Self::device_of_current(driver)?;
         match Self::retained(&device, raw)? {
             // The handle that was retained here keeps it the same while the other is made.
-            Some(_retained) => Self::primary(&device),
+            Some(retained) => {
+                let context = Self::primary(&device);
+                retained.release()?;
+                context
+            }
             None => Err(Error::ForeignContext),
         }
     }
@@ -187,7 +191,11 @@ impl Context {
             return Ok(None);
         }
         let owner = Owner::primary(device)?;
-        Ok((owner.raw() == raw).then_some(owner))
+        if owner.raw() == raw {
+            return Ok(Some(owner));
+        }
+        owner.release()?;
+        Ok(None)
     }
 
     /// The device of a context that is alive.

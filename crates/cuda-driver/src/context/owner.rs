@@ -130,6 +130,18 @@ impl Owner {
         }
     }
 
+    /// Gives a count of the primary context back that was taken only to look at it. Nothing is waited for: what is queued there is
+    /// others', and a wait would break a capture.
+    pub(super) fn release(self) -> Result<(), DriverError> {
+        let Self::Primary(handle) = self else {
+            return self.close();
+        };
+        let (driver, device) = (handle.driver().clone(), handle.raw().device);
+        handle.abandon();
+        // SAFETY: each retain must be released once ← the handle owned one retain, and has been given up.
+        unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(device)) }
+    }
+
     /// Ends what it owns, and answers what the driver says.
     pub(super) fn close(self) -> Result<(), DriverError> {
         match self {

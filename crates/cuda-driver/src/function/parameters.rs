@@ -64,8 +64,8 @@ pub(crate) fn collect(
             CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
             // Before CUDA 12.4 the driver cannot say, and what the compiler said has to do.
             CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => return Ok(told.map(<[_]>::to_vec)),
-            // One past the last: that is how a driver before CUDA 13.2 tells the count.
-            CUresult::CUDA_ERROR_INVALID_VALUE => break,
+            // One past the last: that is how a driver before CUDA 13.2 tells the count. Where it is known this is an error.
+            CUresult::CUDA_ERROR_INVALID_VALUE if count.is_none() => break,
             _ => driver.check(status, call)?,
         }
     }

@@ -87,6 +87,7 @@ impl Graph {
             });
         }
         let edges = all[self.at].edges(after, &reaches)?;
+        // Before the node is there: what fails later leaves the nodes around it in an order that they do not need.
         propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {

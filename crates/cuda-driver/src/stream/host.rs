@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use super::Stream;
+use super::{Stream, StreamState};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
@@ -21,7 +21,9 @@ pub struct HostCall {
     outcome: Arc<Outcome>,
     /// Behind the call, if it could be recorded.
     event: Option<UseEvent>,
-    /// Last: it goes behind the event.
+    /// To be waited for where there is no event.
+    stream: Option<Arc<StreamState>>,
+    /// Last: it goes behind the event and the stream.
     context: Context,
 }
 
@@ -66,10 +68,12 @@ impl Stream {
         if let Some(event) = &event {
             pending::set_event(id, event.clone());
         }
+        let stream = event.is_none().then(|| Arc::clone(self.state()));
         Ok(HostCall {
             id,
             outcome,
             event,
+            stream,
             context: context.clone(),
         })
     }
@@ -88,15 +92,17 @@ impl HostCall {
         &self.context
     }
 
-    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned.
+    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned. (Where no event could be recorded behind it, until
+    /// the stream has done all that is queued.)
     ///
     /// # Errors
     ///
     /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked), or the fault that lost the device.
     pub fn wait(self) -> Result<()> {
-        let synchronized = match &self.event {
-            Some(event) => event.synchronize(),
-            None => Ok(()),
+        let synchronized = match (&self.event, &self.stream) {
+            (Some(event), _) => event.synchronize(),
+            (None, Some(stream)) => stream.synchronize(&self.context),
+            (None, None) => Ok(()),
         };
         match synchronized {
             Ok(()) => self.outcome.wait(),

@@ -4,8 +4,8 @@ use std::ptr;
 use std::sync::Barrier;
 use std::thread;
 
-use cuda_driver::ContextFlags;
 use cuda_driver::prelude::*;
+use cuda_driver::{Capture, ContextFlags, Error};
 use cuda_sys::CUctx_st;
 
 use crate::support::{Bench, everywhere};
@@ -244,5 +244,24 @@ fn contexts_and_their_objects_move_between_threads() {
         if let Some(simulator) = &bench.simulator {
             assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
         }
+    }
+}
+
+/// Whether a context is the primary one is found out without waiting for what others do there.
+#[test]
+fn asking_for_a_context_of_other_code_breaks_no_capture() {
+    for bench in everywhere("asking_for_a_context_of_other_code_breaks_no_capture") {
+        let driver = bench.context.driver();
+        let (mut foreign, device) = (ptr::null_mut(), bench.context.device().as_raw());
+        let mut capture = Capture::begin(&bench.context).unwrap();
+        // SAFETY: the pointer is to a local. The context becomes current.
+        let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut foreign, 0, device) };
+        assert!(status.is_success());
+        assert_eq!(Context::current(driver), Err(Error::ForeignContext));
+        assert_eq!(pop(driver), foreign);
+        assert!(capture.scope().is_capturing().unwrap(), "{}", bench.name);
+        capture.end().unwrap();
+        // SAFETY: nobody uses the context any more.
+        assert!(unsafe { driver.library().cuCtxDestroy_v2(foreign) }.is_success());
     }
 }

@@ -17,6 +17,7 @@ mod error;
 mod event;
 mod fatal;
 mod fault;
+mod faults;
 mod future;
 mod global;
 mod graph;

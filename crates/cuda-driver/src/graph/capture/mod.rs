@@ -144,7 +144,12 @@ impl Capture {
         let graph = match seen::look(&origin) {
             Ok(seen) => seen.graph,
             Err(error) => {
-                let _ = end(&origin);
+                if let Ok(raw) = end(&origin)
+                    && !raw.is_null()
+                {
+                    // SAFETY: it must be alive, of this context, and nobody else's ← the end of the capture gave it to us.
+                    drop(unsafe { Graph::of_raw(context, raw) });
+                }
                 return Err(error.into());
             }
         };

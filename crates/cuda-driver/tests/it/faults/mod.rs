@@ -1,0 +1,98 @@
+//! The fault matrix: every status code, of every function that the safe layer calls, at its first, middle and last call in
+//! programs that use all of it. No panic, no hang, nothing left, and the error is told, or need not be.
+//!
+//! `CUDA_FULL=1` takes all status codes. `CUDA_FAULTS=SCENARIO` and
+//! `CUDA_FAULTS=SCENARIO/FUNCTION` run a part.
+
+mod aborts;
+mod matrix;
+mod reach;
+mod rig;
+mod rules;
+mod scenarios;
+
+use std::env;
+use std::time::Instant;
+
+use cuda_driver::Status;
+
+use matrix::{cases_of, run_all};
+use rig::run;
+
+/// Every code of `cuda.h`, but for success.
+fn all_statuses() -> Vec<Status> {
+    (1..=999)
+        .map(Status)
+        .filter(|status| status.name().is_some())
+        .collect()
+}
+
+/// At the middle and the last call where not all are taken.
+const FEW: [Status; 1] = [Status::CUDA_ERROR_UNKNOWN];
+
+/// At the first. One of each sort: of memory, of arguments, of devices, a lost device, a context that is gone, and one that is treated as
+/// any other.
+const SOME: [Status; 6] = [
+    Status::CUDA_ERROR_OUT_OF_MEMORY,
+    Status::CUDA_ERROR_INVALID_VALUE,
+    Status::CUDA_ERROR_NOT_SUPPORTED,
+    Status::CUDA_ERROR_ILLEGAL_ADDRESS,
+    Status::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    Status::CUDA_ERROR_UNKNOWN,
+];
+
+/// More than there are processors: cases wait for threads of the library, which come by now and then.
+const THREADS: usize = 12;
+
+#[test]
+fn a_call_that_fails_is_told_and_leaves_nothing() {
+    let is_full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let only = env::var("CUDA_FAULTS").unwrap_or_default();
+    let (only, call) = only.split_once('/').unwrap_or((&only, ""));
+    let all = all_statuses();
+    let (first, later) = if is_full {
+        (&all[..], &all[..])
+    } else {
+        (&SOME[..], &FEW[..])
+    };
+    let start = Instant::now();
+    let mut cases = Vec::new();
+    let mut full = 0;
+    // Without those of other code that scenarios play.
+    let called = reach::called();
+    let scenarios = scenarios::all();
+    for scenario in scenarios
+        .iter()
+        .filter(|it| only.is_empty() || it.name == only)
+    {
+        let ended = run(scenario, None);
+        assert!(
+            ended.wrong.is_empty(),
+            "{}: {:?}",
+            scenario.name,
+            ended.wrong
+        );
+        let mut trace = ended.trace;
+        trace.retain(|entry| called.contains(entry.function.name));
+        full += cases_of(scenario, &trace, &all, &all).len();
+        let mut own = cases_of(scenario, &trace, first, later);
+        own.retain(|case| !rules::is_none(scenario.name, &case.fault));
+        own.retain(|case| call.is_empty() || case.fault.call.name == call);
+        cases.extend(own);
+    }
+    let report = run_all(cases, THREADS);
+    let lines = report.lines();
+    println!(
+        "{} of {full} cases in {} scenarios, {} of which did not come to the call, in {:.1} s",
+        report.cases,
+        scenarios.len(),
+        report.missed,
+        start.elapsed().as_secs_f64()
+    );
+    assert!(
+        lines.is_empty(),
+        "{} kinds of failures:\n{}",
+        lines.len(),
+        lines.join("\n")
+    );
+}

@@ -1,0 +1,251 @@
+//! One case: a scenario on a device of its own, in which one call fails.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Status};
+use cuda_sim::{Builder, Live, Rule, Simulator, TraceEntry};
+use cuda_sys::{DriverLibrary, Function as Call};
+
+use super::rules;
+use crate::support::{built, late};
+
+/// A program that propagates every error, and checks what it has computed.
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    /// On which device, and how many there are.
+    pub(super) device: fn(Builder) -> Builder,
+    pub(super) devices: u32,
+    /// Whether it leaves something for a thread of the library, which comes by ten times a second.
+    pub(super) is_pending: bool,
+    pub(super) run: fn(&Ground) -> Result<()>,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Error>;
+
+/// What a scenario finds: the primary context of the first device, which nobody has used.
+pub(super) struct Ground {
+    pub(super) simulator: Simulator,
+    pub(super) library: Arc<DriverLibrary>,
+    pub(super) driver: Driver,
+    pub(super) context: Context,
+}
+
+/// The call that fails, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Fault {
+    pub(super) call: &'static Call,
+    /// The number of the call, from 1, among those that its name stands for.
+    pub(super) nth: u64,
+    /// Whether the scenario makes no later one.
+    pub(super) is_last: bool,
+    pub(super) status: Status,
+}
+
+/// What is wrong with a case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wrong {
+    Panicked(String),
+    Hung,
+    /// It answered another error than the injected one.
+    Error(String),
+    /// It answered none.
+    Swallowed,
+    /// The same program fails afterwards, when no call is made to fail.
+    Later(String),
+    /// Something was left.
+    Left(String),
+    /// A context stayed current.
+    Current,
+}
+
+/// A case that ended.
+pub(super) struct Ended {
+    pub(super) wrong: Vec<Wrong>,
+    /// Whether the call that fails was made: threads of the library call as they come.
+    pub(super) was_hit: bool,
+    pub(super) trace: Vec<TraceEntry>,
+}
+
+/// A rule of the software device that does this.
+fn rule(fault: &Fault) -> Rule {
+    Rule::new(fault.status)
+        .function(fault.call.name)
+        .nth(fault.nth)
+}
+
+/// Whether a rule with this name concerns a call.
+pub(super) fn is_named(name: &str, call: &Call) -> bool {
+    call.name == name || call.base == name
+}
+
+fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Ground) {
+    let library = Arc::new(simulator.library().unwrap());
+    // So that no context ends, and takes with it what was left.
+    let keeper = Driver::new(Arc::clone(&library)).unwrap();
+    let kept = (0..scenario.devices)
+        .map(|ordinal| keeper.device(ordinal).unwrap().primary_context().unwrap())
+        .collect();
+    let driver = Driver::new(Arc::clone(&library)).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let ground = Ground {
+        simulator: simulator.clone(),
+        library,
+        driver,
+        context,
+    };
+    (kept, ground)
+}
+
+/// Runs a case, or the scenario without a fault.
+pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
+    let builder = late(1).devices(scenario.devices as usize).trace(true);
+    let simulator = built(&(scenario.device)(builder.memory(64 << 20)));
+    let (kept, ground) = open(&simulator, scenario);
+    // Without the context of the scenario, which ends with it.
+    let before = simulator.live();
+    drop(simulator.take_trace());
+    if let Some(fault) = fault {
+        simulator.add_rule(rule(fault));
+    }
+    let mut wrong = Vec::new();
+    let result = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&ground)));
+    let mut trace = simulator.take_trace();
+    match result {
+        Err(panic) => wrong.push(Wrong::Panicked(words(&*panic))),
+        Ok(result) => wrong.extend(check_result(scenario, fault, &result)),
+    }
+    if wrong.is_empty() && fault.is_some_and(|fault| is_hit(fault, &trace)) {
+        // What has failed once has broken nothing: the same again, in the same context.
+        simulator.clear_rules();
+        match catch_unwind(AssertUnwindSafe(|| (scenario.run)(&ground))) {
+            Err(panic) => wrong.push(Wrong::Later(words(&*panic))),
+            Ok(Err(error)) => wrong.push(Wrong::Later(error.to_string())),
+            Ok(Ok(())) => {}
+        }
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(ground))) {
+        wrong.push(Wrong::Panicked(words(&*panic)));
+    }
+    wrong.extend(check_left(scenario, &simulator, &kept, &before, fault));
+    trace.extend(simulator.take_trace());
+    simulator.clear_rules();
+    if Context::current(kept[0].driver()).is_ok_and(|current| current.is_some())
+        && !fault.is_some_and(|fault| rules::keeps_current(fault.call))
+    {
+        wrong.push(Wrong::Current);
+    }
+    let was_hit = fault.is_none_or(|fault| is_hit(fault, &trace));
+    Ended {
+        wrong,
+        was_hit,
+        trace,
+    }
+}
+
+/// Whether the call has failed so.
+fn is_hit(fault: &Fault, trace: &[TraceEntry]) -> bool {
+    trace
+        .iter()
+        .any(|entry| entry.function.name == fault.call.name && entry.result == fault.status)
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+        .to_owned()
+}
+
+fn check_result(scenario: &Scenario, fault: Option<&Fault>, result: &Result<()>) -> Option<Wrong> {
+    match (fault, result) {
+        (None, Ok(())) => None,
+        (None, Err(error)) => Some(Wrong::Error(error.to_string())),
+        (Some(fault), Ok(())) => {
+            (!rules::may_be_swallowed(scenario.name, fault)).then_some(Wrong::Swallowed)
+        }
+        (Some(fault), Err(error)) => {
+            (!rules::is_right(fault, error)).then(|| Wrong::Error(error.to_string()))
+        }
+    }
+}
+
+/// What is left after a while: the library's thread may still be at it.
+fn check_left(
+    scenario: &Scenario,
+    simulator: &Simulator,
+    kept: &[Context],
+    before: &Live,
+    fault: Option<&Fault>,
+) -> Option<Wrong> {
+    let start = Instant::now();
+    let library = Arc::new(simulator.library().unwrap());
+    loop {
+        for context in kept {
+            // What nobody waits for, the late device does not do. (A function of its own: the library does not call it.)
+            // SAFETY: the context is alive.
+            let _ = unsafe { library.cuCtxSynchronize_v2(context.as_raw()) };
+        }
+        let live = simulator.live();
+        if live == *before {
+            return None;
+        }
+        let left = Left::between(before, &live);
+        let is_allowed = fault.is_some_and(|fault| rules::may_be_left(fault, &left));
+        let patience = match (is_allowed, scenario.is_pending) {
+            _ if fault.is_none() => 2000,
+            (true, _) => 5,
+            (false, true) => 1000,
+            (false, false) => 30,
+        };
+        if start.elapsed() > Duration::from_millis(patience) {
+            return (!is_allowed).then(|| Wrong::Left(left.to_string()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many of each kind were left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left(pub(super) Vec<(&'static str, isize)>);
+
+impl Left {
+    fn between(before: &Live, after: &Live) -> Self {
+        let of = |live: &Live| {
+            [
+                ("contexts", live.contexts),
+                ("streams", live.streams),
+                ("events", live.events),
+                ("modules", live.modules),
+                ("libraries", live.libraries),
+                ("graphs", live.graphs),
+                ("executables", live.graph_execs),
+                ("links", live.links),
+                ("pools", live.pools),
+                ("allocations", live.allocations),
+                ("host allocations", live.host_allocations),
+            ]
+        };
+        let pairs = of(before).into_iter().zip(of(after));
+        let changed = pairs.filter(|(before, after)| before != after);
+        Self(
+            changed
+                .map(|((name, before), (_, after))| (name, after as isize - before as isize))
+                .collect(),
+        )
+    }
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, (name, count)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{count} {name}")?;
+        }
+        Ok(())
+    }
+}

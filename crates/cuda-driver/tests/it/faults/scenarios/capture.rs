@@ -1,0 +1,93 @@
+//! Captured graphs.
+
+use cuda_driver::{CaptureStatus, Graph};
+
+use super::{Ground, N, Result, Scenario, config, expect, filled, pending};
+use crate::support::MIX;
+
+pub(super) const ALL: &[Scenario] = &[
+    pending("capture", capture),
+    pending("capture of lines", lines),
+    pending("capture into a graph", into),
+    pending("capture of programmatic edges", programmatic),
+];
+
+fn capture(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
+    let mut copied = filled(&stream, 0)?;
+    assert_eq!(stream.capture_status()?, CaptureStatus::Inactive);
+    let graph = Graph::capture(&ground.context, |scope| {
+        assert!(scope.is_capturing()?);
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
+        scope.copy(&mut copied, &x)?;
+        scope.fill(&mut x, 1_u32)?;
+        scope.node(|graph, after| graph.empty(after))?;
+        assert_eq!(scope.after()?.len(), 1);
+        Ok(())
+    })?;
+    let exec = graph.instantiate()?;
+    drop(mix);
+    exec.launch(&stream)?;
+    expect(&copied, 4)?;
+    expect(&x, 1)
+}
+
+fn lines(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, mut y) = (filled(&stream, 1)?, filled(&stream, 2)?);
+    let z = filled(&stream, 5)?;
+    let graph = Graph::capture(&ground.context, |scope| {
+        let mut other = scope.fork()?;
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { scope.launch(&mix, config(), (&mut x, &z, N)) }?;
+        // SAFETY: as above.
+        unsafe { other.launch(&mix, config(), (&mut y, &z, N)) }?;
+        scope.join(&other)?;
+        // SAFETY: as above.
+        unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
+        let _left_open = scope.fork()?;
+        Ok(())
+    })?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 2 * 7 + 9)
+}
+
+fn into(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 0)?, filled(&stream, 2)?);
+    let mut graph = Graph::new(&ground.context)?;
+    let first = graph.fill(&[], &mut x, 3_u32)?;
+    graph.capture_into(&[first.edge()], |scope| {
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }
+    })?;
+    assert_eq!(graph.len(), 2);
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 8)
+}
+
+/// What only the newer revisions can tell.
+fn programmatic(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 1)?);
+    let z = filled(&stream, 2)?;
+    let mut graph = Graph::new(&ground.context)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    let first = unsafe { graph.kernel(&[], &mix, config(), (&mut x, &z, N)) }?;
+    graph.capture_into(&[first.programmatic_edge()], |scope| {
+        // SAFETY: as above; the two share only what both read.
+        unsafe { scope.launch(&mix, config(), (&mut y, &z, N)) }
+    })?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 2)?;
+    expect(&y, 4)
+}

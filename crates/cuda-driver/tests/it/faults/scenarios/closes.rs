@@ -1,0 +1,27 @@
+//! Everything that can be closed, where what a drop would swallow is told.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ContextFlags, Graph, ManagedBuffer, PitchedBuffer};
+
+use super::{Ground, Result, Scenario, one};
+
+pub(super) const ALL: &[Scenario] = &[one("closes", closes)];
+
+fn closes(ground: &Ground) -> Result<()> {
+    let context = Context::new(ground.context.device(), ContextFlags::empty())?;
+    let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+    Event::new(&context, EventFlags::DISABLE_TIMING)?.close()?;
+    DeviceBuffer::<u32>::zeroed(&stream, 8)?.close()?;
+    DeviceBuffer::<u32>::zeroed_plain(&stream, 8)?.close()?;
+    ManagedBuffer::<u32>::zeroed(&stream, 8)?.close()?;
+    PitchedBuffer::<u32>::zeroed(&stream, (8, 2))?.close()?;
+    PinnedBuffer::<u32>::zeroed(&context, 8, PinnedFlags::empty())?.close()?;
+    RegisteredBuffer::from_vec(&context, vec![1_u32; 8], RegisterFlags::empty())?.close()?;
+    let mut graph = Graph::new(&context)?;
+    graph.empty(&[])?;
+    let exec = graph.instantiate()?;
+    exec.close()?;
+    graph.close()?;
+    stream.close()?;
+    context.close()
+}

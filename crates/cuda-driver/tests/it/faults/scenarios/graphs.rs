@@ -1,0 +1,251 @@
+//! Graphs built node by node.
+
+use std::sync::Arc;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    DotFlags, Graph, GraphHostBuffer, LaunchAttributes, NodeKind, Status, ValueBatch, WaitCondition,
+};
+use cuda_sim::Rule;
+
+use super::{Ground, N, Result, Scenario, config, expect, filled, on, pending};
+use crate::support::{COPY, MIX};
+
+pub(super) const ALL: &[Scenario] = &[
+    pending("graph of kernels", kernels),
+    pending("graph of other nodes", others),
+    pending("graph memory", memory),
+    pending("child graphs", children),
+    pending("conditional nodes", conditional),
+    pending("graph lists", lists),
+    on("graph lists on 12.0", |it| it.version(12000), old_lists),
+    pending("undone node", undone),
+    pending("removed nodes", removed),
+    pending("kernel node attributes", attributes),
+    pending("programmatic edges", programmatic),
+];
+
+const CONDITIONAL: &str = include_str!("../../kernels/conditional.ptx");
+
+fn kernels(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, mut y) = (filled(&stream, 0)?, filled(&other, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    let first = graph.fill(&[], &mut x, 3_u32)?;
+    let second = graph.fill(&[], &mut y, 5_u32)?;
+    graph.add_edge(first.edge(), second)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { graph.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let exec = graph.instantiate()?;
+    drop((graph, mix));
+    exec.upload(&stream)?;
+    exec.launch(&stream)?;
+    exec.launch(&other)?;
+    expect(&x, 11)?;
+    exec.launch(&other)?;
+    // It goes behind the launch.
+    drop(y);
+    expect(&x, 11)?;
+    exec.close()
+}
+
+fn others(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 0)?);
+    let host = GraphHostBuffer::new(PinnedBuffer::from_slice(
+        &ground.context,
+        &[4_u32; N as usize],
+        PinnedFlags::empty(),
+    )?)?;
+    let mut flags = DeviceBuffer::<u32>::zeroed_plain(&stream, 2)?;
+    flags.copy_from_host(&[0, 0])?;
+    let event = Arc::new(Event::new(&ground.context, EventFlags::DISABLE_TIMING)?);
+    event.record(&other)?;
+    let mut graph = Graph::new(&ground.context)?;
+    let waited = graph.event_wait(&[], &event)?;
+    let loaded = graph.copy(&[waited.edge()], &mut x, &host)?;
+    let called = graph.host(&[loaded.edge()], || ())?;
+    graph.copy(&[called.edge()], &mut y, &x)?;
+    let nothing = graph.empty(&[called.edge()])?;
+    let batch =
+        ValueBatch::new()
+            .write(&flags, 0, 1_u32)?
+            .wait(&flags, 0, WaitCondition::EQUAL, 1_u32)?;
+    graph.batch(&[nothing.edge()], batch)?;
+    graph.event_record(&[nothing.edge()], &event)?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    exec.check_host()?;
+    expect(&y, 4)?;
+    assert_eq!(host.read()?[..], [4; N as usize]);
+    host.write()?.fill(6);
+    exec.launch(&other)?;
+    expect(&y, 6)?;
+    exec.close()
+}
+
+fn memory(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let copy = ground.kernel(COPY, "copy")?;
+    let (source, mut target) = (filled(&stream, 9)?, filled(&stream, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    let mut own = graph.alloc_zeroed::<u32>(&[], N as usize)?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { graph.kernel(&[], &copy, config(), (&source, &mut own, N)) }?;
+    graph.copy(&[], &mut target, &own)?;
+    graph.free(&[], own)?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&target, 9)?;
+    let device = ground.context.device();
+    assert!(device.graph_memory()?.most_used > 0);
+    drop((graph, exec));
+    device.reset_graph_memory_peaks()?;
+    device.trim_graph_memory()
+}
+
+fn children(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
+    let mut child = Graph::new(&ground.context)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    let node = unsafe { child.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let clone = child.try_clone()?;
+    let other = clone.find_clone(node)?;
+    assert_ne!(other.id(), node.id());
+    let mut graph = Graph::new(&ground.context)?;
+    graph.child(&[], &child)?;
+    graph.child(&[], &clone)?;
+    drop((child, clone));
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 2 * (2 + 2) + 2)
+}
+
+fn conditional(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let count_down = ground.kernel(CONDITIONAL, "count_down")?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 0)?, filled(&stream, 1)?);
+    let mut counter = DeviceBuffer::from_host(&stream, &[3_u32])?;
+    let mut graph = Graph::new(&ground.context)?;
+    let condition = graph.conditional_handle(Some(1))?;
+    graph.fill(&[], &mut x, 0_u32)?;
+    let (_, mut body) = graph.while_node(&[], condition)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { body.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let args = (&mut counter, condition.as_raw());
+    // SAFETY: the kernel counts one word, and sets the condition of this graph.
+    unsafe { body.kernel(&[], &count_down, LaunchConfig::new(1, 1), args) }?;
+    let exec = graph.instantiate()?;
+    drop((graph, body));
+    exec.launch(&stream)?;
+    expect(&x, 7)
+}
+
+fn lists(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mut x = filled(&stream, 0)?;
+    let mut graph = Graph::new(&ground.context)?;
+    let first = graph.fill(&[], &mut x, 1_u32)?;
+    let second = graph.fill(&[], &mut x, 2_u32)?;
+    let nodes = graph.nodes()?;
+    assert_eq!(nodes.len(), 2);
+    assert!(nodes.iter().all(|(_, kind)| *kind == NodeKind::Memset));
+    assert_eq!(graph.edges()?, [(first.edge(), second.id())]);
+    let name = format!("cuda-faults-{:?}.dot", std::thread::current().id());
+    let path = std::env::temp_dir().join(name);
+    let written = graph.write_dot(&path, DotFlags::empty());
+    let _ = std::fs::remove_file(&path);
+    written?;
+    graph.close()
+}
+
+fn old_lists(ground: &Ground) -> Result<()> {
+    let mut x = filled(&ground.stream()?, 0)?;
+    let mut graph = Graph::new(&ground.context)?;
+    let first = graph.fill(&[], &mut x, 1_u32)?;
+    let second = graph.fill(&[], &mut x, 2_u32)?;
+    assert_eq!(graph.edges()?, [(first.edge(), second.id())]);
+    Ok(())
+}
+
+/// A node whose edge cannot be added does not stay.
+fn undone(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let copy = ground.kernel(COPY, "copy")?;
+    let x = filled(&stream, 5)?;
+    let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let status = Status::CUDA_ERROR_NOT_PERMITTED;
+    let no_edge = Rule::new(status).function("cuGraphAddDependencies_v2");
+    ground.simulator.add_rule(no_edge.nth(1));
+    let after = [first.programmatic_edge()];
+    // SAFETY: as above; the two share only what both read.
+    let added = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) };
+    match added {
+        Err(error) if error.status() == Some(status) => {}
+        added => return added.map(|_| panic!("it was added")),
+    }
+    drop(graph);
+    expect(&y, 0)
+}
+
+fn removed(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let copy = ground.kernel(COPY, "copy")?;
+    let x = filled(&stream, 5)?;
+    let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let after = [first.programmatic_edge()];
+    // SAFETY: as above; the two share only what both read.
+    let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
+    graph.remove_edge(after[0], second)?;
+    let nothing = graph.empty(&[first.edge()])?;
+    graph.remove_edge(first.edge(), nothing)?;
+    graph.remove(nothing)?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&y, 5)?;
+    expect(&z, 5)
+}
+
+fn attributes(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let copy = ground.kernel(COPY, "copy")?;
+    let (x, mut y) = (filled(&stream, 5)?, filled(&stream, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    let given = LaunchAttributes::new().cooperative();
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    let node = unsafe { graph.kernel_with(&[], &copy, config(), &given, (&x, &mut y, N)) }?;
+    // SAFETY: as above.
+    unsafe { graph.set_kernel_attributes(node, &LaunchAttributes::new().priority(0)) }?;
+    assert!(graph.kernel_attributes(node)?.is_cooperative);
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&y, 5)
+}
+
+fn programmatic(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let copy = ground.kernel(COPY, "copy")?;
+    let x = filled(&stream, 5)?;
+    let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
+    let mut graph = Graph::new(&ground.context)?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let after = [first.programmatic_edge()];
+    // SAFETY: as above; the two share only what both read.
+    let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
+    assert_eq!(graph.edges()?, [(first.programmatic_edge(), second.id())]);
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&y, 5)?;
+    expect(&z, 5)
+}

@@ -1,0 +1,124 @@
+//! Page-locked memory, and copies from and to it.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer};
+
+use super::{Ground, N, Result, Scenario, copy, expect, filled, one, pending};
+use crate::support::COPY;
+
+pub(super) const ALL: &[Scenario] = &[
+    one("pinned", pinned),
+    one("registered", registered),
+    pending("transfers", transfers),
+    pending("dropped transfers", dropped),
+    one("scope", scope),
+    one("caching", caching),
+];
+
+fn page_locked(ground: &Ground, value: u32) -> Result<PinnedBuffer<u32>> {
+    PinnedBuffer::from_slice(
+        &ground.context,
+        &[value; N as usize],
+        PinnedFlags::DEVICE_MAP,
+    )
+}
+
+fn pinned(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mut memory = page_locked(ground, 4)?;
+    assert!(memory.flags()?.contains(PinnedFlags::DEVICE_MAP));
+    let told = ground
+        .context
+        .pointer_attributes(memory.device_address()?)?;
+    assert_eq!(told.memory_type, Some(MemoryType::HOST));
+    let mut buffer = filled(&stream, 0)?;
+    buffer.copy_from_pinned(&memory)?;
+    expect(&buffer, 4)?;
+    buffer.fill(5)?;
+    buffer.copy_to_pinned(&mut memory)?;
+    assert_eq!(memory[..], [5; N as usize]);
+    memory.close()
+}
+
+fn registered(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let vec = vec![6_u32; N as usize];
+    let mut memory = RegisteredBuffer::from_vec(&ground.context, vec, RegisterFlags::DEVICE_MAP)?;
+    assert_ne!(memory.device_address()?, 0);
+    let mut buffer = filled(&stream, 0)?;
+    buffer.copy_from_pinned(&memory)?;
+    expect(&buffer, 6)?;
+    buffer.fill(7)?;
+    buffer.copy_to_pinned(&mut memory)?;
+    drop(buffer);
+    assert_eq!(memory.into_vec()?, [7; N as usize]);
+    let other = RegisteredBuffer::from_vec(&ground.context, vec![1_u8; 9], RegisterFlags::empty())?;
+    drop(other);
+    RegisteredBuffer::from_vec(&ground.context, vec![1_u8; 9], RegisterFlags::empty())?.close()
+}
+
+fn transfers(ground: &Ground) -> Result<()> {
+    let (home, copying) = (ground.stream()?, ground.stream()?);
+    let kernel = ground.kernel(COPY, "copy")?;
+    let mut buffer = filled(&home, 0)?;
+    let up = buffer.copy_from_pinned_async(page_locked(ground, 8)?, &copying);
+    let up = up.map_err(|error| error.error().clone())?;
+    let mut out = filled(&home, 0)?;
+    copy(&home, &kernel, &buffer, &mut out)?;
+    let memory = up.wait().map_err(|error| error.error().clone())?;
+    let down = out.copy_to_pinned_async(memory, &copying);
+    let down = down.map_err(|error| error.error().clone())?;
+    // Something else is in its place at once.
+    drop(out);
+    let next = filled(&home, 1)?;
+    down.is_done()?;
+    let memory = down.wait().map_err(|error| error.error().clone())?;
+    assert_eq!(memory[..], [8; N as usize]);
+    expect(&next, 1)
+}
+
+/// What nobody waits for.
+fn dropped(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mut buffer = filled(&stream, 0)?;
+    let up = buffer.copy_from_pinned_async(page_locked(ground, 3)?, &stream);
+    drop(up.map_err(|error| error.error().clone())?);
+    let down = buffer.copy_to_pinned_async(page_locked(ground, 0)?, &stream);
+    drop(down.map_err(|error| error.error().clone())?);
+    expect(&buffer, 3)
+}
+
+fn scope(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let (source, mut target) = (page_locked(ground, 2)?, page_locked(ground, 0)?);
+    let mut buffer = filled(&stream, 0)?;
+    stream.copy_scope(|scope| {
+        scope.copy_from_host(&mut buffer.as_mut_slice(), &source)?;
+        scope.copy_to_host(&buffer.as_slice(), &mut target)
+    })?;
+    assert_eq!(target[..], [2; N as usize]);
+    Ok(())
+}
+
+fn caching(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let kernel = ground.kernel(COPY, "copy")?;
+    let pool = CachingPool::new(&ground.context);
+    for value in 1..4 {
+        let source = pool.copy_of(&stream, &[value; N as usize])?;
+        let mut target = pool.zeroed::<u32>(&other, N as usize)?;
+        copy(&other, &kernel, &source, &mut target)?;
+        drop(source);
+        expect(&target, value)?;
+    }
+    let host = PinnedCachingPool::new(&ground.context, PinnedFlags::empty());
+    for value in 1..3 {
+        let memory = host.copy_of(&[value; N as usize])?;
+        let mut buffer = pool.zeroed::<u32>(&stream, N as usize)?;
+        buffer.copy_from_pinned(&memory)?;
+        expect(&buffer, value)?;
+    }
+    pool.trim_to(0);
+    host.trim_to(0);
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Launches.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    ArgList, Error, Im2col, Im2colWide, Kernel, LaunchAttributes, Reads, Status, TensorDataType,
+    TensorLayout, TensorMap, TensorSwizzle, WidePixels, Writes,
+};
+
+use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
+use crate::support::{COPY, MIX};
+
+pub(super) const ALL: &[Scenario] = &[
+    one("launches", launches),
+    one("launch attributes", attributes),
+    one("shared memory", shared),
+    one("tensor maps", tensor_maps),
+    on(
+        "wide tensor maps",
+        |it| it.compute_capability(10, 0),
+        wide_tensor_maps,
+    ),
+];
+
+fn launches(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let mix = ground.kernel(MIX, "mix")?;
+    let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed()?;
+    let (mut x, y) = (filled(&stream, 1)?, filled(&other, 10)?);
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { typed.launch(&stream, config(), (&mut x, &y, N)) }?;
+    let mut args = ArgList::new();
+    args.push(&mut x).push(&y).push(N);
+    // SAFETY: as above.
+    unsafe { other.launch(&mix, config(), &args) }?;
+    drop(args);
+    expect(&x, 34)
+}
+
+fn attributes(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 10)?);
+    let attributes = LaunchAttributes::new().cluster(2).priority(0);
+    let wide = LaunchConfig::new(2, 32);
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { stream.launch_with(&mix, wide, &attributes, (&mut x, &y, N)) }?;
+    let cooperative = LaunchAttributes::new().cooperative();
+    // SAFETY: as above.
+    unsafe { stream.launch_with(&mix, wide, &cooperative, (&mut x, &y, N)) }?;
+    expect(&x, 34)
+}
+
+/// More than any kernel may have without asking.
+fn shared(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let kernel = ground.kernel(COPY, "copy")?;
+    let (source, mut target) = (filled(&stream, 5)?, filled(&stream, 0)?);
+    let config = config().with_shared_bytes(64 << 10);
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(&kernel, config, (&source, &mut target, N)) }?;
+    expect(&target, 5)
+}
+
+fn tensor_maps(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let one = DeviceBuffer::<u8>::zeroed(&stream, 64 * 8 * 4 * 4)?;
+    let two = one.try_clone()?;
+    let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
+    let mut map = TensorMap::tiled(&one.as_slice(), &layout, &[8, 8, 4])?;
+    let before = map.as_raw().opaque;
+    map.replace_address(&two.as_slice())?;
+    assert_ne!(map.as_raw().opaque, before);
+    let columns = Im2col {
+        lower_corner: &[0],
+        upper_corner: &[0],
+        channels_per_pixel: 8,
+        pixels_per_column: 8,
+    };
+    made(TensorMap::im2col(&one.as_slice(), &layout, &columns))
+}
+
+fn wide_tensor_maps(ground: &Ground) -> Result<()> {
+    let memory = DeviceBuffer::<u8>::zeroed(&ground.stream()?, 64 * 8 * 4 * 4)?;
+    let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
+    let layout = layout.swizzle(TensorSwizzle::Bytes128);
+    let wide = Im2colWide {
+        lower_corner: 0,
+        upper_corner: 0,
+        channels_per_pixel: 8,
+        pixels: WidePixels::Count(8),
+    };
+    made(TensorMap::im2col_wide(&memory.as_slice(), &layout, &wide))
+}
+
+/// A map that the software device does not have.
+fn made(map: Result<TensorMap>) -> Result<()> {
+    match map {
+        Err(Error::Driver(error))
+            if error.status() == Status::CUDA_ERROR_NOT_SUPPORTED
+                && error.call().name.starts_with("cuTensorMap") =>
+        {
+            Ok(())
+        }
+        map => map.map(drop),
+    }
+}

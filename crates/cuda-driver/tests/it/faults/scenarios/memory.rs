@@ -1,0 +1,159 @@
+//! Device memory.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    Advice, ManagedAttachment, ManagedBuffer, MemoryLocation, MemoryType, PitchedBuffer,
+};
+
+use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
+use crate::support::COPY;
+
+pub(super) const ALL: &[Scenario] = &[
+    one("buffers", buffers),
+    one("fills", fills),
+    one("plain", plain),
+    one("foreign memory", foreign),
+    one("large copies", large),
+    one("crossing", crossing),
+    one("pitched", pitched),
+    one("managed", managed),
+    one("pointers", pointers),
+];
+
+fn buffers(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mut buffer = filled(&stream, 3)?;
+    expect(&buffer, 3)?;
+    let clone = buffer.try_clone()?;
+    buffer.copy_from_host(&[4; N as usize])?;
+    expect(&clone, 3)?;
+    let (mut low, high) = buffer.as_mut_slice().split_at_mut(32).unwrap();
+    low.copy_from(&high.as_slice())?;
+    low.copy_from_host(&[4; 32])?;
+    expect(&buffer, 4)?;
+    clone.close()
+}
+
+fn fills(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let bytes = DeviceBuffer::filled(&stream, 9, 0xAB_u8)?;
+    assert_eq!(bytes.to_vec()?, [0xAB; 9]);
+    let halves = DeviceBuffer::filled(&stream, 9, 0x1234_u16)?;
+    assert_eq!(halves.to_vec()?, [0x1234; 9]);
+    let words = DeviceBuffer::filled(&stream, 9, 0x1234_5678_u32)?;
+    assert_eq!(words.to_vec()?, [0x1234_5678; 9]);
+    let long = DeviceBuffer::filled(&stream, 9, 0x1234_5678_9ABC_DEF0_u64)?;
+    assert_eq!(long.to_vec()?, [0x1234_5678_9ABC_DEF0; 9]);
+    Ok(())
+}
+
+fn plain(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mut buffer = DeviceBuffer::<u32>::zeroed_plain(&stream, 16)?;
+    buffer.fill(6)?;
+    assert_eq!(buffer.to_vec()?, [6; 16]);
+    drop(buffer);
+    DeviceBuffer::<u32>::zeroed_plain(&stream, 16)?.close()
+}
+
+/// Memory that comes from elsewhere and goes there.
+fn foreign(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let kernel = ground.kernel(COPY, "copy")?;
+    let buffer = filled(&stream, 8)?;
+    let (len, address) = (buffer.len(), buffer.as_raw());
+    let mut out = filled(&other, 0)?;
+    {
+        // SAFETY: the buffer lives longer.
+        let view: DeviceBuffer<u32> =
+            unsafe { DeviceBuffer::from_foreign(&stream, address, len, ()) }?;
+        copy(&other, &kernel, &view, &mut out)?;
+        expect(&view, 8)?;
+    }
+    expect(&out, 8)?;
+    out.close()
+}
+
+/// More than a block, and more than one thread does.
+fn large(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let words: Vec<u32> = (0..400_000).collect();
+    let mut buffer = DeviceBuffer::from_host(&stream, &words)?;
+    assert!(buffer.to_vec()? == words, "a wrong result");
+    let some = &words[..30_000];
+    let mut part = buffer.slice_mut(..30_000).unwrap();
+    part.copy_from_host(some)?;
+    assert!(part.as_slice().to_vec()? == some, "a wrong result");
+    Ok(())
+}
+
+/// Uses on other streams, and a free behind them.
+fn crossing(ground: &Ground) -> Result<()> {
+    let streams = [ground.stream()?, ground.stream()?, ground.stream()?];
+    let kernel = ground.kernel(COPY, "copy")?;
+    let source = filled(&streams[0], 5)?;
+    let mut one = filled(&streams[1], 0)?;
+    let mut two = filled(&streams[2], 0)?;
+    copy(&streams[1], &kernel, &source, &mut one)?;
+    copy(&streams[2], &kernel, &one, &mut two)?;
+    copy(&streams[2], &kernel, &source, &mut two)?;
+    copy(&streams[0], &kernel, &two, &mut one)?;
+    drop(source);
+    expect(&one, 5)?;
+    expect(&two, 5)?;
+    drop(streams);
+    one.close()
+}
+
+fn pitched(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let words: Vec<u32> = (0..24).collect();
+    let mut box_of = PitchedBuffer::from_host(&stream, (4, 3, 2), &words)?;
+    assert_eq!(box_of.to_vec()?, words);
+    let mut rows = PitchedBuffer::<u32>::zeroed(&stream, (4, 3))?;
+    assert_eq!(rows.to_vec()?, [0; 12]);
+    rows.as_mut_slice()
+        .copy_from(&box_of.region(0..4, 0..3, 1..2).unwrap())?;
+    assert_eq!(rows.to_vec()?, words[12..]);
+    let mut pinned = PinnedBuffer::<u32>::zeroed(&ground.context, 24, PinnedFlags::empty())?;
+    box_of.as_slice().copy_to_pinned(&mut pinned)?;
+    assert_eq!(pinned[..], words);
+    pinned.fill(1);
+    box_of.as_mut_slice().copy_from_pinned(&pinned)?;
+    assert_eq!(box_of.to_vec()?, [1; 24]);
+    rows.close()
+}
+
+fn managed(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let kernel = ground.kernel(COPY, "copy")?;
+    let mut source = ManagedBuffer::<u32>::zeroed(&stream, N as usize)?;
+    source.host_mut()?.fill(7);
+    let device = MemoryLocation::Device(ground.context.device().clone());
+    let view = source.as_slice();
+    view.advise(&Advice::ReadMostly)?;
+    assert!(view.is_read_mostly()?);
+    view.unadvise(&Advice::ReadMostly)?;
+    view.advise(&Advice::PreferredLocation(device.clone()))?;
+    view.preferred_location()?;
+    view.accessed_by()?;
+    view.prefetch(&device, &stream)?;
+    view.last_prefetch_location()?;
+    let mut target = ManagedBuffer::from_host(&stream, &[0_u32; N as usize])?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { other.launch(&kernel, super::config(), (&source, &mut target, N)) }?;
+    assert_eq!(target.host()?, [7; N as usize]);
+    // SAFETY: it is used on no other stream.
+    unsafe { target.attach(&stream, ManagedAttachment::Global) }?;
+    drop(source);
+    target.close()
+}
+
+fn pointers(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let buffer = filled(&stream, 1)?;
+    let whole = buffer.as_slice().pointer_attributes()?;
+    assert_eq!(whole.memory_type, Some(MemoryType::DEVICE));
+    assert_eq!(whole.device_address, buffer.as_raw());
+    Ok(())
+}

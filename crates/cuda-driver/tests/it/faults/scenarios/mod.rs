@@ -1,0 +1,119 @@
+//! Programs that together make every call of the safe layer.
+
+mod capture;
+mod closes;
+mod contexts;
+mod devices;
+mod graph_exec;
+mod graphs;
+mod host_memory;
+mod launches;
+mod memory;
+mod modules;
+mod pools;
+mod streams;
+mod waits;
+
+use cuda_driver::prelude::*;
+use cuda_sim::Builder;
+
+use super::rig::{Ground, Result, Scenario};
+
+/// All of them.
+pub(super) fn all() -> Vec<&'static Scenario> {
+    [
+        devices::ALL,
+        contexts::ALL,
+        memory::ALL,
+        host_memory::ALL,
+        pools::ALL,
+        streams::ALL,
+        waits::ALL,
+        modules::ALL,
+        launches::ALL,
+        graphs::ALL,
+        graph_exec::ALL,
+        capture::ALL,
+        closes::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// One that needs a single device.
+const fn one(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
+    on(name, |it| it, run)
+}
+
+/// One that needs a device of its own kind.
+const fn on(
+    name: &'static str,
+    device: fn(Builder) -> Builder,
+    run: fn(&Ground) -> Result<()>,
+) -> Scenario {
+    Scenario {
+        name,
+        device,
+        devices: 1,
+        is_pending: false,
+        run,
+    }
+}
+
+/// One that leaves something pending.
+const fn pending(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
+    Scenario {
+        is_pending: true,
+        ..one(name, run)
+    }
+}
+
+/// One that needs two.
+const fn two(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
+    Scenario {
+        name,
+        device: |it| it,
+        devices: 2,
+        is_pending: false,
+        run,
+    }
+}
+
+impl Ground {
+    fn stream(&self) -> Result<Stream> {
+        Stream::new(&self.context, StreamFlags::NON_BLOCKING, 0)
+    }
+
+    fn kernel(&self, ptx: &str, name: &str) -> Result<Function> {
+        Module::load(&self.context, &Ptx::new(ptx).unwrap())?.function(name)
+    }
+}
+
+/// Elements of most buffers.
+const N: u32 = 64;
+
+fn config() -> LaunchConfig {
+    LaunchConfig::for_num_elems(N)
+}
+
+fn filled(stream: &Stream, value: u32) -> Result<DeviceBuffer<u32>> {
+    DeviceBuffer::from_host(stream, &[value; N as usize])
+}
+
+/// That the buffer holds nothing else.
+fn expect(buffer: &DeviceBuffer<u32>, value: u32) -> Result<()> {
+    assert_eq!(buffer.to_vec()?, [value; N as usize], "a wrong result");
+    Ok(())
+}
+
+/// `out = input` on `stream`.
+fn copy(
+    stream: &Stream,
+    kernel: &Function,
+    input: &DeviceBuffer<u32>,
+    out: &mut DeviceBuffer<u32>,
+) -> Result<()> {
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { stream.launch(kernel, config(), (input, out, N)) }
+}

@@ -1,0 +1,36 @@
+//! Memory pools of the driver.
+
+use cuda_driver::{MemoryPool, PoolAccess, PoolReuse};
+
+use super::{Ground, Result, Scenario, two};
+
+pub(super) const ALL: &[Scenario] = &[two("pools", pools)];
+
+fn pools(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let device = ground.context.device();
+    let pool = MemoryPool::with_limit(device, 32 << 20)?;
+    let zeroes = pool.zeroed::<u32>(&stream, 8)?;
+    assert_eq!(zeroes.to_vec()?, [0; 8]);
+    let words = pool.copy_of(&stream, &[5_u32; 8])?;
+    assert_eq!(words.to_vec()?, [5; 8]);
+    assert!(pool.statistics()?.used >= 64);
+    pool.set_release_threshold(1 << 20)?;
+    assert_eq!(pool.release_threshold()?, 1 << 20);
+    let reuse = pool.reuse()? - PoolReuse::ALLOW_OPPORTUNISTIC;
+    pool.set_reuse(reuse)?;
+    assert_eq!(pool.reuse()?, reuse);
+    let other = ground.driver.device(1)?;
+    pool.set_access(&other, PoolAccess::ReadWrite)?;
+    assert_eq!(pool.access(&other)?, PoolAccess::ReadWrite);
+    pool.make_current()?;
+    assert!(pool.is_current()?);
+    let default = device.default_memory_pool()?;
+    default.make_current()?;
+    assert!(!pool.is_current()?);
+    zeroes.close()?;
+    drop(words);
+    stream.synchronize()?;
+    pool.trim_to(0)?;
+    pool.reset_statistics()
+}

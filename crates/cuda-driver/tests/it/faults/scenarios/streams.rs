@@ -1,0 +1,106 @@
+//! Streams and events.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{MemSyncDomain, StreamPool, SynchronizationPolicy};
+
+use super::{Ground, Result, Scenario, copy, expect, filled, one};
+use crate::support::COPY;
+
+pub(super) const ALL: &[Scenario] = &[
+    one("streams", streams),
+    one("stream attributes", attributes),
+    one("events", events),
+    one("legacy stream", legacy),
+    one("per-thread stream", per_thread),
+];
+
+fn streams(ground: &Ground) -> Result<()> {
+    let (least, greatest) = ground.context.stream_priority_range()?;
+    assert!(greatest <= least);
+    let stream = Stream::new(&ground.context, StreamFlags::NON_BLOCKING, greatest)?;
+    assert_eq!(stream.priority()?, greatest);
+    assert_eq!(stream.flags()?, StreamFlags::NON_BLOCKING);
+    let other = stream.fork()?;
+    assert_ne!(stream.id()?, other.id()?);
+    let buffer = filled(&other, 1)?;
+    stream.join(&other)?;
+    stream.is_done()?;
+    stream.synchronize()?;
+    assert!(stream.is_done()?);
+    drop(other);
+    expect(&buffer, 1)?;
+    drop(buffer);
+    let pool = StreamPool::new(&ground.context, 2, 0)?;
+    let words = filled(pool.next(), 2)?;
+    pool.synchronize()?;
+    expect(&words, 2)?;
+    drop((words, pool));
+    ground.context.synchronize()?;
+    stream.close()
+}
+
+fn attributes(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    stream.set_synchronization_policy(SynchronizationPolicy::YIELD)?;
+    stream.set_mem_sync_domain(MemSyncDomain::Remote)?;
+    other.copy_attributes(&stream)?;
+    assert_eq!(
+        other.synchronization_policy()?,
+        SynchronizationPolicy::YIELD
+    );
+    assert_eq!(other.mem_sync_domain()?, MemSyncDomain::Remote);
+    Ok(())
+}
+
+fn events(ground: &Ground) -> Result<()> {
+    let (stream, other) = (ground.stream()?, ground.stream()?);
+    let start = Event::new(&ground.context, EventFlags::empty())?;
+    let end = Event::new(&ground.context, EventFlags::empty())?;
+    start.record(&stream)?;
+    let buffer = filled(&stream, 4)?;
+    end.record(&stream)?;
+    other.wait(&end)?;
+    other.synchronize()?;
+    end.synchronize()?;
+    assert!(start.is_done()?);
+    assert!(end.milliseconds_since(&start)? >= 0.0);
+    start.time_till(&end)?;
+    expect(&buffer, 4)?;
+    drop(start);
+    end.close()
+}
+
+fn legacy(ground: &Ground) -> Result<()> {
+    let legacy = ground.context.legacy_stream();
+    let other = Stream::new(&ground.context, StreamFlags::empty(), 0)?;
+    let kernel = ground.kernel(COPY, "copy")?;
+    let source = filled(&legacy, 6)?;
+    let mut target = filled(&other, 0)?;
+    copy(&other, &kernel, &source, &mut target)?;
+    drop(source);
+    expect(&target, 6)
+}
+
+fn per_thread(ground: &Ground) -> Result<()> {
+    let own = ground.context.per_thread_stream();
+    let other = ground.stream()?;
+    let kernel = ground.kernel(COPY, "copy")?;
+    let source = filled(&own, 7)?;
+    let mut target = filled(&other, 0)?;
+    copy(&other, &kernel, &source, &mut target)?;
+    copy(&own, &kernel, &source, &mut target)?;
+    drop(source);
+    expect(&target, 7)?;
+    // Another thread has another queue.
+    let context = &ground.context;
+    let result = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let there = context.per_thread_stream();
+            let source = filled(&there, 8)?;
+            copy(&there, &kernel, &source, &mut target)
+        });
+        thread.join().unwrap()
+    });
+    result?;
+    expect(&target, 8)
+}
