@@ -43,6 +43,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         test,
         why: "takes too long under valgrind",
     }));
+    skips.push(Skip {
+        package: "cuda-sim",
+        test: "virtual_",
+        why: "reserves 128 GiB of addresses, more than valgrind has",
+    });
     let words = [
         "valgrind",
         "--error-exitcode=99",
