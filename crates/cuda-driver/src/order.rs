@@ -269,7 +269,6 @@ impl Tracker {
         if !is_late || is_per_thread && !Fault::PerThreadLate.is_planted() {
             this.event = scope.event();
         }
-        this.note_stray(scope.stream.context());
         if Fault::LateUseLost.is_planted() && this.event.is_none() {
             return;
         }
@@ -304,6 +303,8 @@ impl Tracker {
             }
             false
         });
+        // Now that its event is known, or that there is none.
+        this.note_stray(scope.stream.context());
         uses.push(this);
         // A buffer that is only read gathers a use for each stream.
         if uses.len() >= MANY && uses.len().is_power_of_two() {
