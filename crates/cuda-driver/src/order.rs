@@ -35,7 +35,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::context::Context;
 use crate::error::{DriverError, Result};
+use crate::event::UseEvent;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 use held::Estate;
@@ -180,12 +182,18 @@ impl Tracker {
     #[cold]
     fn order(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         scope.ready()?;
-        self.settle_before(scope, access)?;
-        if self.is_held() {
-            // Until the use is noted no replay comes in between.
-            scope.enter();
+        loop {
+            self.settle_before(scope, access)?;
+            if self.is_held() {
+                // Until the use is noted no replay comes in between.
+                scope.enter();
+            }
+            match self.order_alone(scope, access) {
+                // Another thread's use came since the wait.
+                Err(error) if strays::is_told_by(&error) && !scope.is_inside() => {}
+                result => return result,
+            }
         }
-        self.order_alone(scope, access)
     }
 
     /// The same where nobody else can use the memory, or the gate is entered.
@@ -344,13 +352,34 @@ impl Tracker {
                 None => Ok(()),
             };
         }
-        self.settle(access)?;
+        let events = loop {
+            self.settle(access)?;
+            match self.events_behind(access, home_epoch) {
+                // Another thread's use came since the wait.
+                Err(error) if strays::is_told_by(&error) => {}
+                events => break events?,
+            }
+        };
+        // The lock is free: others may queue reads meanwhile.
+        for (event, _context) in events {
+            event.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// The events behind the uses that matter to `access`, each with its context if nobody else may keep that once the use is
+    /// forgotten.
+    fn events_behind(
+        &self,
+        access: Access,
+        home_epoch: u64,
+    ) -> Result<Vec<(UseEvent, Option<Context>)>, DriverError> {
+        let context = self.home.context();
         let mut events = Vec::new();
         let mut uses = self.lock();
         for earlier in uses.list.iter_mut().filter(|it| it.matters_to(access)) {
             earlier.refresh(home_epoch);
             let event = earlier.behind(&self.home, context)?;
-            // With its context, which nobody else may keep once the use is forgotten.
             events.extend(event.map(|event| (event, earlier.elsewhere.clone())));
         }
         for estate in uses.estate.iter() {
@@ -359,12 +388,7 @@ impl Tracker {
                 events.extend(event.map(|event| (event, None)));
             }
         }
-        drop(uses);
-        // The lock is free: others may queue reads meanwhile.
-        for (event, _context) in events {
-            event.synchronize()?;
-        }
-        Ok(())
+        Ok(events)
     }
 
     /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered of them. If that

@@ -34,6 +34,21 @@ impl Strays {
     }
 }
 
+/// That there is a stray, where nothing can be waited for. No driver answers so.
+pub(super) fn error(context: &Context) -> DriverError {
+    let version = context.driver().version();
+    DriverError::new(
+        CUresult::CUDA_ERROR_NOT_READY,
+        calls::cuEventRecord,
+        version,
+    )
+}
+
+/// Whether it is [`error`].
+pub(super) fn is_told_by(error: &DriverError) -> bool {
+    error.status() == CUresult::CUDA_ERROR_NOT_READY && error.call() == calls::cuEventRecord
+}
+
 impl Context {
     /// Waits until the strays that were noted so far are over. Nothing must be locked.
     ///

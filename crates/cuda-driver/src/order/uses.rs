@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_sys::{CUresult, calls};
-
-use super::{Access, Scope};
+use super::{Access, Scope, strays};
 use crate::context::Context;
 use crate::error::DriverError;
 use crate::event::UseEvent;
@@ -197,9 +195,7 @@ impl Use {
                 // It came between the wait for all strays and the lock, or was not known to be one: the next wait tells.
                 let noted = context.clone();
                 self.note_stray(&noted);
-                let version = noted.driver().version();
-                let status = CUresult::CUDA_ERROR_NOT_READY;
-                return Err(DriverError::new(status, calls::cuEventRecord, version));
+                return Err(strays::error(&noted));
             }
             return Ok(None);
         }
