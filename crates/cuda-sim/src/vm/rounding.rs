@@ -53,6 +53,8 @@ pub(super) fn canonical(a: f32) -> f32 {
 }
 
 /// Subnormal numbers become zero and keep their sign.
+///
+/// What is rounded to the least normal number from below it is flushed too, see [`flush_rounded`].
 #[inline(always)]
 pub(super) fn flush(a: f32) -> f32 {
     let bits = a.to_bits();
@@ -61,6 +63,17 @@ pub(super) fn flush(a: f32) -> f32 {
     } else {
         a
     }
+}
+
+/// What `f` gives in a rounding mode, flushed.
+///
+/// Measured on an H200 (driver 580), with `mul` and `fma` of f32 and f16: `.ftz` makes zero of a result that is below the
+/// least normal number before it is rounded, also where rounding would make the least normal number of it.
+#[inline(always)]
+pub(super) fn flush_rounded(round: Round, f: impl Fn(Round) -> f32) -> f32 {
+    let value = f(round);
+    let is_least = value.to_bits() & 0x7fff_ffff == 0x0080_0000;
+    flush(if is_least { f(Round::Zero) } else { value })
 }
 
 /// Clamps to 0..1; NaN becomes 0.

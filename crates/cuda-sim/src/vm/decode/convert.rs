@@ -8,7 +8,7 @@ use super::{Decoded, missing};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
-use crate::vm::rounding::{self, Round, canonical, flush};
+use crate::vm::rounding::{self, Round, canonical, flush, flush_rounded};
 
 /// Bits of `Ins::imm` beside those of the rounding mode.
 const FTZ: u64 = 1 << 2;
@@ -130,8 +130,11 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
     match (to.class, to.bits) {
         (_, 64) => value.to_bits(),
         (_, 32) => {
-            let value = canonical(rounding::round_f32(value, round));
-            let value = if imm & FTZ != 0 { flush(value) } else { value };
+            let rounded = |round| canonical(rounding::round_f32(value, round));
+            let value = match imm & FTZ != 0 {
+                true => flush_rounded(round, rounded),
+                false => rounded(round),
+            };
             value.to_bits().into()
         }
         (class, _) => {

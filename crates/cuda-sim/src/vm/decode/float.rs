@@ -6,7 +6,9 @@ use super::{Decoded, missing};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
-use crate::vm::rounding::{self, NAN32, Round, canonical, flush, saturate, saturate64};
+use crate::vm::rounding::{
+    self, NAN32, Round, canonical, flush, flush_rounded, saturate, saturate64,
+};
 
 /// Bits of `Ins::imm` beside those of the rounding mode.
 const FTZ: u64 = 4;
@@ -17,34 +19,31 @@ const NAN: u64 = 16;
 macro_rules! slow {
     ($wide:expr, |$round:ident, $a:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
-            let $round = Round::from_bits(i.imm);
             let a = w.get32(i.a);
             let value = each(|lane| {
                 let $a = input(a[lane], i.imm);
-                output($body, i.imm)
+                rounded(|$round| $body, i.imm)
             });
             w.put32(i.d, m, &value);
         })
     };
     ($wide:expr, |$round:ident, $a:ident, $b:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
-            let $round = Round::from_bits(i.imm);
             let (a, b) = (w.get32(i.a), w.get32(i.b));
             let value = each(|lane| {
                 let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
-                output($body, i.imm)
+                rounded(|$round| $body, i.imm)
             });
             w.put32(i.d, m, &value);
         })
     };
     ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
-            let $round = Round::from_bits(i.imm);
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
             let value = each(|lane| {
                 let ($a, $b) = (input(a[lane], i.imm), input(b[lane], i.imm));
                 let $c = input(c[lane], i.imm);
-                output($body, i.imm)
+                rounded(|$round| $body, i.imm)
             });
             w.put32(i.d, m, &value);
         })
@@ -99,7 +98,7 @@ pub(super) fn input(bits: u32, flags: u64) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn output(value: f32, flags: u64) -> u32 {
+fn output(value: f32, flags: u64) -> u32 {
     let value = if flags & FTZ != 0 {
         flush(value)
     } else {
@@ -110,6 +109,18 @@ pub(super) fn output(value: f32, flags: u64) -> u32 {
     } else {
         canonical(value).to_bits()
     }
+}
+
+/// What `f` gives in a rounding mode, with the options of the instruction.
+#[inline(always)]
+pub(super) fn rounded(f: impl Fn(Round) -> f32, flags: u64) -> u32 {
+    let round = Round::from_bits(flags);
+    let value = if flags & FTZ != 0 {
+        flush_rounded(round, f)
+    } else {
+        f(round)
+    };
+    output(value, flags)
 }
 
 /// The smaller; of two zeros the negative one; the number if one is a NaN.
@@ -145,13 +156,14 @@ fn min64(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The upper half of a rough f64 result, subnormal numbers being zero before and after.
+/// The upper half of a rough f64 result from the upper half of a number, subnormal numbers being zero before and after.
 fn rough(a: f64, f: impl Fn(f64) -> f64) -> f64 {
     let flush = |value: f64| match value.is_subnormal() {
         true => 0.0_f64.copysign(value),
         false => value,
     };
-    f64::from_bits(flush(f(flush(a))).to_bits() & !0xffff_ffff)
+    let upper = |value: f64| f64::from_bits(value.to_bits() & !0xffff_ffff);
+    upper(flush(f(flush(upper(a)))))
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
@@ -234,8 +246,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             "sqrt" => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
             "rcp" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a) }),
             "rsqrt" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a.sqrt()) }),
-            "neg" => lanes!(wide, |a: u32| -> u32 { a ^ 1 << 31 }),
-            "abs" => lanes!(wide, |a: u32| -> u32 { a & !(1 << 31) }),
+            // Of a NaN the ISA leaves open which NaN; an H200 gives the canonical one.
+            "neg" => lanes!(wide, |a: f32| -> f32 { canonical(-a) }),
+            "abs" => lanes!(wide, |a: f32| -> f32 { canonical(a.abs()) }),
             "copysign" => lanes!(wide, |a: u32, b: u32| -> u32 {
                 a & 1 << 31 | b & !(1 << 31)
             }),

@@ -66,6 +66,22 @@ fn flush(bits: u16, flags: u64) -> u16 {
     }
 }
 
+/// Whether `high + low` is below the least normal number.
+fn is_tiny(high: f64, low: f64, brain: bool) -> bool {
+    let least = widen(if brain { 0x80 } else { 0x400 }, brain).into();
+    high.abs() < least || high.abs() == least && low != 0.0 && (low < 0.0) == (high > 0.0)
+}
+
+/// The canonical NaN for any. The ISA leaves open which one `neg` and `abs` give; an H200 gives this one.
+fn canonical(bits: u16, brain: bool) -> u16 {
+    let infinity = if brain { 0x7f80 } else { 0x7c00 };
+    if bits & 0x7fff > infinity {
+        0x7fff
+    } else {
+        bits
+    }
+}
+
 fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
     let brain = flags & BRAIN != 0;
     let operation = OPERATIONS
@@ -73,8 +89,8 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
         .copied()
         .unwrap_or("");
     match operation {
-        "neg" => return flush(a, flags) ^ 0x8000,
-        "abs" => return flush(a, flags) & 0x7fff,
+        "neg" => return canonical(flush(a, flags) ^ 0x8000, brain),
+        "abs" => return canonical(flush(a, flags) & 0x7fff, brain),
         _ => {}
     }
     let value = |bits| f64::from(widen(flush(bits, flags), brain));
@@ -112,7 +128,11 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
         }
         _ => (f64::NAN, 0.0),
     };
-    let mut bits = flush(narrow(high, low, brain), flags);
+    // Before it is rounded, see `rounding::flush_rounded`.
+    let mut bits = match flags & FTZ != 0 && is_tiny(high, low, brain) {
+        true => u16::from(high.is_sign_negative()) << 15,
+        false => narrow(high, low, brain),
+    };
     let nan = high.is_nan();
     if flags & SAT != 0 {
         bits = narrow(

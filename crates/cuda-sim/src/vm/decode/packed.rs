@@ -1,6 +1,6 @@
 //! Two integers of 16 bits or two floats in a register, and integer results that are not negative.
 
-use super::float::{input, output};
+use super::float::{input, rounded};
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, missing};
@@ -22,10 +22,10 @@ fn signed_halves(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
 
 /// What `f` makes of the lower and of the upper floats. `flags` are those of f32.
 #[inline(always)]
-fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(f32, f32, f32) -> f32) -> u64 {
+fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(Round, [f32; 3]) -> f32) -> u64 {
     let one = |shift: u32| {
-        let [a, b, c] = [a, b, c].map(|value| input((value >> shift) as u32, flags));
-        u64::from(output(f(a, b, c), flags)) << shift
+        let sources = [a, b, c].map(|value| input((value >> shift) as u32, flags));
+        u64::from(rounded(|round| f(round, sources), flags)) << shift
     };
     one(32) | one(0)
 }
@@ -34,10 +34,9 @@ fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(f32, f32, f32) -> f32) 
 macro_rules! floats {
     ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
-            let $round = Round::from_bits(i.imm);
             let (a, b, c) = (w.get64(i.a), w.get64(i.b), w.get64(i.c));
             let value = each(|lane| {
-                floats(a[lane], b[lane], c[lane], i.imm, |$a, $b, $c| $body)
+                floats(a[lane], b[lane], c[lane], i.imm, |$round, [$a, $b, $c]| $body)
             });
             w.put64(i.d, m, &value);
         })
