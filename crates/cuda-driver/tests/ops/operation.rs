@@ -68,7 +68,7 @@ pub(crate) fn between(ty: Ty, least: f64, greatest: f64) -> Source {
 pub(crate) enum Rule {
     /// The same bits.
     Exact,
-    /// The same bits, or both a NaN: which one is not defined.
+    /// The same bits, or both a NaN: which one is not defined, so that devices may differ in it too.
     AnyNan(Format),
     /// As far off as the ISA says: by this part of it, or by this much. One of the two must hold.
     Within {

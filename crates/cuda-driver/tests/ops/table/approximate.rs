@@ -74,9 +74,12 @@ impl Function {
             None => ty.into(),
         };
         let cut = move |bits: u64| if flush { format.flush(bits) } else { bits };
+        // Of f64 the rough functions take and give the upper half.
+        let rough = flush && ty == "f64";
+        let source_of = move |bits: u64| if rough { bits & !0xffff_ffff } else { bits };
         let reference = move |v: &[u64]| {
             // The reference is right to far more bits than the bounds ask for.
-            cut(narrow(f(wide(cut(v[0]), format)), format))
+            cut(narrow(f(wide(cut(source_of(v[0])), format)), format))
         };
         // A result next to the least normal number may be flushed or not.
         let least = f64::from_bits(1_u64 << 52).max(wide(1 << format.fraction, format));
@@ -128,17 +131,18 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("sqrt.approx.ftz", "f32", root).relative(-23.0),
         Function::new("rsqrt.approx", "f32", reverse_root).relative(-22.9),
         Function::new("rsqrt.approx.ftz", "f32", reverse_root).relative(-22.9),
+        // Measured: cos(-4.83) is off by 2^-20.4 on an H200 (driver 580).
         Function::new("sin.approx", "f32", f64::sin)
-            .absolute(-20.5)
+            .absolute(-20.0)
             .between(-turn, turn),
         Function::new("sin.approx.ftz", "f32", f64::sin)
-            .absolute(-20.5)
+            .absolute(-20.0)
             .between(-turn, turn),
         Function::new("cos.approx", "f32", f64::cos)
-            .absolute(-20.5)
+            .absolute(-20.0)
             .between(-turn, turn),
         Function::new("cos.approx.ftz", "f32", f64::cos)
-            .absolute(-20.5)
+            .absolute(-20.0)
             .between(-turn, turn),
         // The bound is absolute between a half and two, where the logarithm is less than one, and relative elsewhere.
         Function::new("lg2.approx", "f32", f64::log2)
@@ -147,9 +151,13 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("lg2.approx.ftz", "f32", f64::log2)
             .relative(-22.0)
             .absolute(-22.0),
-        Function::new("ex2.approx", "f32", f64::exp2).relative(-22.0),
+        // A subnormal result is off by one unit of the last place on an H200 (driver 580).
         Function::new("ex2.approx", "f32", f64::exp2)
             .relative(-22.0)
+            .absolute(-149.0),
+        Function::new("ex2.approx", "f32", f64::exp2)
+            .relative(-22.0)
+            .absolute(-149.0)
             .between(-130.0, 130.0),
         Function::new("ex2.approx.ftz", "f32", f64::exp2)
             .relative(-22.0)
@@ -158,9 +166,12 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("tanh.approx", "f32", f64::tanh)
             .relative(-11.0)
             .between(-3.0, 3.0),
-        Function::new("ex2.approx", "f16", f64::exp2).relative(-9.9),
         Function::new("ex2.approx", "f16", f64::exp2)
             .relative(-9.9)
+            .absolute(-24.0),
+        Function::new("ex2.approx", "f16", f64::exp2)
+            .relative(-9.9)
+            .absolute(-24.0)
             .between(-16.0, 16.0),
         Function::new("ex2.approx.ftz", "bf16", f64::exp2)
             .relative(-7.0)

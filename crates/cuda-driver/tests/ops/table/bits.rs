@@ -1,6 +1,6 @@
 //! Logic, shifts, and fields of bits.
 
-use crate::operation::{Operation, Ty, below, bits};
+use crate::operation::{Operation, Source, Ty, below, bits};
 use crate::table::integer::int;
 
 /// The bits that are set where `bit` says so.
@@ -154,10 +154,20 @@ fn funnels(all: &mut Vec<Operation>) {
     }
 }
 
+/// What says where a field begins and how long it is. The ISA restricts it to 0..255; of what is beyond, an H200 (driver
+/// 580) takes the lower 8 bits in forms of 32 bits, and not in those of 64.
+fn places(size: u32) -> Source {
+    if size == 64 {
+        below("u32", 256)
+    } else {
+        "u32".into()
+    }
+}
+
 fn fields(all: &mut Vec<Operation>) {
     for ty in ["u32", "s32", "u64", "s64"] {
         let size = bits(ty);
-        for place in [below("u32", 70), "u32".into()] {
+        for place in [below("u32", 70), places(size)] {
             let text = format!("bfe.{ty} %d, %a, %b, %c;");
             let sources = [ty.into(), place, place];
             all.push(Operation::new(text, &sources, ty, move |v| {
@@ -176,7 +186,7 @@ fn fields(all: &mut Vec<Operation>) {
     }
     for ty in ["b32", "b64"] {
         let size = bits(ty);
-        for place in [below("u32", 70), "u32".into()] {
+        for place in [below("u32", 70), places(size)] {
             let text = format!("bfi.{ty} %d, %a, %b, %c, %f;");
             let sources = [ty.into(), ty.into(), place, place];
             all.push(Operation::new(text, &sources, ty, move |v| {

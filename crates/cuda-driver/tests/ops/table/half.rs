@@ -1,7 +1,7 @@
 //! Arithmetic on f16 and bf16, one or two in a register.
 
 use crate::number::{Format, Mode, Number};
-use crate::operation::{Operation, Rule, Ty};
+use crate::operation::{Operation, Ty};
 use crate::table::float::{Options, greater, smaller};
 
 type Combine = fn(&[Number]) -> Number;
@@ -164,8 +164,6 @@ fn signs(all: &mut Vec<Operation>) {
             "" => bits,
             _ => format.flush(bits),
         };
-        // Which NaN becomes of a NaN is not defined.
-        let any = move |one: Operation| one.rule(Rule::AnyNan(format));
         let (ty, packed) = types;
         for (name, f) in [
             ("neg", (|bits, sign| bits ^ sign) as fn(u64, u64) -> u64),
@@ -176,8 +174,8 @@ fn signs(all: &mut Vec<Operation>) {
                 &format!("{name}{suffix}"),
                 (ty, packed),
                 1,
-                |one| any(one).since(since),
-                move |v| f(flush(v[0]), format.sign()),
+                |one| one.since(since),
+                move |v| format.canonical(f(flush(v[0]), format.sign())),
             );
         }
     }
