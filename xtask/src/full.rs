@@ -4,7 +4,9 @@ use anyhow::{Result, bail};
 
 use crate::need::Install;
 use crate::workspace::Workspace;
-use crate::{faults, fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures};
+use crate::{
+    drivers, faults, fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures,
+};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,11 @@ type Check = (
 );
 
 const CHECKS: &[Check] = &[
+    (
+        "drivers",
+        "the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5",
+        |workspace, _| drivers::full(workspace),
+    ),
     (
         "faults",
         "every status code from every function that the safe layer calls, at its first, middle and last call",

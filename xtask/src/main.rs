@@ -5,6 +5,7 @@ mod bundle;
 mod ci;
 mod coverage;
 mod demo;
+mod drivers;
 mod faults;
 mod full;
 mod fuzz;

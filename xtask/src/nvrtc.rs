@@ -70,7 +70,7 @@ fn tests(workspace: &Workspace, library: &Path) -> std::process::Command {
 }
 
 /// The file of the compiler in the folder of a release.
-fn library(dir: &Path, release: &str) -> Result<PathBuf> {
+pub(crate) fn library(dir: &Path, release: &str) -> Result<PathBuf> {
     let lib = dir.join(release).join("lib");
     let entries = fs::read_dir(&lib).with_context(|| format!("cannot list {}", lib.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path()));

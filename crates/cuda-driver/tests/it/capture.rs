@@ -6,7 +6,7 @@ use std::thread;
 use cuda_driver::prelude::*;
 use cuda_driver::{Capture, CaptureStatus, Error, Graph, LaunchAttributes, Status};
 
-use crate::support::{Bench, COPY, MIX, everywhere};
+use crate::support::{Bench, COPY, MIX, everywhere, has_version};
 
 const N: u32 = 1 << 10;
 
@@ -243,6 +243,9 @@ fn a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable() {
 
 #[test]
 fn calls_are_captured_into_a_graph_that_is_there() {
+    if !has_version("calls_are_captured_into_a_graph_that_is_there", (12, 3)) {
+        return;
+    }
     for bench in everywhere("calls_are_captured_into_a_graph_that_is_there") {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
@@ -268,6 +271,12 @@ fn calls_are_captured_into_a_graph_that_is_there() {
 
 #[test]
 fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
+    if !has_version(
+        "a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables",
+        (12, 3),
+    ) {
+        return;
+    }
     let test = "a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables";
     for bench in everywhere(test) {
         let stream = bench.stream();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_driver::prelude::*;
 use cuda_driver::{Graph, GraphHostBuffer, Kernel, PinnedFlags, Reads, Writes};
 
-use crate::support::{MIX, everywhere};
+use crate::support::{MIX, everywhere, has_version};
 
 const CONDITIONAL: &str = include_str!("kernels/conditional.ptx");
 const N: u32 = 1 << 8;
@@ -25,6 +25,12 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
+    if !has_version(
+        "a_while_node_runs_until_a_counter_on_the_device_says_stop",
+        (12, 3),
+    ) {
+        return;
+    }
     for bench in everywhere("a_while_node_runs_until_a_counter_on_the_device_says_stop") {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let count_down = bench.kernel(CONDITIONAL, "count_down");
@@ -57,6 +63,12 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
 
 #[test]
 fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
+    if !has_version(
+        "a_switch_node_runs_the_body_that_a_word_on_the_device_names",
+        (12, 8),
+    ) {
+        return;
+    }
     for bench in everywhere("a_switch_node_runs_the_body_that_a_word_on_the_device_names") {
         let stream = bench.stream();
         let choose = bench.kernel(CONDITIONAL, "choose");

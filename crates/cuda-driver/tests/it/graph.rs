@@ -8,7 +8,7 @@ use cuda_driver::{
     ManagedBuffer, NodeKind, PinnedFlags, PitchedBuffer, ValueBatch, WaitCondition,
 };
 
-use crate::support::{Bench, COPY, MIX, everywhere, flags, late, software};
+use crate::support::{Bench, COPY, MIX, everywhere, flags, has_version, late, software};
 
 const N: u32 = 1 << 10;
 
@@ -235,6 +235,9 @@ fn nodes_and_edges_are_those_of_the_driver() {
 
 #[test]
 fn a_kernel_may_begin_when_the_one_before_allows_it() {
+    if !has_version("a_kernel_may_begin_when_the_one_before_allows_it", (12, 3)) {
+        return;
+    }
     for bench in everywhere("a_kernel_may_begin_when_the_one_before_allows_it") {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
@@ -386,6 +389,12 @@ fn boxes_are_copied_and_filled() {
 
 #[test]
 fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
+    if !has_version(
+        "a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must",
+        (12, 3),
+    ) {
+        return;
+    }
     for bench in everywhere("a_conditional_node_runs_what_a_value_says") {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));

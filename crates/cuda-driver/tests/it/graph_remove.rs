@@ -3,7 +3,7 @@
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Graph, Status};
 
-use crate::support::{Bench, MIX, everywhere, late, software};
+use crate::support::{Bench, MIX, everywhere, has_version, late, software};
 
 const N: u32 = 1 << 8;
 
@@ -95,6 +95,9 @@ fn what_a_node_kept_goes_with_it_and_the_executables_that_have_it() {
 
 #[test]
 fn bodies_go_with_their_node() {
+    if !has_version("bodies_go_with_their_node", (12, 3)) {
+        return;
+    }
     'benches: for bench in everywhere("bodies_go_with_their_node") {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));

@@ -4,7 +4,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Graph, Node, Status, node_kind};
 use cuda_sim::Rule;
 
-use crate::support::{Bench, everywhere, late, software};
+use crate::support::{Bench, everywhere, has_version, late, software};
 
 const N: u32 = 1 << 8;
 
@@ -38,6 +38,12 @@ fn is_race(result: Result<(), Error>) -> bool {
 
 #[test]
 fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
+    if !has_version(
+        "what_a_body_uses_since_an_update_is_what_other_nodes_must_not",
+        (12, 3),
+    ) {
+        return;
+    }
     for bench in everywhere("what_a_body_uses_since_an_update_is_what_other_nodes_must_not") {
         let stream = bench.stream();
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
@@ -61,6 +67,12 @@ fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
 
 #[test]
 fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
+    if !has_version(
+        "a_node_in_a_body_is_changed_where_the_driver_does_it",
+        (12, 3),
+    ) {
+        return;
+    }
     for bench in everywhere("a_node_in_a_body_is_changed_where_the_driver_does_it") {
         let stream = bench.stream();
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
@@ -87,6 +99,9 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
 
 #[test]
 fn an_edge_that_fails_leaves_no_node_without_it() {
+    if !has_version("an_edge_that_fails_leaves_no_node_without_it", (12, 3)) {
+        return;
+    }
     for seed in 0..12 {
         let bench = software(late(seed));
         let (simulator, stream) = (bench.simulator.as_ref().unwrap(), bench.stream());
@@ -119,6 +134,9 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
 
 #[test]
 fn what_a_body_comes_to_use_closes_no_circle() {
+    if !has_version("what_a_body_comes_to_use_closes_no_circle", (12, 3)) {
+        return;
+    }
     for bench in everywhere("what_a_body_comes_to_use_closes_no_circle") {
         let stream = bench.stream();
         let (mut x, mut y, mut z) = (filled(&stream, 7), filled(&stream, 0), filled(&stream, 0));

@@ -6,7 +6,7 @@ use cuda_driver::{
 };
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, late, software};
+use crate::support::{MIX, everywhere, has_version, late, software};
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
@@ -61,6 +61,12 @@ fn one_kernel_runs_in_every_context() {
 
 #[test]
 fn kernels_are_enumerated_with_parameters_and_attributes() {
+    if !has_version(
+        "kernels_are_enumerated_with_parameters_and_attributes",
+        (12, 4),
+    ) {
+        return;
+    }
     for bench in everywhere("kernels_are_enumerated_with_parameters_and_attributes") {
         let device = bench.context.device();
         let library = load(device.driver(), VARIABLES);

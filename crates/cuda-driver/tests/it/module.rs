@@ -10,7 +10,7 @@ use cuda_driver::{
 };
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{COPY, MIX, everywhere, late, skipped, software};
+use crate::support::{COPY, MIX, everywhere, has_version, late, skipped, software};
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
@@ -177,6 +177,12 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
 
 #[test]
 fn options_that_a_driver_does_not_know_are_errors_before_it_is_called() {
+    if !has_version(
+        "options_that_a_driver_does_not_know_are_errors_before_it_is_called",
+        (13, 1),
+    ) {
+        return;
+    }
     let newer = [
         (12000, JitOptions::new().min_blocks_per_multiprocessor(1)),
         (12000, JitOptions::new().max_threads_per_block(128)),
@@ -250,6 +256,12 @@ fn a_file_is_loaded_as_what_it_begins_as() {
 
 #[test]
 fn functions_are_enumerated_and_loaded_before_they_are_used() {
+    if !has_version(
+        "functions_are_enumerated_and_loaded_before_they_are_used",
+        (12, 4),
+    ) {
+        return;
+    }
     for bench in everywhere("functions_are_enumerated_and_loaded_before_they_are_used") {
         let stream = bench.stream();
         let module = Module::load(&bench.context, &Ptx::new(VARIABLES).unwrap()).unwrap();

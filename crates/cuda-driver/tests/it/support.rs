@@ -79,6 +79,16 @@ pub(crate) fn older() -> Option<Version> {
     Some(Version::new(number))
 }
 
+/// Whether drivers are as new as `test` needs. Says what was skipped if not.
+pub(crate) fn has_version(test: &str, since: (u32, u32)) -> bool {
+    let needed = Version::new(since.0 * 1000 + since.1 * 10);
+    let is_too_old = older().is_some_and(|version| version < needed);
+    if is_too_old {
+        skipped(&format!("{test}: it needs a driver of CUDA {needed}"));
+    }
+    !is_too_old
+}
+
 /// A software device as `builder` describes it.
 pub(crate) fn software(builder: Builder) -> Bench {
     let simulator = simulator(&builder);

@@ -1,0 +1,102 @@
+//! Older drivers: the tests of the safe layer on software drivers of older CUDA versions.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{self, Workspace};
+use crate::{nvrtc, setup};
+
+/// Each version with the NVRTC that compiles for it, which is of that release or of the one before.
+const VERSIONS: [(&str, &str); 6] = [
+    ("12.0", "12.0"),
+    ("12.2", "12.0"),
+    ("12.4", "12.4"),
+    ("12.6", "12.4"),
+    ("13.0", "13.0"),
+    ("13.5", "13.5"),
+];
+/// Of so many tests one may be skipped as it needs a newer driver.
+const SKIPPED: usize = 20;
+
+const TESTS: [&str; 8] = [
+    "test",
+    "--release",
+    "-p",
+    "cuda-driver",
+    "--features",
+    "nvrtc",
+    "--test",
+    "it",
+];
+
+/// All versions.
+pub(crate) fn full(workspace: &Workspace) -> Result<()> {
+    let releases: BTreeSet<String> = VERSIONS
+        .iter()
+        .map(|(_, release)| format!("nvrtc/{release}"))
+        .collect();
+    let sets: Vec<String> = releases.into_iter().collect();
+    let dir = setup::ensure(workspace, &sets)?.join("nvrtc");
+    workspace::run(workspace.cargo(TESTS).arg("--no-run"))?;
+    let mut failed = Vec::new();
+    println!("{:<8} {:>8} {:>8}", "driver", "tests", "skipped");
+    for (version, release) in VERSIONS {
+        let list = workspace.target.join("skipped-tests-of-drivers.txt");
+        fs::write(&list, "")?;
+        let mut command = workspace.cargo(TESTS);
+        command
+            .env("CUDA_TEST_DRIVER", version)
+            .env("CUDA_NVRTC_LIBRARY", nvrtc::library(&dir, release)?)
+            .env("CUDA_TEST_SKIPPED", &list);
+        let output = command.output().context("cargo could not be started")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let text = fs::read_to_string(&list)?;
+        let skipped: BTreeSet<&str> = text
+            .lines()
+            .filter(|line| line.contains("needs a driver of CUDA"))
+            .collect();
+        let count = passed(&said);
+        println!("{version:<8} {count:>8} {:>8}", skipped.len());
+        for line in &skipped {
+            println!("  {line}");
+        }
+        if !output.status.success() {
+            for line in said.lines().filter(|line| line.ends_with("FAILED")) {
+                println!("  {line}");
+            }
+            failed.push(format!("{version}: tests fail"));
+        } else if skipped.len() * SKIPPED > count {
+            failed.push(format!(
+                "{version}: {} of {count} tests are skipped",
+                skipped.len()
+            ));
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
+    Ok(())
+}
+
+/// The number in `test result: ok. 12 passed; …`.
+fn passed(said: &str) -> usize {
+    let numbers = said.lines().filter_map(|line| {
+        let (before, _) = line.strip_prefix("test result: ")?.split_once(" passed")?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    numbers.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn passed_tests_are_counted() {
+        let said = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 3 ignored\n";
+        assert_eq!(super::passed(said), 12);
+        let said = "test result: FAILED. 7 passed; 1 failed\n";
+        assert_eq!(super::passed(said), 7);
+        assert_eq!(super::passed("no tests"), 0);
+    }
+}
