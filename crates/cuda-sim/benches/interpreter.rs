@@ -81,6 +81,7 @@ impl Device {
             compute_capability: (9, 0),
             max_ptx: (9, 0),
             strict: true,
+            checked: false,
         };
         let module = ptx::parse(KERNELS).expect("the kernels parse");
         let program = Program::load(&[module], &target).expect("the kernels load");

@@ -11,6 +11,7 @@ use crate::driver::slot::{SLOTS, Slot};
 use crate::engine::Schedule;
 use crate::journal::Rule;
 use crate::simulator::Simulator;
+use crate::vm::Checks;
 
 /// What an instance is made from.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) late_pageable: bool,
     pub(crate) capture_output: bool,
     pub(crate) instruction_limit: Option<u64>,
+    pub(crate) checks: Checks,
+    pub(crate) check_freed: bool,
 }
 
 /// Describes a software driver, then builds it.
@@ -121,6 +124,8 @@ impl Builder {
                 late_pageable: false,
                 capture_output: false,
                 instruction_limit: None,
+                checks: Checks::default(),
+                check_freed: false,
             },
         }
     }
@@ -204,6 +209,58 @@ impl Builder {
     pub fn instruction_limit(mut self, instructions: u64) -> Self {
         self.config.instruction_limit = Some(instructions);
         self
+    }
+
+    /// Reports reads of bytes that nobody has written: in device memory since it was allocated, in shared memory since
+    /// the block began, in local memory since the function was called.
+    ///
+    /// The kernel goes on, with the bytes `0xCD` of fresh memory. Copies of such bytes by the host are not reported: what
+    /// they copy to counts as not written too. Pinned, managed and virtual memory count as written. So do the
+    /// parameters and results of functions.
+    pub fn check_uninitialised(mut self, on: bool) -> Self {
+        self.config.checks.uninitialised = on;
+        self
+    }
+
+    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing another value, with
+    /// no barrier between.
+    ///
+    /// The kernel goes on. The lanes of a warp are threads like others: only `__syncwarp()` orders them. Atomic, volatile
+    /// and relaxed accesses make no race with each other. A thread that waits for an `mbarrier`, that acquires, or that
+    /// fences after it has read in one of those ways, is taken to have seen all that others did before: a race that is
+    /// hidden so is not found. Nor are those with other blocks of a cluster.
+    pub fn check_races(mut self, on: bool) -> Self {
+        self.config.checks.races = on;
+        self
+    }
+
+    /// Reports barriers of a block that some of its threads go around, and `bar.sync` by which lanes of a warp meet
+    /// from different places.
+    ///
+    /// The kernel goes on. A thread that has returned is not missed at a barrier, as on GPUs since Volta. A block
+    /// that waits for ever is a fault with or without this: `CUDA_ERROR_LAUNCH_TIMEOUT`, where a GPU hangs.
+    pub fn check_barriers(mut self, on: bool) -> Self {
+        self.config.checks.barriers = on;
+        self
+    }
+
+    /// Gives memory that was freed to nobody as long as there is other memory, so that a stale address is a fault that
+    /// says so, and not another allocation's.
+    pub fn check_freed(mut self, on: bool) -> Self {
+        self.config.check_freed = on;
+        self
+    }
+
+    /// All checks of kernels: [`check_uninitialised`](Self::check_uninitialised), [`check_races`](Self::check_races),
+    /// [`check_barriers`](Self::check_barriers), [`check_freed`](Self::check_freed).
+    ///
+    /// They make kernels several times slower. What is found goes to stderr and to
+    /// [`Simulator::take_reports`].
+    pub fn check_all(self, on: bool) -> Self {
+        self.check_uninitialised(on)
+            .check_races(on)
+            .check_barriers(on)
+            .check_freed(on)
     }
 
     /// Builds the driver.

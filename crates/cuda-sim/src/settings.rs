@@ -18,6 +18,7 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `memory` | of each device: bytes, or with `K`, `M`, `G` |
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` refuses PTX with unknown instructions when it is loaded |
+/// | `check` | `all`, or some of `uninitialised`, `races`, `barriers`, `freed` with `+` between |
 ///
 /// ```
 /// let simulator = "version=12.2,devices=2,schedule=late:7".parse::<cuda_sim::Builder>()?.build()?;
@@ -33,7 +34,8 @@ impl FromStr for Builder {
         let parts = text.split(',').map(str::trim);
         for part in parts.filter(|part| !part.is_empty() && *part != "1") {
             let bad = || {
-                let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1";
+                let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
+                            check=all";
                 BuildError::BadSetting(format!("`{part}` in {VARIABLE}: it takes {keys}"))
             };
             let (key, value) = part.split_once('=').ok_or_else(bad)?;
@@ -59,6 +61,16 @@ impl FromStr for Builder {
                         "1" => true,
                         _ => return None,
                     }),
+                    "check" => value.split('+').try_fold(builder, |builder, name| {
+                        Some(match name {
+                            "all" => builder.check_all(true),
+                            "uninitialised" => builder.check_uninitialised(true),
+                            "races" => builder.check_races(true),
+                            "barriers" => builder.check_barriers(true),
+                            "freed" => builder.check_freed(true),
+                            _ => return None,
+                        })
+                    })?,
                     _ => return None,
                 })
             };

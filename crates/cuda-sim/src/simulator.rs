@@ -11,6 +11,7 @@ use crate::driver::instance::Instance;
 use crate::driver::proc_address;
 use crate::driver::slot::Slot;
 use crate::journal::{Rule, TraceEntry, quietly};
+use crate::report::Report;
 
 /// A software driver of its own: devices, memory, faults and counts are shared with nobody.
 ///
@@ -195,6 +196,16 @@ impl Simulator {
     #[must_use]
     pub fn fault(&self, ordinal: usize) -> Option<String> {
         self.instance().devices.get(ordinal)?.fault()
+    }
+
+    /// Takes what kernels did wrong since the last time, device by device, in the order in which launches ended.
+    ///
+    /// What ends a kernel is here as well as in [`fault`](Self::fault); what else is looked for,
+    /// [`Builder::check_uninitialised`](crate::Builder::check_uninitialised) and the like say.
+    #[must_use]
+    pub fn take_reports(&self) -> Vec<Report> {
+        let devices = self.instance().devices.iter();
+        devices.flat_map(|device| device.take_reports()).collect()
     }
 
     /// What was created and not destroyed.

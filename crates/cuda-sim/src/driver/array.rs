@@ -66,7 +66,7 @@ pub(super) struct Array {
 impl Drop for Array {
     fn drop(&mut self) {
         // It was allocated there.
-        let _ = self.device.arena.free(self.base);
+        let _ = self.device.arena.free(self.base, "cuArrayDestroy");
     }
 }
 

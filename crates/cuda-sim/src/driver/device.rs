@@ -18,6 +18,7 @@ use super::pool::Pool;
 use super::status::{INVALID_DEVICE, INVALID_VALUE, Status};
 use crate::builder::Config;
 use crate::memory::{Arena, MemoryMap};
+use crate::report::Report;
 
 exports! {
     cuInit => init(flags: c_uint);
@@ -43,6 +44,9 @@ exports! {
         pi: *mut c_int, sort: CUexecAffinityType, dev: CUdevice);
 }
 
+/// How many reports wait to be taken.
+const REPORTS_KEPT: usize = 1000;
+
 /// One device.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -55,6 +59,8 @@ pub(crate) struct Device {
     /// The status code that every call answers since a fault, 0 before.
     lost: AtomicU32,
     fault: Mutex<Option<String>>,
+    /// What kernels did wrong.
+    reports: Mutex<Vec<Report>>,
     /// Ends running kernels.
     pub(super) cancel: AtomicBool,
     pub(super) primary: Mutex<Primary>,
@@ -74,10 +80,13 @@ impl Device {
             ordinal,
             capability: config.capability,
             limits: Limits::of(config.capability),
-            arena: Arena::new(config.memory)?,
+            arena: Arena::new(config.memory)?
+                .keep_freed(config.check_freed)
+                .know_written(config.checks.uninitialised),
             memory_limit: AtomicU64::new(u64::MAX),
             lost: AtomicU32::new(0),
             fault: Mutex::default(),
+            reports: Mutex::default(),
             cancel: AtomicBool::new(false),
             primary: Mutex::default(),
             pool: Mutex::new(Arc::clone(&default_pool)),
@@ -113,6 +122,24 @@ impl Device {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Tells the developer of something; beyond [`REPORTS_KEPT`] only on stderr.
+    pub(super) fn report(&self, mut report: Report) {
+        report.device = self.ordinal;
+        // What ends a kernel is told as the loss of the device.
+        if report.status.is_none() {
+            eprintln!("cuda-sim: device {}: {report}", self.ordinal);
+        }
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        if reports.len() < REPORTS_KEPT {
+            reports.push(report);
+        }
+    }
+
+    /// Takes what was told.
+    pub(crate) fn take_reports(&self) -> Vec<Report> {
+        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn map(&self) -> Arc<MemoryMap> {

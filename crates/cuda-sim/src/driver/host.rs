@@ -115,7 +115,7 @@ impl Call {
         for device in self.devices.iter() {
             self.drain_device(device);
         }
-        self.release(addr, &allocation);
+        self.release(addr, &allocation, self.function.name);
         allocation.device.alive().map(|()| true)
     }
 

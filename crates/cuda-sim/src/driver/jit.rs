@@ -202,6 +202,7 @@ impl Call {
             compute_capability: device.capability,
             max_ptx: cuda_sys::image::newest_ptx(driver).unwrap_or((0, 0)),
             strict: self.config.strict_ptx,
+            checked: self.config.checks.of_accesses(),
         };
         let ptx_target = modules.iter().map(|module| module.target.sm).max();
         let program = Program::load(&modules, &target)

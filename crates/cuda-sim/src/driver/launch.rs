@@ -20,7 +20,7 @@ use super::status::{
 };
 use super::stream::Lost;
 use crate::memory::MemoryMap;
-use crate::vm::{self, LaunchParams};
+use crate::vm::{self, Checks, LaunchParams};
 
 exports! {
     cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(
@@ -186,6 +186,7 @@ impl Instance {
             limit: self.config.instruction_limit,
             device: Arc::clone(&context.device),
             conditionals: self.graphs.conditionals(),
+            checks: self.config.checks,
         }
     }
 
@@ -346,6 +347,7 @@ pub(super) struct Job {
     limit: Option<u64>,
     device: Arc<Device>,
     conditionals: Arc<Conditionals>,
+    checks: Checks,
 }
 
 impl Job {
@@ -367,11 +369,19 @@ impl Job {
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
         params.set_conditional = &set;
+        let report = |report| self.device.report(report);
+        params.checks = self.checks;
+        params.report = &report;
         match vm::launch(&image, self.kernel, &params) {
             Ok(_) => Ok(()),
             // The instance is going away, and nobody is there to be told.
             Err(_) if self.device.cancel.load(Ordering::Relaxed) => Ok(()),
-            Err(fault) => Err((CUresult(fault.kind.code()), fault.to_string())),
+            Err(fault) => {
+                if !fault.kind.before_start() {
+                    self.device.report(fault.report());
+                }
+                Err((CUresult(fault.kind.code()), fault.to_string()))
+            }
         }
     }
 }

@@ -124,13 +124,13 @@ impl Instance {
         allocations.remove(&addr)
     }
 
-    /// Frees what is no longer listed. Nothing may use it any more.
-    pub(super) fn release(&self, addr: u64, allocation: &Allocation) {
+    /// Frees what is no longer listed. Nothing may use it any more. `by` is for messages.
+    pub(super) fn release(&self, addr: u64, allocation: &Allocation, by: &'static str) {
         let freed = match &allocation.kind {
-            Kind::Device => allocation.device.arena.free(addr).is_ok(),
+            Kind::Device => allocation.device.arena.free(addr, by).is_ok(),
             Kind::Pool(pool) => {
                 pool.give(allocation.size);
-                allocation.device.arena.free(addr).is_ok()
+                allocation.device.arena.free(addr, by).is_ok()
             }
             Kind::Graph(memory) => {
                 memory.deactivate();
@@ -158,7 +158,7 @@ impl Instance {
             gone.into_iter().collect()
         };
         for (addr, allocation) in gone {
-            self.release(addr, &allocation);
+            self.release(addr, &allocation, "the end of its context");
         }
     }
 
@@ -221,7 +221,7 @@ impl Call {
         if !matches!(allocation.kind, Kind::Pool(_)) {
             self.drain_device(&allocation.device);
         }
-        self.release(dptr, &allocation);
+        self.release(dptr, &allocation, self.function.name);
         allocation.device.alive()
     }
 

@@ -24,7 +24,6 @@ use super::status::{
 };
 use super::stream::Stream;
 use crate::engine::Work;
-use crate::memory::POISON;
 
 exports! {
     cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async(
@@ -176,9 +175,7 @@ impl Call {
         self.note(addr, size, Kind::Pool(Arc::clone(pool)), &stream.context);
         self.enqueue(stream, &[], move || {
             // What was written before the allocation's turn is lost. If it is freed by now, nobody sees it.
-            let _ = device
-                .map()
-                .fill(addr, &[POISON], size.min(crate::memory::POISON_LIMIT));
+            let _ = device.map().poison(addr, size);
             Ok(())
         });
         dptr.set(addr)
@@ -197,6 +194,7 @@ impl Call {
                 matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Graph(_))
             })
             .ok_or(INVALID_VALUE)?;
+        let by = self.function.name;
         let free = move || {
             if let Kind::Graph(memory) = &allocation.kind {
                 memory.deactivate();
@@ -206,7 +204,7 @@ impl Call {
                 pool.give(allocation.size);
             }
             // It was listed, so the arena knows it.
-            let _ = allocation.device.arena.free(dptr);
+            let _ = allocation.device.arena.free(dptr, by);
         };
         // Also when the device is lost by then.
         self.engine

@@ -98,12 +98,17 @@ impl Spaces {
 
     /// Copies `len` bytes; they may overlap.
     pub(super) fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), String> {
-        let (from, _from_kept) = self.host(src, len)?;
-        let (to, _to_kept) = self.host(dst, len)?;
+        let (from, from_map) = self.host(src, len)?;
+        let (to, to_map) = self.host(dst, len)?;
         // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them live in a map
         // that is kept meanwhile; or they are pageable host memory, which the program that started the copy keeps
         // valid until it is done. `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, len as usize) };
+        match (to_map, from_map) {
+            (Some(to), Some(from)) => to.wrote_copy(dst, &from, src, len),
+            (Some(to), None) => to.wrote(dst, len),
+            (None, _) => {}
+        }
         Ok(())
     }
 
@@ -158,6 +163,7 @@ impl Spaces {
         let Ok(place) = map.host(addr, if wide { 8 } else { 4 }) else {
             return false;
         };
+        map.wrote(addr, if wide { 8 } else { 4 });
         if wide {
             // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the address's
             // alignment, and storage and addresses agree in it.

@@ -9,8 +9,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::free_list::FreeList;
+use super::freed::Graveyard;
 use super::map::{MemoryMap, Range, RangeKind};
 use super::reservation::Reservation;
+use super::shadow::Shadow;
 use super::{POISON, POISON_LIMIT};
 
 /// What device allocations are aligned to at least.
@@ -19,8 +21,8 @@ const ALIGN: u64 = 256;
 const RED_ZONE: u64 = 256;
 /// Device addresses start at a multiple of this, as those of hardware do.
 const BASE_ALIGN: u64 = 2 << 20;
-/// How many freed allocations are remembered for messages.
-const FREED_KEPT: usize = 256;
+/// With the check for freed memory on, this part of an address space waits before it is given again.
+const WAITING_PART: u64 = 4;
 /// Freed allocations above this size give their pages back.
 const DISCARD_ABOVE: u64 = 1 << 20;
 
@@ -77,6 +79,10 @@ pub struct Arena {
     storage: Arc<Reservation>,
     base: u64,
     capacity: u64,
+    /// Freed memory waits before it is given again.
+    keeps_freed: bool,
+    /// What was written, if that is looked for.
+    shadow: Option<Arc<Shadow>>,
     state: Mutex<State>,
 }
 
@@ -91,19 +97,29 @@ struct State {
     /// What of a virtual space the device may use, and what keeps its bytes.
     granted: BTreeMap<u64, Range>,
     granted_storage: Option<Arc<Reservation>>,
-    freed: VecDeque<(u64, u64)>,
+    freed: Graveyard,
+    /// Parts that were freed and are not given again yet: offset and length.
+    waiting: VecDeque<(u64, u64)>,
+    waiting_bytes: u64,
     used: u64,
     map: Option<Arc<MemoryMap>>,
 }
 
 impl State {
     /// Remembers what was freed, for messages.
-    fn note_freed(&mut self, addr: u64, size: u64) {
-        if self.freed.len() == FREED_KEPT {
-            self.freed.pop_front();
-        }
-        self.freed.push_back((addr, size));
+    fn note_freed(&mut self, addr: u64, size: u64, by: &'static str) {
+        self.freed.add(addr, size, by);
         self.map = None;
+    }
+
+    /// Lets parts that wait be given again, the oldest first, until no more than `bytes` wait.
+    fn let_go(&mut self, bytes: u64) {
+        while self.waiting_bytes > bytes
+            && let Some((offset, taken)) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= taken;
+            self.free.give(offset, taken);
+        }
     }
 }
 
@@ -128,6 +144,8 @@ impl Arena {
             storage,
             base,
             capacity,
+            keeps_freed: false,
+            shadow: None,
             state: Mutex::new(State {
                 free: FreeList::new(capacity),
                 live: BTreeMap::new(),
@@ -135,11 +153,27 @@ impl Arena {
                 host: BTreeMap::new(),
                 granted: BTreeMap::new(),
                 granted_storage: None,
-                freed: VecDeque::new(),
+                freed: Graveyard::default(),
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
                 used: 0,
                 map: None,
             }),
         })
+    }
+
+    /// Gives freed memory again only when there is little other, so that a stale address is seen to be one.
+    #[must_use]
+    pub fn keep_freed(mut self, on: bool) -> Self {
+        self.keeps_freed = on;
+        self
+    }
+
+    /// Knows of each byte whether it was written since it was allocated.
+    #[must_use]
+    pub fn know_written(mut self, on: bool) -> Self {
+        self.shadow = on.then(|| Arc::new(Shadow::new(self.base, self.capacity)));
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -182,7 +216,11 @@ impl Arena {
             .checked_next_multiple_of(ALIGN)?
             .checked_add(RED_ZONE)?;
         let mut state = self.state();
-        let offset = state.free.take(taken, align.min(BASE_ALIGN))?;
+        let align = align.min(BASE_ALIGN);
+        let offset = state.free.take(taken, align).or_else(|| {
+            state.let_go(0);
+            state.free.take(taken, align)
+        })?;
         if self
             .storage
             .commit(offset as usize, taken as usize)
@@ -192,10 +230,14 @@ impl Arena {
             return None;
         }
         state.used += taken;
+        state.freed.reuse(self.base + offset, taken);
         Some((offset, taken))
     }
 
     fn poison(&self, offset: u64, size: u64) {
+        if let Some(shadow) = &self.shadow {
+            shadow.forget(self.base + offset, size);
+        }
         let fill = |start: u64, len: u64| {
             let first = self.storage.base().wrapping_add(start as usize);
             // SAFETY: the caller took `offset .. offset + size` from the free list, so it lies within the storage
@@ -211,20 +253,20 @@ impl Arena {
         }
     }
 
-    /// Frees the allocation that starts at `addr` and returns its size.
+    /// Frees the allocation that starts at `addr` and returns its size; `by` is for messages.
     ///
     /// # Errors
     ///
     /// [`FreeError`] if none starts there.
-    pub fn free(&self, addr: u64) -> Result<u64, FreeError> {
+    pub fn free(&self, addr: u64, by: &'static str) -> Result<u64, FreeError> {
         let mut state = self.state();
         let offset = addr.wrapping_sub(self.base);
         let Some((size, taken)) = state.live.remove(&offset) else {
-            let freed_before = state.freed.iter().any(|&(start, _)| start == addr);
+            let freed_before = state.freed.started_at(addr);
             return Err(FreeError { addr, freed_before });
         };
         self.give(&mut state, offset, taken);
-        state.note_freed(addr, size);
+        state.note_freed(addr, size, by);
         Ok(size)
     }
 
@@ -233,8 +275,14 @@ impl Arena {
         if taken > DISCARD_ABOVE {
             self.storage.discard(offset as usize, taken as usize);
         }
-        state.free.give(offset, taken);
         state.used -= taken;
+        if self.keeps_freed {
+            state.waiting.push_back((offset, taken));
+            state.waiting_bytes += taken;
+            state.let_go(self.capacity / WAITING_PART);
+        } else {
+            state.free.give(offset, taken);
+        }
     }
 
     /// The allocation that holds `addr`, as start and size.
@@ -295,7 +343,7 @@ impl Arena {
             .host
             .remove(&start)
             .ok_or(RegisterError::NotRegistered)?;
-        state.map = None;
+        state.note_freed(start, range.len, "the program");
         Ok(range.len)
     }
 
@@ -315,11 +363,10 @@ impl Arena {
             .chain(state.host.values().copied())
             .chain(granted::joined(state.granted.values()))
             .collect();
-        // A place that is live again is no longer a freed one.
-        let freed = state.freed.iter().copied().collect();
+        let freed = state.freed.to_vec();
         let mut storage = vec![Arc::clone(&self.storage)];
         storage.extend(state.granted_storage.clone());
-        let map = Arc::new(MemoryMap::new(ranges, freed, storage));
+        let map = Arc::new(MemoryMap::new(ranges, freed, storage, self.shadow.clone()));
         state.map = Some(Arc::clone(&map));
         map
     }

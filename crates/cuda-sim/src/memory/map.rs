@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::POISON;
+use super::freed::Freed;
 use super::reservation::Reservation;
+use super::shadow::Shadow;
 
 /// Whose memory a [`Range`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct AccessError {
     pub addr: u64,
     /// The length of the access.
     pub len: u64,
+    /// Whether the address was in memory that has been freed.
+    pub freed: bool,
     /// Where the address is, relative to what is allocated.
     pub place: String,
 }
@@ -71,21 +76,25 @@ impl std::error::Error for AccessError {}
 #[derive(Debug, Default)]
 pub struct MemoryMap {
     ranges: Vec<Range>,
-    freed: Vec<(u64, u64)>,
+    freed: Vec<Freed>,
     storage: Vec<Arc<Reservation>>,
+    /// What was written, where that is looked for.
+    shadows: Vec<Arc<Shadow>>,
 }
 
 impl MemoryMap {
     pub(super) fn new(
         mut ranges: Vec<Range>,
-        freed: Vec<(u64, u64)>,
+        freed: Vec<Freed>,
         storage: Vec<Arc<Reservation>>,
+        shadow: Option<Arc<Shadow>>,
     ) -> Self {
         ranges.sort_unstable_by_key(|range| range.start);
         Self {
             ranges,
             freed,
             storage,
+            shadows: shadow.into_iter().collect(),
         }
     }
 
@@ -99,6 +108,7 @@ impl MemoryMap {
             all.ranges.extend(shared.copied());
             all.freed.extend_from_slice(&map.freed);
             all.storage.extend(map.storage.iter().cloned());
+            all.shadows.extend(map.shadows.iter().cloned());
         }
         all.ranges.sort_unstable_by_key(|range| range.start);
         all.ranges.dedup_by_key(|range| range.start);
@@ -118,6 +128,60 @@ impl MemoryMap {
         range.holds(addr, len).then_some(range)
     }
 
+    /// What knows of the byte at `addr` whether it was written.
+    fn shadow(&self, addr: u64) -> Option<&Shadow> {
+        let mut shadows = self.shadows.iter();
+        shadows
+            .find(|shadow| shadow.covers(addr))
+            .map(|shadow| &**shadow)
+    }
+
+    /// Notes that `len` bytes at `addr` were written.
+    pub fn wrote(&self, addr: u64, len: u64) {
+        if let Some(shadow) = self.shadow(addr) {
+            shadow.wrote(addr, len);
+        }
+    }
+
+    /// The first of `len` bytes at `addr` that nobody has written since they were allocated, if that is known.
+    pub fn unwritten(&self, addr: u64, len: u64) -> Option<u64> {
+        self.shadow(addr)?.unwritten(addr, len)
+    }
+
+    /// Notes that the `len` bytes at `addr` are what the bytes at `from` are, which `other` knows.
+    pub fn wrote_copy(&self, addr: u64, other: &Self, from: u64, len: u64) {
+        let Some(shadow) = self.shadow(addr) else {
+            return;
+        };
+        let mut at = 0;
+        while at < len {
+            let rest = len - at;
+            let same = match other.unwritten(from + at, rest) {
+                Some(first) => first - from - at,
+                None => rest,
+            };
+            shadow.wrote(addr + at, same);
+            at += same;
+            if at < len {
+                shadow.forget(addr + at, 1);
+                at += 1;
+            }
+        }
+    }
+
+    /// Makes `len` bytes at `addr` as fresh ones are.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is written then.
+    pub fn poison(&self, addr: u64, len: u64) -> Result<(), AccessError> {
+        self.fill(addr, &[POISON], len.min(super::POISON_LIMIT))?;
+        if let Some(shadow) = self.shadow(addr) {
+            shadow.forget(addr, len);
+        }
+        Ok(())
+    }
+
     /// The address in this process of `len` bytes at the device address `addr`.
     ///
     /// # Errors
@@ -132,36 +196,41 @@ impl MemoryMap {
 
     /// The error for an access that no range holds, with words about what is near.
     pub fn error(&self, addr: u64, len: u64) -> AccessError {
+        let freed = self.freed.iter().rev().find(|freed| freed.holds(addr));
         AccessError {
             addr,
             len,
-            place: self.describe(addr),
+            freed: freed.is_some(),
+            place: match freed {
+                Some(freed) => freed.describe(addr),
+                None => self.describe(addr),
+            },
         }
     }
 
     fn describe(&self, addr: u64) -> String {
-        let freed = self.freed.iter().rev();
-        for &(start, len) in freed {
-            if addr.wrapping_sub(start) < len {
-                return format!(
-                    "{} bytes into an allocation of {len} bytes at {start:#x} that was freed",
-                    addr - start
-                );
-            }
-        }
         let after = self.ranges.partition_point(|range| range.start <= addr);
+        let near = 1 << 20;
         match after.checked_sub(1).and_then(|i| self.ranges.get(i)) {
             Some(range) if addr - range.start < range.len => format!(
                 "crosses the end of the allocation of {} bytes at {:#x}",
                 range.len, range.start
             ),
-            Some(range) if addr - range.start - range.len < 1 << 20 => format!(
+            Some(range) if addr - range.start - range.len < near => format!(
                 "{} bytes past the end of the allocation of {} bytes at {:#x}",
                 addr - range.start - range.len,
                 range.len,
                 range.start
             ),
-            _ => String::from("not in any allocation"),
+            _ => match self.ranges.get(after) {
+                Some(range) if range.start - addr < near => format!(
+                    "{} bytes before the allocation of {} bytes at {:#x}",
+                    range.start - addr,
+                    range.len,
+                    range.start
+                ),
+                _ => String::from("not in any allocation"),
+            },
         }
     }
 
@@ -188,6 +257,7 @@ impl MemoryMap {
         // SAFETY: `host` found `from.len()` live bytes at `to`. `from` may be the same pinned memory: `copy` allows
         // overlap.
         unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
+        self.wrote(addr, from.len() as u64);
         Ok(())
     }
 
@@ -201,6 +271,7 @@ impl MemoryMap {
             return Err(self.error(addr, u64::MAX));
         };
         let to = self.host(addr, len)?;
+        self.wrote(addr, len);
         if let [byte] = *pattern {
             // SAFETY: `host` found `len` live bytes at `to`.
             unsafe { std::ptr::write_bytes(to, byte, len as usize) };
@@ -224,6 +295,7 @@ impl MemoryMap {
         let to = self.host(dst, len)?;
         // SAFETY: `host` found `len` live bytes at both places; `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, len as usize) };
+        self.wrote_copy(dst, self, src, len);
         Ok(())
     }
 }

@@ -12,8 +12,10 @@
 
 mod arena;
 mod free_list;
+mod freed;
 mod map;
 mod reservation;
+mod shadow;
 mod virtual_space;
 
 pub use arena::{Arena, FreeError, RegisterError};

@@ -158,6 +158,17 @@ pub struct Prototype<'a> {
     pub params: Vec<Variable<'a>>,
 }
 
+/// A place in a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The number of the file.
+    pub file: u32,
+    /// The line in it.
+    pub line: u32,
+    /// The column in the line.
+    pub column: u32,
+}
+
 /// A part of a function body.
 #[derive(Clone, Debug)]
 pub enum Statement<'a> {
@@ -165,12 +176,12 @@ pub enum Statement<'a> {
     Label(&'a str, u32),
     /// An instruction.
     Instruction(Instruction<'a>),
-    /// `.loc file line column`
+    /// `.loc`: what follows comes from there.
     Loc {
-        /// The number of the file.
-        file: u32,
-        /// The line in it.
-        line: u32,
+        /// The place in the source.
+        at: Location,
+        /// Where the function that this is in was inlined.
+        inlined_at: Option<Location>,
     },
     /// `{`
     Open,

@@ -14,8 +14,8 @@ mod statement;
 mod tests;
 
 pub use ast::{
-    Base, Function, Init, Instruction, Linkage, Literal, Module, Operand, Predicate, Prototype,
-    Register, Space, Statement, Target, Variable,
+    Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
+    Prototype, Register, Space, Statement, Target, Variable,
 };
 pub use error::Error;
 

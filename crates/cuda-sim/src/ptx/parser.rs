@@ -1,6 +1,6 @@
 //! Directives: module scope, variables, function headers.
 
-use super::ast::{Function, Linkage, Literal, Module, Space, Target, Variable};
+use super::ast::{Function, Linkage, Literal, Location, Module, Space, Target, Variable};
 use super::error::Error;
 use super::lexer::{Kind, Lexer, Token};
 
@@ -255,16 +255,13 @@ impl<'a> Parser<'a> {
     }
 
     /// `.loc file line column[, function_name label[+n]][, inlined_at file line column]`
-    pub(super) fn loc(&mut self) -> Result<(u32, u32), Error> {
-        let file = self.int()? as u32;
-        let line = self.int()? as u32;
-        self.int()?;
+    pub(super) fn loc(&mut self) -> Result<(Location, Option<Location>), Error> {
+        let at = self.location()?;
+        let mut inlined_at = None;
         while self.accept(b',')? {
             let word = self.name()?;
             if word.text == "inlined_at" {
-                self.int()?;
-                self.int()?;
-                self.int()?;
+                inlined_at = Some(self.location()?);
             } else {
                 self.name()?;
                 if self.accept(b'+')? {
@@ -272,7 +269,15 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        Ok((file, line))
+        Ok((at, inlined_at))
+    }
+
+    fn location(&mut self) -> Result<Location, Error> {
+        Ok(Location {
+            file: self.int()? as u32,
+            line: self.int()? as u32,
+            column: self.int()? as u32,
+        })
     }
 
     fn function(&mut self, entry: bool, linkage: Linkage) -> Result<Function<'a>, Error> {

@@ -54,8 +54,8 @@ impl<'a> Parser<'a> {
         let space = match token.text {
             "reg" => return self.registers(body),
             "loc" => {
-                let (file, line) = self.loc()?;
-                body.push(Statement::Loc { file, line });
+                let (at, inlined_at) = self.loc()?;
+                body.push(Statement::Loc { at, inlined_at });
                 return Ok(());
             }
             "pragma" => return self.skip_to_semicolon(),

@@ -4,6 +4,7 @@ use super::lanes::Over;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};
 use super::decode::{Class, half_add};
 use super::lanes::{LANES, Lane, TouchOp};
@@ -204,16 +205,22 @@ shared! {
     u64, AtomicU64;
 }
 
-/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane.
-pub(super) struct Rmw<T>(PhantomData<T>);
+/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane. With `CHECKED` it is
+/// observed.
+pub(super) struct Rmw<T, const CHECKED: bool>(PhantomData<T>);
 
-impl<T: Shared> TouchOp for Rmw<T> {
+impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {
     #[inline(always)]
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let width = size_of::<T>() as u32 * 8;
         let op = Op::of_number((i.c >> OP_SHIFT).into());
         let address = w.generic(i.a, i);
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
+        if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
+            for lane in bits(m) {
+                observer.update(Touch::of::<T>(lane, address[lane], 1), op != Op::Exchange);
+            }
+        }
         let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));
         let mut old = [0; LANES];
         for lane in bits(m) {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::check::{Attendance, Watch, missed_barriers};
 use super::cluster::Meeting;
 use super::code::{BarrierAction, Trouble};
 use super::lanes::LANES;
 use super::run::Stop;
 use super::space::{Env, SHARED, Window};
+use super::stuck::stuck;
 use super::warp::Warp;
 
 /// Named barriers of a block.
@@ -36,6 +38,7 @@ pub(super) struct Common {
     live: Vec<u32>,
     /// The barrier of the cluster, while this block runs.
     pub(super) meeting: Meeting,
+    watch: Option<Arc<Watch>>,
 }
 
 impl Common {
@@ -71,10 +74,10 @@ impl Common {
         barrier.expected = expected;
         barrier.popc += (predicate & mask).count_ones();
         barrier.threads += mask.count_ones();
-        Self::check(barrier, &self.live)
+        Self::check(barrier, &self.live, self.watch.as_deref())
     }
 
-    fn check(barrier: &mut Barrier, live: &[u32]) -> bool {
+    fn check(barrier: &mut Barrier, live: &[u32], watch: Option<&Watch>) -> bool {
         let complete = match barrier.expected {
             None => barrier
                 .arrived
@@ -93,6 +96,9 @@ impl Common {
             }
         };
         if complete {
+            if let Some(watch) = watch {
+                watch.barrier(&barrier.arrived);
+            }
             barrier.results[barrier.phase as usize & 1] = (barrier.popc, barrier.threads);
             barrier.phase = barrier.phase.wrapping_add(1);
             barrier.arrived.fill(0);
@@ -101,6 +107,12 @@ impl Common {
             barrier.threads = 0;
         }
         complete
+    }
+
+    /// The lanes of each warp that are at barrier `id`, and for how many threads they wait if not for all.
+    pub(super) fn attendance(&self, id: u32) -> (&[u32], Option<u32>) {
+        let barrier = &self.barriers[id as usize % BARRIERS];
+        (&barrier.arrived, barrier.expected)
     }
 
     /// What the reduction of `phase` came to.
@@ -119,7 +131,7 @@ impl Common {
         self.meeting.exited(in_cluster, live);
         for barrier in &mut self.barriers {
             if barrier.any_arrived {
-                Self::check(barrier, &self.live);
+                Self::check(barrier, &self.live, self.watch.as_deref());
             }
         }
     }
@@ -141,8 +153,8 @@ pub(super) enum Turn {
     Done,
     /// There is more to do.
     More,
-    /// This warp waits, and no other can run.
-    Stuck(usize),
+    /// Threads wait, and no other can run.
+    Stuck,
 }
 
 impl Block {
@@ -173,6 +185,12 @@ impl Block {
             code.frame
         };
         let stride = stride.next_multiple_of(16);
+        let checks = env.findings.checks;
+        self.common.watch = checks.of_accesses().then(|| {
+            let watch = self.common.watch.take().unwrap_or_default();
+            watch.reset(self.count, env.shared_bytes, stride);
+            watch
+        });
         for (index, warp) in self.warps[..self.count].iter_mut().enumerate() {
             let first = index as u32 * LANES as u32;
             let live = match threads - first {
@@ -181,6 +199,11 @@ impl Block {
             };
             warp.reset(index, function, code, live);
             warp.set_local(stride, code.frame);
+            warp.watch.clone_from(&self.common.watch);
+            if let Some(watch) = &warp.watch {
+                watch.forget_local(index, u32::MAX, 0, code.frame);
+            }
+            warp.attendance = checks.barriers.then(Box::<Attendance>::default);
             image.lend_constants(warp);
             warp.shared = shared;
             warp.ctaid = ctaid;
@@ -216,13 +239,31 @@ impl Block {
             }
             self.next = (index + 1) % self.count;
             if self.idle >= self.count {
-                let stuck = self.warps[..self.count]
-                    .iter()
-                    .position(|warp| warp.live != 0);
-                return Ok(stuck.map_or(Turn::Done, Turn::Stuck));
+                return Ok(if self.is_live() {
+                    Turn::Stuck
+                } else {
+                    Turn::Done
+                });
             }
         }
         Ok(Turn::More)
+    }
+
+    /// Why no thread can go on, as a trouble of a warp.
+    pub(super) fn stuck(&self, env: &Env<'_>) -> (usize, Trouble) {
+        stuck(&self.warps[..self.count], &self.common, env)
+    }
+
+    /// Tells of what can be told once the block is over.
+    pub(super) fn finish(&self, env: &Env<'_>) {
+        if env.findings.checks.barriers {
+            missed_barriers(&self.warps[..self.count], env);
+        }
+    }
+
+    /// What is known of the accesses in it, if they are checked.
+    pub(super) fn watch(&self) -> Option<&Arc<Watch>> {
+        self.common.watch.as_ref()
     }
 
     /// Whether a thread has not exited.
@@ -236,11 +277,18 @@ impl Block {
     }
 
     /// Makes this block number `rank` of a cluster whose blocks have their shared memory at `shared`.
-    pub(super) fn join(&mut self, rank: u32, shared: &Arc<[u64]>, meeting: &mut Meeting) {
+    pub(super) fn join(
+        &mut self,
+        rank: u32,
+        shared: &Arc<[u64]>,
+        watches: &Arc<[Arc<Watch>]>,
+        meeting: &mut Meeting,
+    ) {
         for (index, warp) in self.warps[..self.count].iter_mut().enumerate() {
             warp.rank = rank;
             warp.in_cluster = rank as usize * self.count + index;
             warp.peers = Arc::clone(shared);
+            warp.peer_watches = Arc::clone(watches);
             meeting.add(warp.live);
         }
     }

@@ -1,6 +1,7 @@
 //! Copies that a kernel starts and waits for later. Here they are over at once, the earliest that the ISA allows.
 
 use super::atomic::{self, Shared};
+use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};
 use super::fault::FaultKind;
 use super::lanes::{LANES, TouchOp};
@@ -31,6 +32,14 @@ impl TouchOp for CopyAsync {
             }
             // SAFETY: the rest of the `size` live bytes ← `Reach::host` says so.
             unsafe { clear(to + len, size - len) };
+        }
+        if let Some(mut observer) = Observer::new(w, env, i) {
+            let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.e));
+            for lane in bits(m) {
+                let len = u64::from(len[lane]).min(size);
+                observer.read(Touch::new(lane, from[lane], len));
+                observer.write(Touch::new(lane, to[lane], size), true);
+            }
         }
         Ok(())
     }
@@ -86,6 +95,10 @@ impl TouchOp for CopyBulk {
                 let target = Reach::default().host(w, env, at, bytes, UNIT, lane)?;
                 // SAFETY: `bytes` live bytes at both ← `Reach::host` says so.
                 unsafe { copy(target, source, bytes) };
+                if let Some(mut observer) = Observer::new(w, env, i) {
+                    observer.read(Touch::new(lane, from[lane], bytes));
+                    observer.write(Touch::new(lane, at, bytes), true);
+                }
                 if let Some(barrier) = barriers[lane] {
                     mbarrier::complete(w, env, place(barrier), len[lane], lane)?;
                 }
@@ -96,11 +109,8 @@ impl TouchOp for CopyBulk {
 }
 
 pub(super) fn odd_size(bytes: u64, unit: u64, lane: usize) -> Trouble {
-    Trouble {
-        kind: FaultKind::IllegalInstruction,
-        lane: lane as u32,
-        message: format!("a bulk copy of {bytes} bytes, which is not a multiple of {unit}"),
-    }
+    let message = format!("a bulk copy of {bytes} bytes, which is not a multiple of {unit}");
+    Trouble::of(FaultKind::IllegalInstruction, lane, message)
 }
 
 /// `cp.reduce.async.bulk`: as [`CopyBulk`], with operation `imm` on elements instead of a copy.
@@ -120,6 +130,10 @@ impl<T: Shared> TouchOp for ReduceBulk<T> {
             let target = Reach::default().host(w, env, to[lane], bytes, UNIT, lane)?;
             // SAFETY: so many live bytes at both, from multiples of 16 on ← `Reach::host` says so.
             unsafe { reduce::<T>(op, target, source, bytes) };
+            if let Some(mut observer) = Observer::new(w, env, i) {
+                observer.read(Touch::new(lane, from[lane], bytes));
+                observer.update(Touch::new(lane, to[lane], bytes), true);
+            }
             if let Some(barrier) = barriers[lane] {
                 mbarrier::complete(w, env, barrier, len[lane], lane)?;
             }
@@ -154,9 +168,12 @@ impl TouchOp for ClearBulk {
             if !len[lane].is_multiple_of(8) {
                 return Err(odd_size(len[lane], 8, lane));
             }
-            let to = Reach::default().host(w, env, to[lane], len[lane], 8, lane)?;
+            let host = Reach::default().host(w, env, to[lane], len[lane], 8, lane)?;
             // SAFETY: so many live bytes ← `Reach::host` says so.
-            unsafe { clear(to, len[lane]) };
+            unsafe { clear(host, len[lane]) };
+            if let Some(mut observer) = Observer::new(w, env, i) {
+                observer.write(Touch::new(lane, to[lane], len[lane]), true);
+            }
         }
         Ok(())
     }

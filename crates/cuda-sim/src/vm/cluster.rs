@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::Image;
 use super::block::{Block, Turn};
 use super::code::Trouble;
-use super::fault::FaultKind;
 use super::space::Env;
 use super::warp::Warp;
 
@@ -104,9 +103,11 @@ impl Cluster {
         }
         let shared = self.blocks[..self.count].iter().map(Block::shared_host);
         let shared: Arc<[u64]> = shared.collect();
+        let watches = self.blocks[..self.count].iter().filter_map(Block::watch);
+        let watches = watches.cloned().collect();
         self.meeting.reset();
         for (rank, block) in self.blocks[..self.count].iter_mut().enumerate() {
-            block.join(rank as u32, &shared, &mut self.meeting);
+            block.join(rank as u32, &shared, &watches, &mut self.meeting);
         }
     }
 
@@ -115,7 +116,7 @@ impl Cluster {
         if self.count == 1 {
             let turn = self.blocks[0].turn(env, budget);
             return match turn.map_err(|stopped| Box::new((0, stopped.0, stopped.1)))? {
-                Turn::Stuck(warp) => Err(self.stuck(0, warp)),
+                Turn::Stuck => Err(self.stuck(0, env)),
                 turn => Ok(turn),
             };
         }
@@ -131,7 +132,7 @@ impl Cluster {
             let used = slice - fuel;
             *budget -= used;
             match turn.map_err(|stopped| Box::new((index, stopped.0, stopped.1)))? {
-                Turn::Stuck(warp) => stuck = Some((index, warp)),
+                Turn::Stuck => stuck = Some(index),
                 Turn::Done | Turn::More => {}
             }
             self.idle = if used == 0 { self.idle + 1 } else { 0 };
@@ -141,19 +142,22 @@ impl Cluster {
                 if blocks.filter(|block| block.is_live()).count() == 0 {
                     return Ok(Turn::Done);
                 }
-                let (block, warp) = stuck.unwrap_or_default();
-                return Err(self.stuck(block, warp));
+                return Err(self.stuck(stuck.unwrap_or_default(), env));
             }
         }
         Ok(Turn::More)
     }
 
-    fn stuck(&self, block: usize, warp: usize) -> Stopped {
-        let message = "no thread of the block can go on: they wait at barriers or for lanes of a \
-                       warp that will never come";
-        let mask = self.blocks[block].warp(warp).live;
-        let trouble = Trouble::new(FaultKind::Timeout, mask, message);
+    fn stuck(&self, block: usize, env: &Env<'_>) -> Stopped {
+        let (warp, trouble) = self.blocks[block].stuck(env);
         Box::new((block, warp, trouble))
+    }
+
+    /// Tells of what can be told once the cluster is over.
+    pub(super) fn finish(&self, env: &Env<'_>) {
+        for block in &self.blocks[..self.count] {
+            block.finish(env);
+        }
     }
 
     pub(super) fn warp(&self, block: usize, warp: usize) -> &Warp {

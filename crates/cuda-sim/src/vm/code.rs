@@ -1,9 +1,10 @@
 //! Decoded code: what the interpreter executes.
 
-use super::fault::FaultKind;
-use super::space::Env;
+use super::fault::{Detail, FaultKind};
+use super::space::{Env, LOCAL, PARAM, SHARED, TAG};
 use super::sync::SyncOp;
 use super::warp::Warp;
+use crate::report::{Access, MemorySpace};
 
 /// Where an operand is: a register of the current frame, or with the top bit set a constant.
 pub(super) type Slot = u32;
@@ -60,6 +61,8 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BarrierOp {
     pub(super) counted: bool,
+    /// All lanes of a warp must execute the same one.
+    pub(super) aligned: bool,
     pub(super) action: BarrierAction,
     /// The input of a reduction is negated.
     pub(super) negated: bool,
@@ -152,6 +155,16 @@ pub(super) struct Trouble {
     pub(super) kind: FaultKind,
     pub(super) lane: u32,
     pub(super) message: String,
+    /// Apart, so that a result is small where nothing is wrong.
+    pub(super) more: Box<More>,
+}
+
+/// What else is known of a [`Trouble`].
+#[derive(Debug, Default)]
+pub(super) struct More {
+    /// The access that fails.
+    pub(super) access: Option<Access>,
+    pub(super) detail: Detail,
 }
 
 impl Trouble {
@@ -160,6 +173,42 @@ impl Trouble {
             kind,
             lane: mask.trailing_zeros() & 31,
             message: message.into(),
+            more: Box::default(),
         }
+    }
+
+    /// The same, with what else is known.
+    pub(super) fn with(self, access: Option<Access>, detail: Detail) -> Self {
+        let more = Box::new(More { access, detail });
+        Self { more, ..self }
+    }
+
+    /// The trouble of one lane.
+    pub(super) fn of(kind: FaultKind, lane: usize, message: impl Into<String>) -> Self {
+        Self::new(kind, 1 << (lane & 31), message)
+    }
+
+    /// The access of one lane is at no multiple of `align`.
+    pub(super) fn misaligned(at: u64, size: u64, align: u64, lane: usize) -> Self {
+        let message = format!("{:#x} is not a multiple of {align}", at & !TAG);
+        let trouble = Self::of(FaultKind::MisalignedAddress, lane, message);
+        trouble.with(Some(access(at, size)), Detail::None)
+    }
+}
+
+/// An access at a generic address.
+pub(super) fn access(at: u64, size: u64) -> Access {
+    Access {
+        space: match at & TAG {
+            SHARED => MemorySpace::Shared,
+            LOCAL => MemorySpace::Local,
+            PARAM => MemorySpace::Param,
+            _ => MemorySpace::Global,
+        },
+        address: match at & TAG {
+            SHARED | LOCAL | PARAM => at & !TAG,
+            _ => at,
+        },
+        size,
     }
 }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use cuda_sys::CUresult;
+
+use crate::report::{Access, Place, Report, ReportKind};
+
 /// The kind of a [`Fault`], named as the driver's status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
@@ -66,18 +70,31 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The kernel.
     pub kernel: String,
-    /// The function that was running, which differs from the kernel inside a call.
-    pub function: String,
-    /// `blockIdx`.
-    pub block: [u32; 3],
-    /// `threadIdx` of the first thread that failed.
-    pub thread: [u32; 3],
-    /// The line of the instruction in the PTX text, 0 if none.
-    pub line: u32,
-    /// File and line of the CUDA source, if the PTX has line information.
-    pub source: Option<(String, u32)>,
+    /// The first thread that failed, and where it stood.
+    pub at: Place,
+    /// The access to memory that failed.
+    pub access: Option<Access>,
+    /// What else is known of it.
+    pub detail: Detail,
     /// What happened, in words.
     pub message: String,
+}
+
+/// What is known of a [`Fault`] besides its kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    None,
+    /// The memory was freed.
+    Freed,
+    /// Threads wait at a barrier for others, which do not come.
+    Barrier {
+        /// `threadIdx` of those who do not come.
+        missing: Vec<[u32; 3]>,
+        /// Where the first of them is.
+        first: Option<Place>,
+    },
 }
 
 impl Fault {
@@ -85,34 +102,46 @@ impl Fault {
         Self {
             kind,
             kernel: kernel.to_owned(),
-            function: kernel.to_owned(),
-            block: [0; 3],
-            thread: [0; 3],
-            line: 0,
-            source: None,
+            at: Place::default(),
+            access: None,
+            detail: Detail::None,
             message,
+        }
+    }
+
+    /// What the developer is told.
+    pub(crate) fn report(&self) -> Report {
+        let (missing, other) = match &self.detail {
+            Detail::Barrier { missing, first } => (missing.clone(), first.clone()),
+            Detail::None | Detail::Freed => (Vec::new(), None),
+        };
+        Report {
+            kind: match (self.kind, &self.detail) {
+                (_, Detail::Freed) => ReportKind::UseAfterFree,
+                (_, Detail::Barrier { .. }) => ReportKind::BarrierDivergence,
+                (FaultKind::IllegalAddress, _) if self.access.is_some() => ReportKind::OutOfBounds,
+                (FaultKind::MisalignedAddress, _) => ReportKind::Misaligned,
+                _ => ReportKind::Fault,
+            },
+            device: 0,
+            status: Some(CUresult(self.kind.code())),
+            kernel: self.kernel.clone(),
+            at: self.at.clone(),
+            other,
+            access: self.access,
+            missing,
+            times: 1,
+            message: self.message.clone(),
         }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}`: {}", self.kernel, self.message)?;
         if self.kind.before_start() {
-            return Ok(());
+            return write!(f, "kernel `{}`: {}", self.kernel, self.message);
         }
-        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
-        write!(f, " (block {bx},{by},{bz} thread {tx},{ty},{tz}")?;
-        if self.function != self.kernel {
-            write!(f, ", in `{}`", self.function)?;
-        }
-        if self.line != 0 {
-            write!(f, ", PTX line {}", self.line)?;
-        }
-        if let Some((file, line)) = &self.source {
-            write!(f, ", {file}:{line}")?;
-        }
-        f.write_str(")")
+        self.report().fmt(f)
     }
 }
 

@@ -100,7 +100,7 @@ impl Image {
     pub fn release(&mut self, arena: &Arena) {
         for address in self.addresses.drain(..) {
             // Whoever frees a variable with cuMemFree gets an error there; here it is gone either way.
-            let _ = arena.free(address);
+            let _ = arena.free(address, "the unloading of its module");
         }
     }
 }

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block::Turn;
+use super::check::{Checks, Findings};
 use super::cluster::{Cluster, MAX_BLOCKS};
 use super::code::Trouble;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
 use super::space::{Env, PARAM, Window};
-use super::warp::Warp;
+use super::warp::{Fragment, Warp};
 use crate::memory::MemoryMap;
+use crate::report::Report;
 
 /// How a kernel is to run.
 pub struct LaunchParams<'a> {
@@ -45,6 +47,10 @@ pub struct LaunchParams<'a> {
     pub multiprocessors: u32,
     /// Sets the value of the conditional node with this handle; whether there is one.
     pub set_conditional: &'a (dyn Fn(u64, u32) -> bool + Sync),
+    /// What is looked for; of accesses only in code that was loaded for it.
+    pub checks: Checks,
+    /// Takes what was found, when the launch is over.
+    pub report: &'a (dyn Fn(Report) + Sync),
 }
 
 impl<'a> LaunchParams<'a> {
@@ -65,6 +71,8 @@ impl<'a> LaunchParams<'a> {
             cancel: None,
             multiprocessors: 16,
             set_conditional: &|_, _| false,
+            checks: Checks::default(),
+            report: &|_| {},
         }
     }
 }
@@ -221,6 +229,7 @@ pub fn launch(
     }
     // `[0]` counts the blocks that arrived at a grid barrier, `[1]` is its state.
     let mut workspace = [0u128; 4];
+    let findings = Findings::new(params.checks);
     let env = Env {
         program,
         kernel,
@@ -241,6 +250,7 @@ pub fn launch(
         shared_bytes,
         cluster,
         explicit_cluster: params.cluster.or(info.cluster).is_some(),
+        findings: &findings,
     };
     let shared = Shared {
         env: &env,
@@ -274,13 +284,12 @@ pub fn launch(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    match fault {
-        Some(fault) => Err(fault),
-        None => Ok(LaunchStats {
-            warp_instructions: shared.warp_instructions.load(Ordering::Relaxed),
-            lane_instructions: shared.lane_instructions.load(Ordering::Relaxed),
-        }),
-    }
+    let stats = LaunchStats {
+        warp_instructions: shared.warp_instructions.load(Ordering::Relaxed),
+        lane_instructions: shared.lane_instructions.load(Ordering::Relaxed),
+    };
+    findings.into_reports().for_each(params.report);
+    fault.map_or(Ok(stats), Err)
 }
 
 impl Shared<'_> {
@@ -312,11 +321,12 @@ impl Shared<'_> {
                 .fetch_add(lane_instructions, Ordering::Relaxed);
             match turn {
                 Ok(Turn::Done) => {
+                    cluster.finish(self.env);
                     self.unfinished.fetch_sub(1, Ordering::Release);
                     spare = Some(cluster);
                     continue;
                 }
-                Ok(Turn::More | Turn::Stuck(_)) => {}
+                Ok(Turn::More | Turn::Stuck) => {}
                 Err(stopped) => {
                     let (block, warp, trouble) = *stopped;
                     self.fail(self.fault_at(cluster.warp(block, warp), &trouble));
@@ -373,20 +383,14 @@ impl Shared<'_> {
             .fragments
             .iter()
             .find(|part| part.mask >> lane & 1 != 0);
-        let pc = at.map_or(0, |part| part.pc);
-        let function = program
-            .functions
-            .iter()
-            .find(|function| function.entry.is_some_and(|entry| entry <= pc) && pc < function.end);
-        let kernel = &program.kernels[self.env.kernel].name;
+        let pc = at.map_or(0, Fragment::standing);
+        let thread = [0, 1, 2].map(|axis| warp.tid[axis][lane]);
         Fault {
             kind: trouble.kind,
-            kernel: kernel.clone(),
-            function: function.map_or_else(|| kernel.clone(), |function| function.name.clone()),
-            block: warp.ctaid,
-            thread: [0, 1, 2].map(|axis| warp.tid[axis][lane]),
-            line: program.code.get(pc as usize).map_or(0, |i| i.line),
-            source: program.source(pc),
+            kernel: program.kernels[self.env.kernel].name.clone(),
+            at: program.place(self.env.kernel, pc, warp.ctaid, thread),
+            access: trouble.more.access,
+            detail: trouble.more.detail.clone(),
             message: trouble.message.clone(),
         }
     }

@@ -3,6 +3,7 @@
 //! The ISA leaves open what its 64 bits hold. Here: arrivals that are missing (20 bits), arrivals of each phase (20),
 //! bytes that are missing (21, with a sign), the phase (3). What `mbarrier.arrive` gives is the word before it.
 
+use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};
 use super::fault::FaultKind;
 use super::lanes::{LANES, TouchOp};
@@ -140,10 +141,9 @@ fn operate(
     (at, count, bytes): (u64, u32, u32),
     lane: usize,
 ) -> Result<u64, Trouble> {
-    let wrong = |why: &str| Trouble {
-        kind: FaultKind::IllegalInstruction,
-        lane: lane as u32,
-        message: format!("mbarrier at {:#x}: {why}", at & 0xffff_ffff),
+    let wrong = |why: &str| {
+        let message = format!("mbarrier at {:#x}: {why}", at & 0xffff_ffff);
+        Trouble::of(FaultKind::IllegalInstruction, lane, message)
     };
     let host = Reach::default().host(w, env, at, 8, 8, lane)?;
     if op == Op::Init && !(1..=MAX).contains(&count) {
@@ -227,6 +227,11 @@ impl TouchOp for Operate {
         };
         let bytes = w.get32(i.e);
         let (mut words, mut passed) = ([0; LANES], 0);
+        if let Some(mut observer) = Observer::new(w, env, i) {
+            for lane in bits(m) {
+                observer.initialise(Touch::new(lane, address[lane], 8));
+            }
+        }
         for lane in bits(m) {
             let of = (address[lane], counts[lane], bytes[lane]);
             words[lane] = operate(w, env, op, of, lane)?;
@@ -236,6 +241,13 @@ impl TouchOp for Operate {
                 _ => phase & 1 != bytes[lane] & 1,
             };
             passed |= u32::from(is_over) << lane;
+        }
+        let tests = matches!(op, Op::TestState | Op::TestParity);
+        if tests
+            && passed != 0
+            && let Some(mut observer) = Observer::new(w, env, i)
+        {
+            observer.acquire();
         }
         match op {
             Op::TestState | Op::TestParity => w.put_pred(i.d, m, passed),

@@ -6,9 +6,11 @@ use super::code::{CallSite, FunctionCode, Ins, Slot};
 use super::decode;
 use super::fault::LoadError;
 use super::image::Image;
+use super::lines::Lines;
 use super::matrix::{Product, Tile};
 use crate::memory::Arena;
 use crate::ptx;
+use crate::report::Place;
 
 /// The device that PTX is loaded for.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,8 @@ pub struct TargetInfo {
     pub max_ptx: (u32, u32),
     /// Refuse to load instructions that are unknown, instead of failing when they are executed.
     pub strict: bool,
+    /// Accesses to memory are observed, for [`Checks`](super::Checks).
+    pub checked: bool,
 }
 
 /// A parameter of a kernel.
@@ -133,9 +137,7 @@ pub struct Program {
     pub(super) consts32: Vec<u32>,
     pub(super) consts64: Vec<u64>,
     pub(super) fixups: Vec<Fixup>,
-    /// From which instruction on, and an index into `files` and a line.
-    pub(super) lines: Vec<(u32, u32, u32)>,
-    pub(super) files: Vec<String>,
+    pub(super) lines: Lines,
 }
 
 impl Program {
@@ -148,16 +150,29 @@ impl Program {
         decode::program(modules, target)
     }
 
-    /// File and line of the CUDA source of an instruction.
-    pub(super) fn source(&self, pc: u32) -> Option<(String, u32)> {
-        let after = self.lines.partition_point(|&(from, _, _)| from <= pc);
-        let &(from, file, line) = self.lines.get(after.checked_sub(1)?)?;
-        let function = self.functions.iter().find(|function| {
-            function.entry.is_some_and(|entry| entry <= pc) && pc < function.end
-        })?;
-        let inside = function.entry.is_some_and(|entry| entry <= from);
-        let file = self.files.get(file as usize)?;
-        (inside && line != 0).then(|| (file.clone(), line))
+    /// The function that an instruction is in.
+    fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
+        self.functions
+            .iter()
+            .find(|function| function.entry.is_some_and(|entry| entry <= pc) && pc < function.end)
+    }
+
+    /// Where a thread of kernel number `kernel` is that stands at an instruction.
+    pub(super) fn place(&self, kernel: usize, pc: u32, block: [u32; 3], thread: [u32; 3]) -> Place {
+        let function = self.function_of(pc);
+        let name = match (function, self.kernels.get(kernel)) {
+            (Some(function), _) => function.name.clone(),
+            (None, Some(kernel)) => kernel.name.clone(),
+            (None, None) => String::new(),
+        };
+        let range = function.and_then(|function| Some((function.entry?, function.end)));
+        Place {
+            function: name,
+            block,
+            thread,
+            ptx_line: self.code.get(pc as usize).map_or(0, |i| i.line),
+            source: range.and_then(|range| self.lines.find(pc, range)),
+        }
     }
 
     /// The kernels, in the order of the text.

@@ -1,7 +1,6 @@
 //! Places in memory, one at a time, for instructions that touch many.
 
 use super::code::Trouble;
-use super::fault::FaultKind;
 use super::space::{Cell, Env, LOCAL, TAG, Window};
 use super::warp::Warp;
 
@@ -24,11 +23,7 @@ impl Reach {
         lane: usize,
     ) -> Result<u64, Trouble> {
         if !at.is_multiple_of(align.max(1)) {
-            return Err(Trouble {
-                kind: FaultKind::MisalignedAddress,
-                lane: lane as u32,
-                message: format!("{:#x} is not a multiple of {align}", at & !TAG),
-            });
+            return Err(Trouble::misaligned(at, size, align, lane));
         }
         if !self.window.holds(at, size) {
             self.window = w.window(env, at, lane);

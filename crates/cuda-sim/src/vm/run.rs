@@ -3,6 +3,7 @@
 use super::SLICE;
 use super::block::Common;
 use super::builtin;
+use super::check::divergent;
 use super::code::{ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, NEGATED, Trouble};
 use super::fault::FaultKind;
 use super::space::{Env, FUNCTION, bits};
@@ -28,6 +29,19 @@ impl Warp {
         common: &mut Common,
         fuel: &mut u64,
     ) -> Result<Stop, Trouble> {
+        if self.attendance.is_some() {
+            self.run_as::<true>(env, common, fuel)
+        } else {
+            self.run_as::<false>(env, common, fuel)
+        }
+    }
+
+    fn run_as<const NOTED: bool>(
+        &mut self,
+        env: &Env<'_>,
+        common: &mut Common,
+        fuel: &mut u64,
+    ) -> Result<Stop, Trouble> {
         let code = &env.program.code[..];
         let mut rotate = std::mem::take(&mut self.paused);
         while *fuel > 0 {
@@ -41,7 +55,7 @@ impl Warp {
             let slice = (*fuel).min(u64::from(SLICE)) as u32;
             let mut left = slice;
             let mask = self.fragments[self.current].mask;
-            let outcome = self.straight(env, common, limit, &mut left);
+            let outcome = self.straight::<NOTED>(env, common, limit, &mut left);
             let used = u64::from(slice - left);
             *fuel -= used;
             self.warp_instructions += used;
@@ -55,8 +69,9 @@ impl Warp {
         Ok(Stop::Slice)
     }
 
-    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up `left`.
-    fn straight(
+    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up `left`. With `NOTED`,
+    /// what each lane executes is noted.
+    fn straight<const NOTED: bool>(
         &mut self,
         env: &Env<'_>,
         common: &mut Common,
@@ -80,6 +95,12 @@ impl Warp {
                 guard if guard & NEGATED != 0 => mask & !self.get_pred(guard & !NEGATED),
                 guard => mask & self.get_pred(guard),
             };
+            if NOTED
+                && matches!(i.kind, Kind::Lanes(_) | Kind::Touch(_))
+                && let Some(attendance) = &mut self.attendance
+            {
+                attendance.executed(pc, m);
+            }
             match i.kind {
                 Kind::Lanes(run) => {
                     if m != 0 {
@@ -145,7 +166,7 @@ impl Warp {
                 self.exit(common, m);
                 Ok(())
             }
-            Kind::Barrier(op) => self.barrier(common, i, op, m),
+            Kind::Barrier(op) => self.barrier(env, common, i, op, m),
             Kind::ClusterArrive => {
                 common.meeting.arrive(self.in_cluster, m);
                 self.fragments[self.current].pc += 1;
@@ -290,6 +311,9 @@ impl Warp {
         }
         self.base = base;
         self.reserve(callee);
+        if let Some(watch) = &self.watch {
+            watch.forget_local(self.index, m, base.local, callee.frame);
+        }
         self.pass((caller, &site.args), (base, &callee.params), m);
         let fragment = &mut self.fragments[self.current];
         fragment.frames.push(Frame {
@@ -338,6 +362,7 @@ impl Warp {
 
     fn barrier(
         &mut self,
+        env: &Env<'_>,
         common: &mut Common,
         i: &Ins,
         op: BarrierOp,
@@ -358,6 +383,12 @@ impl Warp {
             if op.negated {
                 predicate = !predicate;
             }
+        }
+        let pc = self.fragments[self.current].pc;
+        if let Some(attendance) = &mut self.attendance
+            && let Some(other) = attendance.arrive((id, phase), (pc, m), op)
+        {
+            divergent(self, env, id, (pc, m), other);
         }
         let part = self.split(m);
         let waiting = part.unwrap_or(self.current);

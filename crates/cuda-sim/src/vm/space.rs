@@ -3,8 +3,9 @@
 use super::lanes::each;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::code::{Ins, Trouble};
-use super::fault::FaultKind;
+use super::check::{Findings, Observer, Touch};
+use super::code::{Ins, Trouble, access};
+use super::fault::{Detail, FaultKind};
 use super::lanes::{LANES, Lane, TouchOp};
 use super::launch::LaunchParams;
 use super::program::Program;
@@ -45,6 +46,8 @@ pub(super) struct Env<'a> {
     pub(super) cluster: [u32; 3],
     /// Whether the launch, or the kernel, says so.
     pub(super) explicit_cluster: bool,
+    /// What the checks have found.
+    pub(super) findings: &'a Findings,
 }
 
 /// A range of addresses and where it is in this process.
@@ -81,7 +84,7 @@ impl Window {
 }
 
 /// A value in memory.
-pub(super) trait Cell: Copy + Default {
+pub(super) trait Cell: Copy + Default + PartialEq {
     type Reg: Lane;
     fn to_reg(self) -> Self::Reg;
     fn from_reg(reg: Self::Reg) -> Self;
@@ -201,11 +204,7 @@ impl Warp {
         for lane in bits(m) {
             let at = address[lane];
             if at & align != 0 {
-                return Err(Trouble {
-                    kind: FaultKind::MisalignedAddress,
-                    lane: lane as u32,
-                    message: format!("{:#x} is not a multiple of {}", at & !TAG, align + 1),
-                });
+                return Err(Trouble::misaligned(at, size, align + 1, lane));
             }
             if !window.holds(at, size) {
                 window = self.window(env, at, lane);
@@ -269,8 +268,15 @@ impl Warp {
 
     pub(super) fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> Trouble {
         let offset = at & !TAG;
+        let mut detail = Detail::None;
         let message = match at & TAG {
-            0 => env.launch.map.error(at, size).to_string(),
+            0 => {
+                let error = env.launch.map.error(at, size);
+                if error.freed {
+                    detail = Detail::Freed;
+                }
+                error.to_string()
+            }
             SHARED => format!(
                 "{size} bytes at {offset:#x} of shared memory, which has {} bytes",
                 self.shared.len
@@ -285,24 +291,27 @@ impl Warp {
             ),
             _ => format!("{size} bytes at {at:#x}: not an address"),
         };
-        Trouble {
-            kind: FaultKind::IllegalAddress,
-            lane: lane as u32,
-            message,
-        }
+        let trouble = Trouble::of(FaultKind::IllegalAddress, lane, message);
+        trouble.with(Some(access(at, size)), detail)
     }
 }
 
-/// `d = [a + imm]`
-pub(super) struct Load<T>(std::marker::PhantomData<T>);
+/// `d = [a + imm]`; with `CHECKED` it is observed, and strong if `e` is 1.
+pub(super) struct Load<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
-impl<T: Cell> TouchOp for Load<T> {
+impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
     #[inline(always)]
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         if m == 0 {
             return Ok(());
         }
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
+        if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
+            let address = w.generic(i.a, i);
+            for lane in bits(m) {
+                observer.read(Touch::of::<T>(lane, address[lane], i.e));
+            }
+        }
         let mut value = [T::default().to_reg(); LANES];
         if m == u32::MAX {
             for lane in 0..LANES {
@@ -320,10 +329,10 @@ impl<T: Cell> TouchOp for Load<T> {
     }
 }
 
-/// `[a + imm] = b`
-pub(super) struct Store<T>(std::marker::PhantomData<T>);
+/// `[a + imm] = b`; with `CHECKED` it is observed, and strong if `e` is 1.
+pub(super) struct Store<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
-impl<T: Cell> TouchOp for Store<T> {
+impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
     #[inline(always)]
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         if m == 0 {
@@ -331,6 +340,18 @@ impl<T: Cell> TouchOp for Store<T> {
         }
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         let value = T::Reg::get(w, i.b);
+        if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
+            let address = w.generic(i.a, i);
+            for lane in bits(m) {
+                let new = T::from_reg(value[lane]);
+                // SAFETY: `hosts` checked the lanes of `m`.
+                let changes = new != unsafe { T::load(hosts[lane]) };
+                observer.write(Touch::of::<T>(lane, address[lane], i.e), changes);
+                // SAFETY: as above.
+                unsafe { new.store(hosts[lane]) };
+            }
+            return Ok(());
+        }
         if m == u32::MAX {
             for lane in 0..LANES {
                 // SAFETY: `hosts` checked all lanes.

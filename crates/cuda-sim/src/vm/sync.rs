@@ -168,6 +168,11 @@ impl Warp {
             return Ok(false);
         }
         let outputs = compute(op, present, &inputs);
+        if op == SyncOp::Barrier
+            && let Some(watch) = &self.watch
+        {
+            watch.warp_barrier(self.index, present);
+        }
         for &member in &group {
             let fragment = &mut self.fragments[member];
             if fragment.mask & present == 0 {

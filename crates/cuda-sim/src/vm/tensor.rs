@@ -2,6 +2,7 @@
 
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
+use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};
 use super::decode::Class;
 use super::fault::FaultKind;
@@ -78,15 +79,12 @@ struct Transfer<'a, 'e> {
     map: TensorMap,
     direction: Direction,
     start: [i64; MAX_RANK],
+    ins: &'a Ins,
 }
 
 impl Transfer<'_, '_> {
     fn wrong(&self, message: String) -> Trouble {
-        Trouble {
-            kind: FaultKind::IllegalInstruction,
-            lane: self.lane as u32,
-            message,
-        }
+        Trouble::of(FaultKind::IllegalInstruction, self.lane, message)
     }
 
     /// What an H200 takes as an illegal instruction, and the manual does not tell.
@@ -123,12 +121,24 @@ impl Transfer<'_, '_> {
                 address = address.wrapping_add_signed(at.wrapping_mul(map.strides[d - 1] as i64));
             }
             for chunk in (0..row).step_by(CHUNK as usize) {
-                let place = map.swizzle.place(shared + number * row + chunk);
-                let place = inside.host(self.w, self.env, place, CHUNK, CHUNK, self.lane)?;
+                let at = map.swizzle.place(shared + number * row + chunk);
+                let place = inside.host(self.w, self.env, at, CHUNK, CHUNK, self.lane)?;
+                self.observe(at);
                 self.chunk(chunk, address, is_there, place, &mut outside)?;
             }
         }
         Ok(())
+    }
+
+    /// Tells of the access to a chunk of shared memory.
+    fn observe(&self, at: u64) {
+        if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
+            let chunk = Touch::new(self.lane, at, CHUNK);
+            match self.direction {
+                Direction::Load => observer.write(chunk, true),
+                Direction::Store | Direction::Reduce(_) => observer.read(chunk),
+            }
+        }
     }
 
     /// The elements from byte `chunk` of a row on, whose first byte would be at `address`; in this process they are
@@ -154,7 +164,15 @@ impl Transfer<'_, '_> {
                 continue;
             }
             let global = address.wrapping_add(column as u64 * size);
+            let element = Touch::new(self.lane, global, size);
             let global = outside.host(self.w, self.env, global, size, size, self.lane)?;
+            if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
+                match self.direction {
+                    Direction::Load => observer.read(element),
+                    Direction::Store => observer.write(element, true),
+                    Direction::Reduce(_) => observer.update(element, true),
+                }
+            }
             match self.direction {
                 // SAFETY: an element here and there ← the caller, and `Reach::host`.
                 Direction::Load => unsafe { copy(place + at, global, size) },
@@ -193,10 +211,9 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
         let word = unsafe { load(8, host + 8 * index as u64) };
         place.copy_from_slice(&word.to_le_bytes());
     }
-    TensorMap::decode(&bytes).ok_or_else(|| Trouble {
-        kind: FaultKind::IllegalInstruction,
-        lane: lane as u32,
-        message: format!("what is at {at:#x} is not a tensor map"),
+    TensorMap::decode(&bytes).ok_or_else(|| {
+        let message = format!("what is at {at:#x} is not a tensor map");
+        Trouble::of(FaultKind::IllegalInstruction, lane, message)
     })
 }
 
@@ -224,6 +241,7 @@ impl TouchOp for CopyTensor {
                 map: read_map(w, env, maps[lane], lane)?,
                 direction: Direction::of_number(i.imm >> 32),
                 start,
+                ins: i,
             };
             let rank = transfer.map.rank;
             if rank != slots.len() {

@@ -4,6 +4,7 @@ use super::lanes::Over;
 use std::sync::Arc;
 
 use super::block::Common;
+use super::check::{Attendance, Watch};
 use super::code::{FunctionCode, Place};
 use super::lanes::LANES;
 use super::space::{HITS, Window, bits};
@@ -60,6 +61,17 @@ pub(super) struct Fragment {
     pub(super) stamp: u64,
 }
 
+impl Fragment {
+    /// The instruction that it waits at, or is to execute.
+    pub(super) fn standing(&self) -> u32 {
+        match self.wait {
+            // These have gone on already.
+            Wait::Barrier { .. } | Wait::Cluster => self.pc.saturating_sub(1),
+            _ => self.pc,
+        }
+    }
+}
+
 /// A warp.
 #[derive(Debug, Default)]
 pub(super) struct Warp {
@@ -99,6 +111,12 @@ pub(super) struct Warp {
     clock: u64,
     /// Let other fragments, and other warps, run first.
     pub(super) paused: bool,
+    /// What is known of the accesses in its block, if they are checked.
+    pub(super) watch: Option<Arc<Watch>>,
+    /// The same of all blocks of the cluster.
+    pub(super) peer_watches: Arc<[Arc<Watch>]>,
+    /// Who of it was at barriers, if that is checked.
+    pub(super) attendance: Option<Box<Attendance>>,
     /// For which shape of a block and which warp of it `tid` holds.
     shape: ([u32; 3], usize),
 }
@@ -113,6 +131,9 @@ impl Warp {
             self.peers = Arc::default();
         }
         self.live = live;
+        if !self.peer_watches.is_empty() {
+            self.peer_watches = Arc::default();
+        }
         self.hits = [Window::default(); HITS];
         self.paused = false;
         self.base = Base {
@@ -239,6 +260,9 @@ impl Warp {
                         if let Some(part) = all.get_mut(start..start + len) {
                             part.copy_from_slice(&value[..len]);
                         }
+                        if let Some(watch) = &self.watch {
+                            watch.wrote_local(self.index, lane, to.0.local + offset, len);
+                        }
                     }
                 }
             }
@@ -263,6 +287,9 @@ impl Warp {
         let all = self.local_bytes_mut();
         if let Some(part) = all.get_mut(start..start + bytes.len()) {
             part.copy_from_slice(bytes);
+        }
+        if let Some(watch) = &self.watch {
+            watch.wrote_local(self.index, lane, offset, bytes.len());
         }
     }
 
@@ -305,6 +332,9 @@ impl Warp {
                 && !common.meeting.waits(self.in_cluster, fragment.mask)
             {
                 fragment.wait = Wait::Ready;
+                if let Some(watch) = &self.watch {
+                    watch.acquire(self.index);
+                }
             }
             if fragment.wait != Wait::Ready || fragment.mask == 0 {
                 continue;

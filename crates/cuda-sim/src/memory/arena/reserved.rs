@@ -48,7 +48,7 @@ impl Arena {
             return false;
         };
         let was_live = state.live.remove(&offset).is_some();
-        state.note_freed(addr, size);
+        state.note_freed(addr, size, "a graph");
         was_live
     }
 
@@ -58,7 +58,7 @@ impl Arena {
         let mut state = self.state();
         if let Some((size, taken)) = state.reserved.remove(&offset) {
             if state.live.remove(&offset).is_some() {
-                state.note_freed(addr, size);
+                state.note_freed(addr, size, "a graph");
             }
             self.give(&mut state, offset, taken);
             state.map = None;
@@ -85,9 +85,9 @@ mod tests {
         // Nobody else gets the address meanwhile.
         let other = arena.alloc(100, 256).unwrap();
         assert_ne!(other, addr);
-        assert!(arena.free(addr).is_err());
+        assert!(arena.free(addr, "a test").is_err());
         arena.unreserve(addr);
-        arena.free(other).unwrap();
+        arena.free(other, "a test").unwrap();
         assert_eq!(arena.used(), 0);
     }
 }

@@ -207,7 +207,7 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn barrier(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("cta");
-        form.flag("aligned");
+        let aligned = form.flag("aligned") || form.opcode == "bar";
         if form.flag("warp") {
             form.flag("sync");
             form.arity(1)?;
@@ -235,6 +235,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let action = form.one_of(&["sync", "arrive", "red"]);
         let mut op = BarrierOp {
             counted: false,
+            aligned,
             action: BarrierAction::Sync,
             negated: false,
         };

@@ -6,7 +6,7 @@ use super::form::Ty;
 use super::module::{Names, Output, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::{Decoded, Refuse, invalid, missing};
-use crate::ptx::{self, Register, Space, Statement, Variable};
+use crate::ptx::{self, Location, Register, Space, Statement, Variable};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
 
@@ -398,10 +398,15 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 }
                 Ok(())
             }
-            Statement::Loc { file, line } => {
-                let at = self.out.program.code.len() as u32;
-                if let Some(&file) = self.files.get(file) {
-                    self.out.program.lines.push((at, file, *line));
+            Statement::Loc { at, inlined_at } => {
+                let from = self.out.program.code.len() as u32;
+                let known = |at: Location| {
+                    let file = *self.files.get(&at.file)?;
+                    Some(Location { file, ..at })
+                };
+                if let Some(at) = known(*at) {
+                    let inlined_at = inlined_at.and_then(known);
+                    self.out.program.lines.mark(from, at, inlined_at);
                 }
                 Ok(())
             }

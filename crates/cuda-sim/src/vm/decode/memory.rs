@@ -10,7 +10,8 @@ use super::operand::Sym;
 use super::{Decoded, invalid, missing};
 use crate::ptx::{Base, Operand};
 use crate::vm::atomic;
-use crate::vm::code::Kind;
+use crate::vm::check::Acquired;
+use crate::vm::code::{Kind, TouchFn};
 use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
 use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, RANK_SHIFT, SHARED, Store, TAG};
@@ -30,6 +31,8 @@ fn drop_hints(form: &mut Form<'_>) {
 /// What an access promises about order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order {
+    /// It makes no race with others of the kind.
+    pub(super) strong: bool,
     pub(super) acquire: bool,
     pub(super) release: bool,
 }
@@ -40,11 +43,38 @@ pub(super) fn take_order(form: &mut Form<'_>) -> Order {
     ];
     let mut order = Order::default();
     while let Some(name) = form.one_of(&names) {
+        order.strong |= name != "weak";
         order.acquire |= matches!(name, "acquire" | "acq_rel");
         order.release |= matches!(name, "release" | "acq_rel");
     }
     form.one_of(&["cta", "cluster", "gpu", "sys"]);
     order
+}
+
+fn load_of<const CHECKED: bool>(bytes: u32, wide: bool) -> TouchFn {
+    match bytes {
+        1 => pick_touch::<Load<u8, CHECKED>>(wide),
+        2 => pick_touch::<Load<u16, CHECKED>>(wide),
+        4 => pick_touch::<Load<u32, CHECKED>>(wide),
+        _ => pick_touch::<Load<u64, CHECKED>>(wide),
+    }
+}
+
+fn store_of<const CHECKED: bool>(bytes: u32, wide: bool) -> TouchFn {
+    match bytes {
+        1 => pick_touch::<Store<u8, CHECKED>>(wide),
+        2 => pick_touch::<Store<u16, CHECKED>>(wide),
+        4 => pick_touch::<Store<u32, CHECKED>>(wide),
+        _ => pick_touch::<Store<u64, CHECKED>>(wide),
+    }
+}
+
+fn atomic_of<const CHECKED: bool>(bits: u32, wide: bool) -> TouchFn {
+    match bits {
+        16 => pick_touch::<atomic::Rmw<u16, CHECKED>>(wide),
+        32 => pick_touch::<atomic::Rmw<u32, CHECKED>>(wide),
+        _ => pick_touch::<atomic::Rmw<u64, CHECKED>>(wide),
+    }
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
@@ -163,20 +193,20 @@ impl<'a> FunctionDecoder<'a, '_> {
             base = copy;
         }
         for (index, element) in elements.iter().enumerate() {
-            let kind = Kind::Touch(match bytes {
-                1 => pick_touch::<Load<u8>>(wide),
-                2 => pick_touch::<Load<u16>>(wide),
-                4 => pick_touch::<Load<u32>>(wide),
-                _ => pick_touch::<Load<u64>>(wide),
+            let kind = Kind::Touch(match self.out.checked {
+                false => load_of::<false>(bytes, wide),
+                true => load_of::<true>(bytes, wide),
             });
             let whole = if index == 0 { count as u32 } else { 1 };
             let (d, widen) = self.dest(element, ty)?;
             let at = offset.wrapping_add(u64::from(bytes) * index as u64);
             self.emit(kind, d, base, 0, bits | (bytes * whole - 1), at);
+            self.last_source(order.strong.into());
             self.finish(widen);
         }
         if order.acquire {
             self.fence();
+            self.acquired();
         }
         Ok(())
     }
@@ -204,16 +234,15 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (base, offset, bits) = self.address(&form.operands[0], tag)?;
         let bytes = ty.width() / 8;
         for (index, element) in Self::elements(&form.operands[1], count)?.iter().enumerate() {
-            let kind = Kind::Touch(match bytes {
-                1 => pick_touch::<Store<u8>>(wide),
-                2 => pick_touch::<Store<u16>>(wide),
-                4 => pick_touch::<Store<u32>>(wide),
-                _ => pick_touch::<Store<u64>>(wide),
+            let kind = Kind::Touch(match self.out.checked {
+                false => store_of::<false>(bytes, wide),
+                true => store_of::<true>(bytes, wide),
             });
             let whole = if index == 0 { count as u32 } else { 1 };
             let b = self.source(element, ty)?;
             let at = offset.wrapping_add(u64::from(bytes) * index as u64);
             self.emit(kind, 0, base, b, bits | (bytes * whole - 1), at);
+            self.last_source(order.strong.into());
         }
         self.complete_barrier(barrier, bytes * count as u32)
     }
@@ -249,6 +278,18 @@ impl<'a> FunctionDecoder<'a, '_> {
             fence(Ordering::SeqCst);
         });
         self.emit(kind, 0, 0, 0, 0, 0);
+        if self.out.checked {
+            let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));
+            self.emit(kind, 0, 0, 0, 0, 0);
+        }
+    }
+
+    /// Tells the checks that what others have done may be seen.
+    pub(super) fn acquired(&mut self) {
+        if self.out.checked {
+            let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));
+            self.emit(kind, 0, 0, 0, 0, 1);
+        }
     }
 
     fn cvta(&mut self, form: &mut Form<'a>) -> Decoded {
@@ -351,12 +392,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         let raw = Ty::new(Class::Bits, ty.width());
         let (base, offset, bits) = self.address(&form.operands[first], tag)?;
         let wide = self.wide();
-        let kind = Kind::Touch(match ty.width() {
-            16 => pick_touch::<atomic::Rmw<u16>>(wide),
-            32 => pick_touch::<atomic::Rmw<u32>>(wide),
-            _ => pick_touch::<atomic::Rmw<u64>>(wide),
+        let kind = Kind::Touch(match self.out.checked {
+            false => atomic_of::<false>(ty.width(), wide),
+            true => atomic_of::<true>(ty.width(), wide),
         });
-        let _ = order;
         let bytes = ty.width() / 8;
         let values = Self::elements(&form.operands[first + 1], count)?;
         // Of a vector each element is changed for itself.
@@ -378,6 +417,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             self.emit(kind, d, base, b, bits, at);
             self.last_source(e);
             self.finish(widen);
+        }
+        if order.acquire {
+            self.acquired();
         }
         self.complete_barrier(barrier, bytes)
     }

@@ -22,6 +22,8 @@ pub(super) struct Output {
     pub(super) index64: HashMap<u64, u32>,
     pub(super) strict: bool,
     pub(super) wide: bool,
+    /// Accesses are observed.
+    pub(super) checked: bool,
     /// What each function refers to.
     pub(super) uses: Vec<Uses>,
 }
@@ -105,6 +107,7 @@ pub(in crate::vm) fn program(
         index64: HashMap::new(),
         strict: target.strict,
         wide: wide_cpu(),
+        checked: target.checked,
         uses: Vec::new(),
     };
     let mut common = 0u64;
@@ -114,10 +117,9 @@ pub(in crate::vm) fn program(
     }
     let mut ends = Vec::new();
     for (module, names) in modules.iter().zip(&names) {
-        let first_file = out.program.files.len() as u32;
         let files: Vec<u32> = module.files.iter().map(|&(number, _)| number).collect();
-        let paths = module.files.iter().map(|&(_, path)| path.to_owned());
-        out.program.files.extend(paths);
+        let paths = module.files.iter().map(|&(_, path)| path);
+        let first_file = out.program.lines.add_files(paths);
         for function in &module.functions {
             let (Some(body), Some(&Sym::Function(index))) =
                 (&function.body, names.symbols.get(function.name))

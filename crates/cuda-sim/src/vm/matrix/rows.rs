@@ -3,6 +3,7 @@
 //! Lane `8 * j + row` has the address of a row of matrix `j`, in register `a`. Register `d` and those after it hold
 //! the matrices, of each row the elements `2 * (lane % 4)` and the next in lanes `4 * row ..`.
 
+use crate::vm::check::{Observer, Touch};
 use crate::vm::code::{Ins, Trouble};
 use crate::vm::lanes::{LANES, TouchOp, each};
 use crate::vm::reach::Reach;
@@ -40,6 +41,12 @@ impl TouchOp for LoadRows {
             return Ok(());
         };
         let rows = rows(w, env, i, slots.len())?;
+        if let Some(mut observer) = Observer::new(w, env, i) {
+            let address = w.get64(i.a);
+            for (lane, &at) in address[..rows.len()].iter().enumerate() {
+                observer.read(Touch::new(lane, at, ROW));
+            }
+        }
         for (matrix, &slot) in slots.iter().enumerate() {
             let mut values = [0u32; LANES];
             for (lane, value) in values.iter_mut().enumerate() {
@@ -66,6 +73,12 @@ impl TouchOp for StoreRows {
             return Ok(());
         };
         let rows = rows(w, env, i, slots.len())?;
+        if let Some(mut observer) = Observer::new(w, env, i) {
+            let address = w.get64(i.a);
+            for (lane, &at) in address[..rows.len()].iter().enumerate() {
+                observer.write(Touch::new(lane, at, ROW), true);
+            }
+        }
         for (matrix, &slot) in slots.iter().enumerate() {
             for (lane, value) in w.get32(slot).into_iter().enumerate() {
                 for e in 0..2 {

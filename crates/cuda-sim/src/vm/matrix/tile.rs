@@ -1,6 +1,7 @@
 //! `wmma.load` and `wmma.store`: a matrix in memory.
 
 use super::{Element, Fragment};
+use crate::vm::check::{Observer, Touch};
 use crate::vm::code::{Ins, Slot, Trouble};
 use crate::vm::lanes::{LANES, TouchOp};
 use crate::vm::reach::{Reach, load, store};
@@ -59,19 +60,24 @@ impl Tile {
         Ok(())
     }
 
-    fn load(&self, w: &mut Warp, env: &Env<'_>, m: u32) -> Result<(), Trouble> {
+    fn load(&self, w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let mut values = vec![[0u64; LANES]; self.fragment.slots.len()];
         let mut reach = Reach::default();
         let bits = self.fragment.element.bits();
+        let mut observer = Observer::new(w, env, i);
         self.each(w, m, |r, lane, shift, at, part| {
             let bytes = u64::from(bits.div_ceil(8));
             let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            if let Some(observer) = &mut observer {
+                observer.read(Touch::new(lane, at, bytes));
+            }
             // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
             let value = unsafe { load(bytes, host) };
             let value = if bits < 8 { value >> part & 0xf } else { value };
             values[r][lane] |= value << shift;
             Ok(())
         })?;
+        drop(observer);
         for (&slot, values) in self.fragment.slots.iter().zip(&values) {
             if self.fragment.element == Element::F64 {
                 w.put64(slot, m, values);
@@ -82,7 +88,7 @@ impl Tile {
         Ok(())
     }
 
-    fn store(&self, w: &Warp, env: &Env<'_>, m: u32) -> Result<(), Trouble> {
+    fn store(&self, w: &Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let bits = self.fragment.element.bits();
         let values: Vec<[u64; LANES]> = self
             .fragment
@@ -94,9 +100,13 @@ impl Tile {
             })
             .collect();
         let mut reach = Reach::default();
+        let mut observer = Observer::new(w, env, i);
         self.each(w, m, |r, lane, shift, at, _| {
             let bytes = u64::from(bits / 8);
             let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            if let Some(observer) = &mut observer {
+                observer.write(Touch::new(lane, at, bytes), true);
+            }
             let value = values[r][lane] >> shift;
             // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
             unsafe { store(bytes, host, value) };
@@ -111,7 +121,7 @@ pub(in crate::vm) struct LoadTile;
 impl TouchOp for LoadTile {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         match env.program.tiles.get(i.imm as usize) {
-            Some(tile) => tile.load(w, env, m),
+            Some(tile) => tile.load(w, env, i, m),
             None => Ok(()),
         }
     }
@@ -123,7 +133,7 @@ pub(in crate::vm) struct StoreTile;
 impl TouchOp for StoreTile {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         match env.program.tiles.get(i.imm as usize) {
-            Some(tile) => tile.store(w, env, m),
+            Some(tile) => tile.store(w, env, i, m),
             None => Ok(()),
         }
     }

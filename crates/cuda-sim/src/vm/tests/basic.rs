@@ -66,10 +66,10 @@ fn an_access_past_the_end_says_where() {
     );
     let fault = device.run(8, 128, &[a, b, c, 1024]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
-    assert_eq!((fault.kernel.as_str(), fault.line), ("add", 23));
-    let thread = fault.block[0] * 128 + fault.thread[0];
+    assert_eq!((fault.kernel.as_str(), fault.at.ptx_line), ("add", 23));
+    let thread = fault.at.block[0] * 128 + fault.at.thread[0];
     assert!(thread >= 100, "{fault}");
-    device.arena.free(c).unwrap();
+    device.arena.free(c, "a test").unwrap();
     let fault = device.run(1, 32, &[a, b, c, 32]).unwrap_err();
     assert!(fault.message.contains("freed"), "{fault}");
 }

@@ -172,7 +172,7 @@ fn faults_have_their_kind_and_line() {
         assert_eq!(fault.kind, kind, "{fault}");
         // The body is on line 4 of the kernel, which starts on line 4.
         if kind != FaultKind::Timeout {
-            assert_eq!(fault.line, 8, "{fault}");
+            assert_eq!(fault.at.ptx_line, 8, "{fault}");
         }
     }
     let endless = ".func f(.reg .b32 n) { .local .align 4 .b8 l[64]; call f, (n); ret; }";

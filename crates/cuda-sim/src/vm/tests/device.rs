@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::memory::Arena;
 use crate::ptx;
+use crate::report::Report;
 use crate::vm::{Fault, Image, LaunchParams, LaunchStats, LoadError, Program, TargetInfo, launch};
 
 pub(super) const TARGET: TargetInfo = TargetInfo {
     compute_capability: (9, 0),
     max_ptx: (9, 5),
     strict: true,
+    checked: false,
 };
 
 /// A module on a device of its own.
@@ -22,6 +24,8 @@ pub(super) struct Device {
     pub(super) arena: Arena,
     pub(super) image: Image,
     pub(super) output: Mutex<String>,
+    /// What launches have found.
+    pub(super) reports: Mutex<Vec<Report>>,
 }
 
 impl Device {
@@ -34,12 +38,13 @@ impl Device {
         let text = format!(".version 8.0\n.target sm_75\n.address_size 64\n{text}");
         let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let program = Arc::new(Program::load(&[module], target)?);
-        let arena = Arena::new(64 << 20).unwrap();
+        let arena = Arena::new(64 << 20).unwrap().know_written(target.checked);
         let image = program.instantiate(&arena)?;
         Ok(Self {
             arena,
             image,
             output: Mutex::new(String::new()),
+            reports: Mutex::default(),
         })
     }
 
@@ -107,6 +112,8 @@ impl Device {
         };
         let mut launch_params = LaunchParams::new([grid, 1, 1], [block, 1, 1], &params, &map);
         launch_params.output = &sink;
+        let keep = |report| self.reports.lock().unwrap().push(report);
+        launch_params.report = &keep;
         change(&mut launch_params);
         launch(&self.image, 0, &launch_params)
     }

@@ -411,7 +411,7 @@ fn what_is_not_there_is_refused_by_name() {
         let device = Device::load(&kernel, &loose).unwrap();
         let fault = device.run(1, 32, &[]).unwrap_err();
         assert!(fault.message.contains(name), "{}", fault.message);
-        assert_eq!((fault.kind.code(), fault.line), (715, 6), "{text}");
+        assert_eq!((fault.kind.code(), fault.at.ptx_line), (715, 6), "{text}");
         assert!(Device::load(&kernel, &target).is_err(), "{text}");
     }
 }

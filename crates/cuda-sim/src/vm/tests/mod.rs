@@ -2,11 +2,13 @@
 
 mod basic;
 mod bulk;
+mod check;
 mod cluster;
 mod control;
 mod device;
 mod floats;
 mod hints;
+mod lines;
 mod matrix;
 mod mbarrier;
 mod operations;

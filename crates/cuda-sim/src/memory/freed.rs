@@ -1,0 +1,106 @@
+//! What was freed, so that a stale address can be told from a wild one.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// How many are remembered.
+const KEPT: usize = 1024;
+
+/// An allocation that is no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freed {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    /// Who freed it.
+    by: &'static str,
+    when: Instant,
+    /// The part of it that nobody has got since.
+    from: u64,
+    to: u64,
+}
+
+impl Freed {
+    /// Whether the address was in it, and in nothing since.
+    pub(super) fn holds(&self, addr: u64) -> bool {
+        (self.from..self.to).contains(&addr)
+    }
+
+    /// Where in it `addr` is, and what became of it.
+    pub(super) fn describe(&self, addr: u64) -> String {
+        let ago = self.when.elapsed();
+        format!(
+            "{} bytes into an allocation of {} bytes at {:#x} that was freed by {} {ago:.1?} before",
+            addr - self.start,
+            self.len,
+            self.start,
+            self.by,
+        )
+    }
+}
+
+/// The last of them, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Graveyard {
+    all: VecDeque<Freed>,
+}
+
+impl Graveyard {
+    /// `len` bytes at `start` were freed.
+    pub(super) fn add(&mut self, start: u64, len: u64, by: &'static str) {
+        if self.all.len() == KEPT {
+            self.all.pop_front();
+        }
+        self.all.push_back(Freed {
+            start,
+            len,
+            by,
+            when: Instant::now(),
+            from: start,
+            to: start + len,
+        });
+    }
+
+    /// `len` bytes at `start` are somebody's again.
+    pub(super) fn reuse(&mut self, start: u64, len: u64) {
+        let end = start + len;
+        for freed in &mut self.all {
+            if freed.to <= start || end <= freed.from {
+                continue;
+            }
+            if start <= freed.from {
+                freed.from = end;
+            } else {
+                freed.to = start;
+            }
+        }
+        self.all.retain(|freed| freed.from < freed.to);
+    }
+
+    /// Whether one started at `addr`.
+    pub(super) fn started_at(&self, addr: u64) -> bool {
+        self.all.iter().any(|freed| freed.start == addr)
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<Freed> {
+        self.all.iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Graveyard;
+
+    #[test]
+    fn what_is_used_again_is_forgotten_in_part() {
+        let mut yard = Graveyard::default();
+        yard.add(1000, 100, "a test");
+        yard.reuse(980, 40);
+        let holds = |yard: &Graveyard, addr| yard.to_vec().iter().any(|freed| freed.holds(addr));
+        assert!(!holds(&yard, 1019) && holds(&yard, 1020) && holds(&yard, 1099));
+        yard.reuse(1050, 10);
+        assert!(holds(&yard, 1049) && !holds(&yard, 1050) && !holds(&yard, 1060));
+        assert!(yard.started_at(1000));
+        yard.reuse(0, 2000);
+        assert!(yard.to_vec().is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! Who comes to the barriers of a block.
+//!
+//! A barrier of the whole block waits for the threads that have not exited. So a thread that returns early is no
+//! mistake; one that goes around a barrier and on through the code behind it, which others reach by way of the barrier,
+//! is one, even where it works because it exits later. Told are threads that leave a block from the same place and
+//! have been at fewer barriers, if a barrier lies on no way on from that place. And `bar.sync` and the other aligned
+//! forms want all lanes of a warp at the same instruction.
+
+use std::collections::BTreeMap;
+
+use crate::report::{Report, ReportKind};
+use crate::vm::code::{ALWAYS, BarrierOp, Kind};
+use crate::vm::lanes::LANES;
+use crate::vm::program::Program;
+use crate::vm::space::{Env, bits};
+use crate::vm::warp::Warp;
+
+/// The lanes of a warp and the barriers of their block.
+#[derive(Debug)]
+pub(in crate::vm) struct Attendance {
+    /// How often each was at a barrier of the whole block.
+    counts: [u32; LANES],
+    /// What each executed last, control flow aside.
+    tails: [u32; LANES],
+    /// The barriers of the whole block that a lane was at.
+    barriers: Vec<u32>,
+    /// Who came last: barrier, phase, instruction, lanes.
+    arrivals: Vec<(u32, u32, u32, u32)>,
+}
+
+impl Default for Attendance {
+    fn default() -> Self {
+        Self {
+            counts: [0; LANES],
+            tails: [u32::MAX; LANES],
+            barriers: Vec::new(),
+            arrivals: Vec::new(),
+        }
+    }
+}
+
+impl Attendance {
+    /// These lanes execute an instruction.
+    pub(in crate::vm) fn executed(&mut self, pc: u32, mask: u32) {
+        for (lane, tail) in self.tails.iter_mut().enumerate() {
+            *tail = if mask >> lane & 1 != 0 { pc } else { *tail };
+        }
+    }
+
+    /// Lanes come to a barrier in a phase of it; who came by another instruction, and by which.
+    pub(in crate::vm) fn arrive(
+        &mut self,
+        (id, phase): (u32, u32),
+        (pc, mask): (u32, u32),
+        op: BarrierOp,
+    ) -> Option<(u32, u32)> {
+        if !op.counted {
+            for lane in bits(mask) {
+                self.counts[lane] += 1;
+            }
+            if !self.barriers.contains(&pc) {
+                self.barriers.push(pc);
+            }
+        }
+        self.arrivals
+            .retain(|&(other, then, ..)| other != id || then == phase);
+        let here = self.arrivals.iter().find(|&&(other, ..)| other == id);
+        let other = here.map(|&(_, _, other, lanes)| (other, lanes));
+        self.arrivals.push((id, phase, pc, mask));
+        other.filter(|&(other, _)| op.aligned && other != pc)
+    }
+}
+
+/// Tells of lanes of a warp that come to one barrier by two instructions.
+pub(in crate::vm) fn divergent(
+    w: &Warp,
+    env: &Env<'_>,
+    id: u32,
+    (pc, mask): (u32, u32),
+    (other, others): (u32, u32),
+) {
+    let kind = ReportKind::BarrierDivergence;
+    env.findings.add(kind, (pc, other), || {
+        let place = |pc, mask: u32| {
+            let lane = mask.trailing_zeros() as usize % LANES;
+            let thread = [0, 1, 2].map(|axis| w.tid[axis][lane]);
+            env.program.place(env.kernel, pc, w.ctaid, thread)
+        };
+        Report {
+            kind,
+            device: 0,
+            status: None,
+            kernel: env.program.kernels[env.kernel].name.clone(),
+            at: place(pc, mask),
+            other: Some(place(other, others)),
+            access: None,
+            missing: threads(w, others),
+            times: 1,
+            message: format!("threads of one warp come to barrier {id} by different instructions"),
+        }
+    });
+}
+
+/// `threadIdx` of lanes of a warp.
+pub(in crate::vm) fn threads(w: &Warp, mask: u32) -> Vec<[u32; 3]> {
+    bits(mask)
+        .map(|lane| [0, 1, 2].map(|axis| w.tid[axis][lane]))
+        .collect()
+}
+
+/// Tells of threads of a block that is over that missed a barrier.
+pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
+    let all: u32 = env.launch.block.iter().product();
+    let mut leaving: BTreeMap<u32, Vec<(usize, usize, u32)>> = BTreeMap::new();
+    for (index, warp) in warps.iter().enumerate() {
+        let Some(attendance) = &warp.attendance else {
+            return;
+        };
+        for lane in 0..(all as usize - index * LANES).min(LANES) {
+            let thread = (index, lane, attendance.counts[lane]);
+            leaving
+                .entry(attendance.tails[lane])
+                .or_default()
+                .push(thread);
+        }
+    }
+    for (tail, threads) in leaving {
+        let most = threads.iter().map(|&(_, _, count)| count).max();
+        let Some(&(warp, lane, most)) = threads.iter().find(|&&(_, _, count)| Some(count) == most)
+        else {
+            continue;
+        };
+        let missing: Vec<_> = threads
+            .iter()
+            .filter(|&&(.., count)| count < most)
+            .collect();
+        let attendance = warps[warp].attendance.as_ref();
+        let barriers = attendance.map_or(&[][..], |attendance| &attendance.barriers);
+        let barrier = barriers.iter().copied().find(|&barrier| {
+            reaches(env.program, barrier, tail) && !reaches(env.program, tail, barrier)
+        });
+        let (Some(barrier), Some(&&(absent, absent_lane, _))) = (barrier, missing.first()) else {
+            continue;
+        };
+        let kind = ReportKind::BarrierDivergence;
+        env.findings.add(kind, (barrier, u32::MAX), || {
+            let w = &warps[warp];
+            let thread = |w: &Warp, lane: usize| [0, 1, 2].map(|axis| w.tid[axis][lane]);
+            let place = |pc, thread| env.program.place(env.kernel, pc, w.ctaid, thread);
+            Report {
+                kind,
+                device: 0,
+                status: None,
+                kernel: env.program.kernels[env.kernel].name.clone(),
+                at: place(barrier, thread(w, lane)),
+                other: Some(place(tail, thread(&warps[absent], absent_lane))),
+                access: None,
+                missing: missing
+                    .iter()
+                    .map(|&&(warp, lane, _)| thread(&warps[warp], lane))
+                    .collect(),
+                times: 1,
+                message: format!(
+                    "{} of {all} threads go around a barrier that others wait at",
+                    missing.len()
+                ),
+            }
+        });
+    }
+}
+
+/// Whether there is a way from one instruction to another, calls aside.
+fn reaches(program: &Program, from: u32, to: u32) -> bool {
+    let mut seen = vec![false; program.code.len()];
+    let mut open = vec![from];
+    while let Some(pc) = open.pop() {
+        let Some(i) = program.code.get(pc as usize) else {
+            continue;
+        };
+        let mut next = Vec::new();
+        let table = program.tables.get(i.imm as usize);
+        match i.kind {
+            Kind::Jump => next.push(i.imm as u32),
+            Kind::JumpTable => next.extend(table.into_iter().flatten()),
+            _ => {}
+        }
+        let ends = matches!(
+            i.kind,
+            Kind::Jump | Kind::JumpTable | Kind::Ret | Kind::Exit | Kind::Trap
+        );
+        if !ends || i.guard != ALWAYS {
+            next.push(pc + 1);
+        }
+        for pc in next {
+            if pc == to {
+                return true;
+            }
+            if let Some(seen) = seen.get_mut(pc as usize)
+                && !*seen
+            {
+                *seen = true;
+                open.push(pc);
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,312 @@
+//! What an instruction tells of its accesses to memory.
+
+use std::sync::MutexGuard;
+
+use super::shared::{ELSEWHERE, Mark};
+use super::{Checks, State};
+use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
+use crate::vm::code::{Ins, Kind, Trouble, access};
+use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::space::{Env, LOCAL, RANK_SHIFT, SHARED, TAG};
+use crate::vm::warp::Warp;
+
+/// Looks on while an instruction is executed.
+pub(in crate::vm) struct Observer<'a> {
+    w: &'a Warp,
+    env: &'a Env<'a>,
+    pc: u32,
+    stamp: u32,
+    state: MutexGuard<'a, State>,
+}
+
+/// An access that a lane makes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::vm) struct Touch {
+    pub(in crate::vm) lane: usize,
+    /// The generic address.
+    pub(in crate::vm) at: u64,
+    pub(in crate::vm) size: u64,
+    /// Atomic, or ordered in another way.
+    pub(in crate::vm) is_strong: bool,
+}
+
+impl Touch {
+    pub(in crate::vm) fn new(lane: usize, at: u64, size: u64) -> Self {
+        Self {
+            lane,
+            at,
+            size,
+            is_strong: false,
+        }
+    }
+
+    /// An access of the size of `T`, which `strong` says is strong.
+    pub(in crate::vm) fn of<T>(lane: usize, at: u64, strong: u32) -> Self {
+        Self {
+            is_strong: strong != 0,
+            ..Self::new(lane, at, size_of::<T>() as u64)
+        }
+    }
+
+    fn strong(self) -> Self {
+        Self {
+            is_strong: true,
+            ..self
+        }
+    }
+}
+
+impl<'a> Observer<'a> {
+    /// For an instruction of the code of `env`; `None` if nothing is checked.
+    pub(in crate::vm) fn new(w: &'a Warp, env: &'a Env<'a>, i: &Ins) -> Option<Self> {
+        let watch = w.watch.as_deref()?;
+        let code = env.program.code.as_ptr().addr();
+        let pc = std::ptr::from_ref(i).addr().wrapping_sub(code) / size_of::<Ins>();
+        let mut state = watch.state();
+        let stamp = state.order.tick();
+        Some(Self {
+            w,
+            env,
+            pc: pc as u32,
+            stamp,
+            state,
+        })
+    }
+
+    fn checks(&self) -> Checks {
+        self.env.findings.checks
+    }
+
+    /// A lane reads, and uses what it reads.
+    pub(in crate::vm) fn read(&mut self, touch: Touch) {
+        if self.checks().uninitialised {
+            self.must_be_written(touch);
+        }
+        if touch.is_strong {
+            self.state.order.looked(self.w.index);
+        }
+        let Some(offset) = self.in_shared(touch) else {
+            return;
+        };
+        let (now, State { order, shared, .. }) = (self.mark(touch), &mut *self.state);
+        let place = (self.w.index, touch.lane);
+        let found = shared.read(order, (offset, touch.size), place, now);
+        if let Some((hazard, before)) = found {
+            self.race(hazard, before, touch, offset);
+        }
+    }
+
+    /// A lane writes, which `changes` what is there or not.
+    pub(in crate::vm) fn write(&mut self, touch: Touch, changes: bool) {
+        let Touch { at, size, lane, .. } = touch;
+        match at & TAG {
+            0 if self.checks().uninitialised => self.env.launch.map.wrote(at, size),
+            LOCAL => self.state.local.wrote(self.w.index, lane, at & !TAG, size),
+            SHARED => {
+                let Some(offset) = self.in_shared(touch) else {
+                    return self.write_elsewhere(at, size);
+                };
+                let (now, State { order, shared, .. }) = (self.mark(touch), &mut *self.state);
+                let place = (self.w.index, lane);
+                let found = shared.write(order, (offset, size), place, now, changes);
+                if let Some((hazard, before)) = found {
+                    self.race(hazard, before, touch, offset);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A lane changes what is there atomically.
+    pub(in crate::vm) fn update(&mut self, touch: Touch, reads: bool) {
+        let touch = touch.strong();
+        if reads && self.checks().uninitialised {
+            self.must_be_written(touch);
+        }
+        self.state.order.looked(self.w.index);
+        self.write(touch, true);
+    }
+
+    /// Something is written that is no race with anything: a barrier in memory.
+    pub(in crate::vm) fn initialise(&mut self, touch: Touch) {
+        match self.in_shared(touch) {
+            Some(offset) => {
+                let mark = Mark {
+                    thread: ELSEWHERE,
+                    ..self.mark(touch)
+                };
+                let State { order, shared, .. } = &mut *self.state;
+                let place = (self.w.index, touch.lane);
+                shared.write(order, (offset, touch.size), place, mark, false);
+            }
+            None => self.write(touch, false),
+        }
+    }
+
+    /// From here on all that others have done is before what this warp does.
+    pub(in crate::vm) fn acquire(&mut self) {
+        self.state.order.acquire(self.w.index);
+    }
+
+    fn mark(&self, touch: Touch) -> Mark {
+        Mark {
+            stamp: self.stamp,
+            pc: self.pc,
+            thread: (self.w.index * LANES + touch.lane) as u16,
+            is_strong: touch.is_strong,
+        }
+    }
+
+    /// The offset in the shared memory of this block, if the access is there.
+    fn in_shared(&self, touch: Touch) -> Option<u64> {
+        if touch.at & TAG != SHARED {
+            return None;
+        }
+        let number = touch.at >> RANK_SHIFT & 0xff;
+        let is_own = number == 0 || number == u64::from(self.w.rank) + 1;
+        is_own.then_some(touch.at & ((1 << RANK_SHIFT) - 1))
+    }
+
+    /// A write to the shared memory of another block of the cluster.
+    fn write_elsewhere(&mut self, at: u64, size: u64) {
+        let rank = (at >> RANK_SHIFT & 0xff).wrapping_sub(1) as usize;
+        let Some(watch) = self.w.peer_watches.get(rank) else {
+            return;
+        };
+        let state = &mut *watch.state();
+        let mark = Mark {
+            stamp: state.order.tick(),
+            pc: self.pc,
+            thread: ELSEWHERE,
+            is_strong: true,
+        };
+        let offset = at & ((1 << RANK_SHIFT) - 1);
+        let State { order, shared, .. } = state;
+        shared.write(order, (offset, size), (0, 0), mark, false);
+    }
+
+    fn unwritten(&mut self, touch: Touch) -> Option<u64> {
+        let Touch { lane, at, size, .. } = touch;
+        let offset = at & ((1 << RANK_SHIFT) - 1);
+        match at & TAG {
+            0 => self.env.launch.map.unwritten(at, size),
+            LOCAL => {
+                let local = &self.state.local;
+                local.unwritten(self.w.index, lane, at & !TAG, size)
+            }
+            SHARED if self.in_shared(touch).is_some() => {
+                let State { order, shared, .. } = &mut *self.state;
+                shared.unwritten(order, offset, size)
+            }
+            SHARED => {
+                let rank = (at >> RANK_SHIFT & 0xff).wrapping_sub(1) as usize;
+                let state = &mut *self.w.peer_watches.get(rank)?.state();
+                let State { order, shared, .. } = state;
+                shared.unwritten(order, offset, size)
+            }
+            _ => None,
+        }
+    }
+
+    fn must_be_written(&mut self, touch: Touch) {
+        let Some(first) = self.unwritten(touch) else {
+            return;
+        };
+        let access = access_of(touch);
+        let message = format!(
+            "reads {} bytes at {:#x} of {}, of which nobody has written the byte at {first:#x}",
+            access.size, access.address, access.space
+        );
+        self.find(ReportKind::UninitialisedRead, touch, None, message);
+    }
+
+    fn race(&mut self, hazard: Hazard, before: Mark, touch: Touch, offset: u64) {
+        if !self.checks().races {
+            return;
+        }
+        let words = match hazard {
+            Hazard::ReadAfterWrite => "reads what another thread wrote",
+            Hazard::WriteAfterRead => "writes what another thread read",
+            Hazard::WriteAfterWrite => "writes over what another thread wrote",
+        };
+        let size = touch.size;
+        let message = format!(
+            "{words}: {size} bytes at {offset:#x} of shared memory, with nothing that orders the two"
+        );
+        self.find(ReportKind::Race(hazard), touch, Some(before), message);
+    }
+
+    fn find(&self, kind: ReportKind, touch: Touch, other: Option<Mark>, message: String) {
+        let Env {
+            program, kernel, ..
+        } = *self.env;
+        let block = self.w.ctaid;
+        let first = |pc| first_of_vector(&program.code, pc);
+        let pcs = (
+            first(self.pc),
+            other.map_or(u32::MAX, |other| first(other.pc)),
+        );
+        self.env.findings.add(kind, pcs, || {
+            let thread = [0, 1, 2].map(|axis| self.w.tid[axis][touch.lane]);
+            let other = other.map(|other| {
+                let [x, y, _] = self.env.launch.block;
+                let linear = u32::from(other.thread);
+                let thread = [linear % x, linear / x % y, linear / (x * y)];
+                program.place(kernel, other.pc, block, thread)
+            });
+            Report {
+                kind,
+                device: 0,
+                status: None,
+                kernel: program.kernels[kernel].name.clone(),
+                at: program.place(kernel, self.pc, block, thread),
+                other,
+                access: Some(access_of(touch)),
+                missing: Vec::new(),
+                times: 1,
+                message,
+            }
+        });
+    }
+}
+
+/// The first of the accesses that a vector access was taken apart to.
+fn first_of_vector(code: &[Ins], mut pc: u32) -> u32 {
+    while let Some([before, here]) = code.get((pc as usize).wrapping_sub(1)..=pc as usize) {
+        let step = here.imm.wrapping_sub(before.imm);
+        let is_one = before.line == here.line
+            && (before.a, before.guard, before.e) == (here.a, here.guard, here.e)
+            && matches!((before.kind, here.kind), (Kind::Touch(_), Kind::Touch(_)))
+            && matches!(step, 1 | 2 | 4 | 8);
+        if !is_one {
+            break;
+        }
+        pc -= 1;
+    }
+    pc
+}
+
+/// The access, with an address that does not say whose shared memory it is in.
+fn access_of(touch: Touch) -> Access {
+    let mut access = access(touch.at, touch.size);
+    if access.space == MemorySpace::Shared {
+        access.address &= (1 << RANK_SHIFT) - 1;
+    }
+    access
+}
+
+/// The warp may see what others have done: always if `imm` is 1, else if a lane has read strongly before.
+pub(in crate::vm) struct Acquired;
+
+impl TouchOp for Acquired {
+    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), Trouble> {
+        if let Some(watch) = &w.watch {
+            let order = &mut watch.state().order;
+            match i.imm {
+                0 => order.fence(w.index),
+                _ => order.acquire(w.index),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! What kernels did wrong, as the developer is told.
+
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult as R, Hazard, MemorySpace, Report, ReportKind};
+use cuda_sys::CUstream;
+
+use crate::support::{Bench, TROUBLE, bench, ok};
+
+/// `add`: each thread adds 1 to its word. `race`: each reads what its neighbour in shared memory wrote. `read`: each
+/// reads a variable of the module.
+const KERNELS: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.file 1 \"kernels.cu\"
+.global .align 4 .b8 table[128];
+.visible .entry add(.param .u64 data) {
+    .reg .b64 %a, %o; .reg .b32 %t, %x;
+    ld.param.u64 %a, [data]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o;
+    .loc 1 7 1
+    ld.global.u32 %x, [%a]; add.u32 %x, %x, 1; st.global.u32 [%a], %x; ret;
+}
+.visible .entry race(.param .u64 data) {
+    .reg .b32 %t, %s, %x; .shared .align 4 .b8 shared[256];
+    mov.u32 %t, %tid.x; shl.b32 %x, %t, 2; mov.u32 %s, shared; add.u32 %s, %s, %x;
+    .loc 1 20 1
+    st.shared.u32 [%s], %t;
+    .loc 1 21 1
+    xor.b32 %s, %s, 4; ld.shared.u32 %x, [%s]; ret;
+}
+.visible .entry read(.param .u64 data) {
+    .reg .b64 %a, %o; .reg .b32 %t, %x;
+    mov.u64 %a, table; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %a, %a, %o;
+    ld.global.u32 %x, [%a]; ret;
+}
+";
+
+const NULL: CUstream = ptr::null_mut();
+
+/// What a launch of 32 threads gives, and what is told of it.
+fn run(bench: &Bench, kernel: &str, data: u64) -> (R, Vec<Report>) {
+    let function = bench.function(bench.load(KERNELS), kernel);
+    ok(bench.launch(function, [1, 32], NULL, &mut [data]));
+    (bench.sync(), bench.simulator.take_reports())
+}
+
+#[test]
+fn faults_are_reports_too() {
+    for (kernel, kind, status) in [
+        ("trapped", ReportKind::Fault, R::CUDA_ERROR_LAUNCH_FAILED),
+        (
+            "null_store",
+            ReportKind::OutOfBounds,
+            R::CUDA_ERROR_ILLEGAL_ADDRESS,
+        ),
+        (
+            "misaligned",
+            ReportKind::Misaligned,
+            R::CUDA_ERROR_MISALIGNED_ADDRESS,
+        ),
+    ] {
+        let bench = bench(Builder::new());
+        let function = bench.function(bench.load(TROUBLE), kernel);
+        let data = bench.upload(&[0_u32]);
+        ok(bench.launch(function, [1, 1], NULL, &mut [data]));
+        assert_eq!(bench.sync(), status);
+        let reports = bench.simulator.take_reports();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        let report = &reports[0];
+        assert_eq!((report.kind, report.status), (kind, Some(status)));
+        assert_eq!((report.kernel.as_str(), report.device), (kernel, 0));
+        assert_eq!(bench.simulator.fault(0), Some(report.to_string()));
+        assert_ne!(report.at.ptx_line, 0);
+        assert_eq!(bench.simulator.take_reports(), []);
+    }
+}
+
+#[test]
+fn a_race_is_told_and_the_program_goes_on() {
+    let bench = bench(Builder::new().check_races(true));
+    let (status, reports) = run(&bench, "race", 0);
+    ok(status);
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    let report = &reports[0];
+    assert_eq!(report.kind, ReportKind::Race(Hazard::ReadAfterWrite));
+    assert_eq!((report.status, report.times), (None, 32));
+    assert_eq!(report.access.unwrap().space, MemorySpace::Shared);
+    let other = report.other.as_ref().unwrap();
+    let line = |place: &cuda_sim::Place| place.source.as_ref().map(|source| source.line);
+    assert_eq!((line(&report.at), line(other)), (Some(21), Some(20)));
+    assert!(report.to_string().contains("kernels.cu:21"), "{report}");
+    assert_eq!(bench.simulator.fault(0), None);
+    // Nobody asked for the rest.
+    let fresh = bench.alloc(128);
+    assert_eq!(run(&bench, "add", fresh), (R::CUDA_SUCCESS, Vec::new()));
+}
+
+#[test]
+fn nothing_is_looked_for_unless_asked() {
+    let bench = bench(Builder::new());
+    let fresh = bench.alloc(128);
+    for kernel in ["race", "add"] {
+        assert_eq!(run(&bench, kernel, fresh), (R::CUDA_SUCCESS, Vec::new()));
+    }
+}
+
+#[test]
+fn all_that_writes_memory_counts() {
+    let bench = bench(Builder::new().check_uninitialised(true));
+    let told = |data: u64| {
+        let (status, reports) = run(&bench, "add", data);
+        ok(status);
+        reports.iter().map(|report| report.times).sum::<u64>()
+    };
+    let fresh = bench.alloc(128);
+    assert_eq!(told(fresh), 32);
+    assert_eq!(told(fresh), 0, "the kernel wrote it");
+    let uploaded = bench.upload(&[1_u32; 32]);
+    assert_eq!(told(uploaded), 0);
+    let set = bench.alloc(128);
+    unsafe { ok(bench.cuMemsetD32_v2(set, 5, 30)) };
+    assert_eq!(told(set), 2);
+    let copied = bench.alloc(128);
+    let source = bench.upload(&[1_u32; 32]);
+    unsafe { ok(bench.cuMemcpyDtoD_v2(copied, source, 64)) };
+    assert_eq!(told(copied), 16);
+    // A copy of what nobody wrote.
+    unsafe { ok(bench.cuMemcpyDtoD_v2(source, bench.alloc(128), 8)) };
+    assert_eq!(told(source), 2);
+    // Memory in stream order is fresh when its turn comes, also where it was used before.
+    let mut pooled = 0;
+    unsafe {
+        ok(bench.cuMemFree_v2(copied));
+        ok(bench.cuMemAllocAsync(&raw mut pooled, 128, NULL));
+    }
+    assert_eq!(told(pooled), 32);
+    // Variables hold zeros, pinned memory is the host's.
+    assert_eq!(run(&bench, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
+    assert_eq!(told(bench.pinned(128).expose_provenance() as u64), 0);
+}
+
+#[test]
+fn a_stale_address_is_told_from_a_wild_one() {
+    let bench = bench(Builder::new().check_freed(true));
+    let data = bench.upload(&[0_u32; 32]);
+    unsafe { ok(bench.cuMemFree_v2(data)) };
+    // The place is not given again.
+    let other = bench.upload(&[0_u32; 32]);
+    assert_ne!(data, other);
+    let (status, reports) = run(&bench, "add", data);
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
+    let report = &reports[0];
+    assert_eq!(report.kind, ReportKind::UseAfterFree, "{report}");
+    assert!(report.message.contains("freed by cuMemFree_v2"), "{report}");
+    let access = report.access.unwrap();
+    assert_eq!((access.address, access.size), (data, 4));
+}
+
+#[test]
+fn memory_that_waits_is_given_in_need() {
+    let bench = bench(Builder::new().memory(8 << 20).check_freed(true));
+    for _ in 0..20 {
+        let data = bench.alloc(3 << 20);
+        unsafe { ok(bench.cuMemFree_v2(data)) };
+    }
+}
+
+#[test]
+fn the_environment_can_ask() {
+    let text = "check=races+uninitialised".parse::<Builder>().unwrap();
+    let bench = bench(text);
+    let (_, reports) = run(&bench, "race", 0);
+    assert_eq!(reports.len(), 1);
+    let (_, reports) = run(&bench, "add", bench.alloc(128));
+    assert_eq!(reports[0].kind, ReportKind::UninitialisedRead);
+    for wrong in ["check=", "check=everything", "check=races,all", "check"] {
+        assert!(wrong.parse::<Builder>().is_err(), "{wrong}");
+    }
+    assert!("check=all,cc=8.0".parse::<Builder>().is_ok());
+}
