@@ -15,6 +15,7 @@ mod halves;
 mod integers;
 mod math;
 mod memory;
+mod mistakes;
 mod objects;
 mod support;
 mod tensor_cores;

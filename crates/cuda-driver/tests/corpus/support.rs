@@ -22,6 +22,8 @@ pub(crate) struct Source {
     pub(crate) int128: bool,
     /// Whether products and sums stay apart.
     pub(crate) uncontracted: bool,
+    /// Whether the code knows its lines.
+    pub(crate) lines: bool,
     /// Names that are not `extern "C"`.
     pub(crate) expressions: &'static [&'static str],
 }
@@ -34,6 +36,7 @@ impl Source {
             headers: false,
             int128: false,
             uncontracted: false,
+            lines: false,
             expressions: &[],
         }
     }
@@ -53,6 +56,11 @@ impl Source {
         self
     }
 
+    pub(crate) const fn with_lines(mut self) -> Self {
+        self.lines = true;
+        self
+    }
+
     pub(crate) const fn with_expressions(mut self, expressions: &'static [&'static str]) -> Self {
         self.expressions = expressions;
         self
@@ -66,7 +74,7 @@ impl Source {
     }
 
     fn options(&self, nvrtc: &Nvrtc) -> Options {
-        let options = Options::new().int128(self.int128);
+        let options = Options::new().int128(self.int128).line_info(self.lines);
         let options = if self.uncontracted {
             options.fmad(false)
         } else {
@@ -192,6 +200,19 @@ impl Bench {
     }
 }
 
+impl Drop for Bench {
+    /// What the checks of the software device found, and no test took, is a mistake of a kernel or of the device.
+    fn drop(&mut self) {
+        if let Some(simulator) = &self.simulator
+            && !thread::panicking()
+        {
+            let mut found = simulator.take_reports();
+            found.retain(|report| report.status.is_none());
+            assert_eq!(found, [], "on {}", self.name);
+        }
+    }
+}
+
 /// The compiler. Says what was skipped if there is none, and fails if `CUDA_TEST_REQUIRE` is 1.
 fn nvrtc(test: &str) -> Option<Nvrtc> {
     match Nvrtc::load() {
@@ -221,9 +242,11 @@ fn skipped(what: &str) {
     }
 }
 
-fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32)) -> Bench {
+/// A software device, which looks for all that it can if it `checks`.
+fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     let builder = Builder::new()
         .compute_capability(major, minor)
+        .check_all(checks)
         .capture_output(true);
     // A process has room for so many at once, and tests run beside each other: waits for room.
     let simulator = loop {
@@ -237,10 +260,21 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32)) -> Bench {
 }
 
 /// A software device of each compute capability, fresh. One at a time; none if there is no compiler.
+///
+/// Each looks for the mistakes of kernels that a GPU does not tell of; what it finds is a failure.
 pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {
-    nvrtc(test).into_iter().flat_map(|nvrtc| {
+    simulated_as(test, true)
+}
+
+/// The same, which do not look.
+pub(crate) fn unchecked(test: &str) -> impl Iterator<Item = Bench> {
+    simulated_as(test, false)
+}
+
+fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
+    nvrtc(test).into_iter().flat_map(move |nvrtc| {
         let capabilities = [(7, 5), (8, 0), (9, 0), (10, 0)].into_iter();
-        capabilities.map(move |capability| software(&nvrtc, capability))
+        capabilities.map(move |capability| software(&nvrtc, capability, checks))
     })
 }
 
