@@ -27,6 +27,9 @@ pub(super) struct Adding<'a> {
     pub(super) count: usize,
 }
 
+/// What a new node lacks.
+pub(super) type Finish<'a> = &'a dyn Fn(&Driver, CUgraphNode) -> Result<(), DriverError>;
+
 impl Graph {
     /// Adds a node that `add` makes; `owners` says what it uses. Only kernels may have edges that are not full.
     ///
@@ -42,11 +45,11 @@ impl Graph {
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
     ) -> Result<NodeId> {
         // SAFETY: as the caller says.
-        unsafe { self.add_with(kind, after, owners, None, add, |_, _| Ok(())) }
+        unsafe { self.add_with(kind, after, owners, None, add, None) }
     }
 
-    /// The same while another graph, which must have so many nodes, is locked too. If `finish`, which gets the driver and the new
-    /// node, fails, the node is taken out again.
+    /// The same while another graph, which must have this number of changes, is locked too. If `finish`, which gets the driver and
+    /// the new node, fails, the node is taken out again.
     ///
     /// # Safety
     ///
@@ -58,7 +61,7 @@ impl Graph {
         owners: Owners,
         other: Option<(&Root, usize)>,
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
-        finish: impl FnOnce(&Driver, CUgraphNode) -> Result<(), DriverError>,
+        finish: Option<Finish<'_>>,
     ) -> Result<NodeId> {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
@@ -75,18 +78,27 @@ impl Graph {
         // Two are locked in one order for all.
         let own = Arc::as_ptr(&self.root);
         let is_first = other.is_some_and(|(other, _)| ptr::from_ref(other) < own);
-        let lock = |(other, count): (_, usize)| Some((Root::lock(other), count));
+        let lock = |(other, changes): (_, usize)| Some((Root::lock(other), changes));
         let before = other.filter(|_| is_first).and_then(lock);
         let mut all = self.root.lock();
         let behind = other.filter(|_| !is_first).and_then(lock);
-        if let Some((other, count)) = before.as_ref().or(behind.as_ref())
-            && Parts::count(other) != *count
+        if let Some((other, changes)) = before.as_ref().or(behind.as_ref())
+            && Parts::changes(other) != *changes
         {
             return Err(Error::Borrowed {
                 what: "a body of the child graph",
             });
         }
-        let edges = all[self.at].edges(after, &reaches)?;
+        let mut edges = all[self.at].edges(after, &reaches)?;
+        // As they are added below: the driver goes by their order.
+        edges.sort_by_key(|(_, kind)| *kind != EdgeKind::Full);
+        let is_whole = finish.is_none() && edges.iter().all(|(_, kind)| *kind == EdgeKind::Full);
+        if !is_whole && self.root.is_capturing() {
+            // If a later call fails, the node must go, which it cannot.
+            return Err(Error::Capturing {
+                what: "a node with attributes or with edges that are not full",
+            });
+        }
         // Before the node is there: what fails later leaves the nodes around it in an order that they do not need.
         propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
@@ -111,7 +123,7 @@ impl Graph {
             // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
             unsafe { parts.connect(driver, *from, raw, *kind) }
         });
-        if let Err(error) = connected.and_then(|()| finish(driver, raw)) {
+        if let Err(error) = connected.and_then(|()| finish.map_or(Ok(()), |it| it(driver, raw))) {
             // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
             let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
             // A node that stays without what it lacks must never run.

@@ -13,7 +13,7 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::stream::SendPtr;
 
-/// A graph as others run it, what its nodes keep, and how many nodes there are in all.
+/// A graph as others run it, what its nodes keep, and the number of its changes.
 type Whole = (SendPtr<CUgraph_st>, Owners, usize);
 
 impl Graph {
@@ -25,8 +25,8 @@ impl Graph {
     /// and for a body of a conditional node, or what the call answers.
     #[doc(alias = "cuGraphAddChildGraphNode")]
     pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
-        let (raw, owners, count) = self.of_child(child)?;
-        let other = Some((&*child.root, count));
+        let (raw, owners, changes) = self.of_child(child)?;
+        let other = Some((&*child.root, changes));
         let add = |it: &Adding<'_>| {
             // SAFETY: pointers and graphs must be valid and used by no other thread ← those of `it` are; both are locked.
             unsafe {
@@ -37,8 +37,7 @@ impl Graph {
             }
         };
         // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
-        let id =
-            unsafe { self.add_with(NodeKind::Child, after, owners, other, add, |_, _| Ok(())) }?;
+        let id = unsafe { self.add_with(NodeKind::Child, after, owners, other, add, None) }?;
         Ok(Node::new(id))
     }
 
@@ -67,7 +66,7 @@ impl Graph {
         nodes
             .chain(others)
             .for_each(|it| owners.add_inner(Arc::clone(it)));
-        Ok((all[self.at].raw, owners, Parts::count(&all)))
+        Ok((all[self.at].raw, owners, Parts::changes(&all)))
     }
 
     /// `cuGraphClone()`—A copy of the graph, with the same nodes. Both keep what the nodes use.

@@ -174,10 +174,12 @@ impl Graph {
         // SAFETY: this field of the union must be the one that is set ← it was set above.
         let answer = unsafe { params.__bindgen_anon_1.conditional };
         let mut all = self.root.lock();
+        // If this is a body, its node may have been taken out meanwhile, and with it all that was added.
+        all[self.at].place(id)?;
         let mut bodies = Vec::new();
         for index in 0..count as usize {
             let raw = answer.phGraph_out.wrapping_add(index);
-            // SAFETY: there must be as many graphs ← the driver has made them for a node of this size.
+            // SAFETY: there must be as many graphs ← the driver has made them for a node of this size, which is still there.
             let raw: CUgraph = unsafe { raw.read() };
             let mut parts = Parts::new(SendPtr(raw));
             parts.parent = Some((self.at, id.index));

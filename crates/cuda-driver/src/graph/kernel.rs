@@ -7,7 +7,7 @@ use cuda_sys::{
     CUlaunchAttributeValue,
 };
 
-use super::build::Adding;
+use super::build::{Adding, Finish};
 use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::driver::{Driver, call};
@@ -24,7 +24,7 @@ impl Graph {
     /// # Errors
     ///
     /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::OtherGraph`], [`Error::Unsupported`] for
-    /// managed memory, or what the calls answer.
+    /// managed memory, [`Error::Capturing`] for edges that are not full while the graph is captured, or what the calls answer.
     ///
     /// # Safety
     ///
@@ -47,7 +47,8 @@ impl Graph {
     /// # Errors
     ///
     /// As [`kernel`](Self::kernel) and [`Stream::launch_with`](crate::Stream::launch_with); [`Error::Unsupported`] for
-    /// attributes that are nodes or edges in a graph: events and programmatic serialization.
+    /// attributes that are nodes or edges in a graph: events and programmatic serialization; [`Error::Capturing`] while the graph
+    /// is captured, where [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) takes attributes.
     ///
     /// # Safety
     ///
@@ -101,6 +102,7 @@ impl Graph {
             // SAFETY: the node must be a kernel's, and alive ← it was added just now, and its graph is locked.
             all.try_for_each(|attribute| unsafe { set(driver, node, attribute) })
         };
+        let finish = (!attributes.is_empty()).then_some(&finish as Finish<'_>);
         // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does, and the caller says
         // so of the kernel.
         let id = unsafe { self.add_with(NodeKind::Kernel, after, owners, None, add, finish) }?;

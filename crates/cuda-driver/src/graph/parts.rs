@@ -95,10 +95,7 @@ impl Root {
 
 /// Leaves no graph and no node; answers what there was.
 fn take_all(all: &mut [Parts]) -> Vec<Parts> {
-    let nothing = || Parts::new(SendPtr(std::ptr::null_mut()));
-    all.iter_mut()
-        .map(|parts| std::mem::replace(parts, nothing()))
-        .collect()
+    all.iter_mut().map(Parts::take).collect()
 }
 
 /// A graph: the whole, or a body.
@@ -112,6 +109,10 @@ pub(crate) struct Parts {
     pub(crate) parent: Option<(usize, u32)>,
     /// Whether edges were added from a node to an earlier one.
     pub(super) has_edges_back: bool,
+    /// Whether it was made by more than adding nodes and edges: some were taken out, or it was captured.
+    pub(super) is_reshaped: bool,
+    /// How often it was changed before what is known now.
+    changes: usize,
     /// The graph that it was cloned from.
     origin: Option<u64>,
     /// What belongs to no node that is known.
@@ -161,6 +162,8 @@ impl Parts {
             conflicts: Conflicts::default(),
             parent: None,
             has_edges_back: false,
+            is_reshaped: false,
+            changes: 0,
             origin: None,
             others: Vec::new(),
             unfreed: 0,
@@ -277,9 +280,18 @@ impl Parts {
         }
     }
 
-    /// How many nodes there are in all.
-    pub(super) fn count(all: &[Self]) -> usize {
-        all.iter().map(|parts| parts.nodes.len()).sum()
+    /// A number that grows with each node that is added, and with each graph that goes.
+    pub(super) fn changes(all: &[Self]) -> usize {
+        all.iter()
+            .map(|parts| parts.changes + parts.nodes.len())
+            .sum()
+    }
+
+    /// Leaves no graph and no node; answers what there was.
+    pub(super) fn take(&mut self) -> Self {
+        let mut nothing = Self::new(SendPtr(std::ptr::null_mut()));
+        nothing.changes = self.changes + self.nodes.len() + 1;
+        std::mem::replace(self, nothing)
     }
 
     /// Becomes a copy of `origin`, with these nodes.
@@ -287,6 +299,7 @@ impl Parts {
         self.nodes = nodes;
         self.conflicts = origin.conflicts.clone();
         self.has_edges_back = origin.has_edges_back;
+        self.is_reshaped = origin.is_reshaped;
         self.unfreed = origin.unfreed;
         self.origin = Some(origin.id);
     }

@@ -3,6 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
+use cuda_sys::{CUresult, calls};
+
 use super::Graph;
 use super::build::Place;
 use super::conflicts::Conflicts;
@@ -36,6 +38,7 @@ impl Graph {
         let node = all[self.at].place(node.into())?;
         let edges = all[self.at].edges_around(node)?;
         let parts = &mut all[self.at];
+        parts.is_reshaped = true;
         for (from, to) in edges {
             parts.add_edge(driver, from, to, EdgeKind::Full)?;
         }
@@ -56,14 +59,15 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::GraphOrder`] if nodes that use the same memory would run beside each other, [`Error::OtherGraph`],
-    /// [`Error::NodeGone`], or what the call answers: `CUDA_ERROR_INVALID_VALUE` if there is no such edge. Then nothing has changed.
+    /// [`Error::NodeGone`], `CUDA_ERROR_INVALID_VALUE` if there is no such edge, or what the call answers. Then nothing has changed.
     #[doc(alias = "cuGraphRemoveDependencies")]
     pub fn remove_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
         let (from, to) = (parts.place(edge.from)?, parts.place(to.into())?);
-        parts.check_without(from, to, edge.kind)?;
+        parts.check_without(driver, from, to, edge.kind)?;
+        parts.is_reshaped = true;
         // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
         unsafe { parts.disconnect(driver, from, to, edge.kind) }?;
         if let Some(info) = parts.nodes.get_mut(to as usize) {
@@ -77,8 +81,7 @@ impl Graph {
 fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>) {
     let is_body = |parts: &Parts| parts.parent == Some((at, node));
     while let Some(body) = all.iter().position(is_body) {
-        let nothing = Parts::new(SendPtr(ptr::null_mut()));
-        let parts = std::mem::replace(&mut all[body], nothing);
+        let parts = all[body].take();
         // No truncation: each takes more than a byte.
         for inner in 0..parts.nodes.len() as u32 {
             take_bodies(all, body, inner, gone);
@@ -96,11 +99,8 @@ impl Parts {
                 what: "taking out a node that allocates or frees memory",
             });
         }
-        let before = info
-            .after
-            .iter()
-            .filter(|(_, kind)| *kind == EdgeKind::Full);
-        let before: Vec<Place> = before.map(|(from, _)| *from).collect();
+        // What it began behind may be that by which later nodes wait for still earlier ones: so those of all edges count.
+        let before: Vec<Place> = info.after.iter().map(|(from, _)| *from).collect();
         let mut edges = Vec::new();
         for (to, next) in (0..).zip(&self.nodes) {
             if !next.after.iter().any(|(from, _)| *from == node) {
@@ -157,13 +157,21 @@ impl Parts {
     }
 
     /// An error if nodes that use the same memory would run beside each other without this edge.
-    fn check_without(&mut self, from: Place, to: Place, kind: EdgeKind) -> Result<()> {
+    fn check_without(
+        &mut self,
+        driver: &Driver,
+        from: Place,
+        to: Place,
+        kind: EdgeKind,
+    ) -> Result<()> {
         let Some(info) = self.nodes.get_mut(to as usize) else {
             return Err(Error::OtherGraph);
         };
         let Some(edge) = info.after.iter().position(|it| *it == (from, kind)) else {
-            // The driver tells.
-            return Ok(());
+            // Nor is the driver asked, which may take an edge of another kind for it.
+            let status = CUresult::CUDA_ERROR_INVALID_VALUE;
+            let call = calls::cuGraphRemoveDependencies;
+            return Err(DriverError::new(status, call, driver.version()).into());
         };
         info.after.remove(edge);
         let raced = self.raced(from, to);
@@ -233,5 +241,61 @@ impl Parts {
                 )
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::{EdgeKind, NodeKind, Parts, SendPtr, take_bodies};
+    use crate::graph::build::Place;
+    use crate::graph::parts::NodeInfo;
+
+    fn add(parts: &mut Parts, after: &[(Place, EdgeKind)]) {
+        let info = NodeInfo {
+            raw: SendPtr(ptr::null_mut()),
+            kind: NodeKind::Kernel,
+            after: after.to_vec(),
+            owners: std::sync::Arc::default(),
+            inside: Vec::new(),
+        };
+        parts.push(info, &[]);
+    }
+
+    #[test]
+    fn a_graph_that_loses_bodies_does_not_look_as_before() {
+        let new = || Parts::new(SendPtr(ptr::null_mut()));
+        let mut all = [new(), new(), new()];
+        add(&mut all[0], &[]);
+        all[1].parent = Some((0, 0));
+        add(&mut all[1], &[]);
+        all[2].parent = Some((1, 0));
+        let mut known = vec![Parts::changes(&all)];
+        add(&mut all[2], &[]);
+        known.push(Parts::changes(&all));
+        take_bodies(&mut all, 0, 0, &mut Vec::new());
+        known.push(Parts::changes(&all));
+        // As many nodes as went.
+        for _ in 0..2 {
+            add(&mut all[0], &[]);
+            known.push(Parts::changes(&all));
+        }
+        assert!(known.is_sorted_by(|one, next| one < next), "{known:?}");
+    }
+
+    #[test]
+    fn the_order_behind_an_edge_that_is_not_full_stays() {
+        let mut parts = Parts::new(SendPtr(ptr::null_mut()));
+        add(&mut parts, &[]);
+        add(&mut parts, &[(0, EdgeKind::Full)]);
+        add(&mut parts, &[(1, EdgeKind::Programmatic)]);
+        add(&mut parts, &[(2, EdgeKind::Full)]);
+        assert!(parts.topology().are_ordered(0, 3));
+        for (from, to) in parts.edges_around(2).unwrap() {
+            parts.push_edge(from, to, EdgeKind::Full);
+        }
+        parts.take_out(2);
+        assert!(parts.topology().are_ordered(0, 3));
     }
 }

@@ -24,6 +24,7 @@ struct Nodes {
     id: u64,
     nodes: Vec<NodeInfo>,
     has_edges_back: bool,
+    is_reshaped: bool,
     /// The graph that it is in, and the node there.
     parent: Option<(usize, u32)>,
 }
@@ -38,6 +39,7 @@ impl State {
             id: parts.id,
             nodes: parts.nodes.clone(),
             has_edges_back: parts.has_edges_back,
+            is_reshaped: parts.is_reshaped,
             parent: parts.parent,
         };
         let mut graphs: Vec<Nodes> = all.iter().map(nodes).collect();
@@ -138,8 +140,8 @@ impl State {
 
     /// The state after an update by another graph.
     ///
-    /// The driver pairs the nodes by itself, by the order of nodes and edges. Where those are the same here as there, a node pairs
-    /// with that of its number; else any node may be any. So that no owner rests on how, all are kept in common.
+    /// The driver pairs the nodes by itself, by the order in which nodes and edges were added and taken out. Where they were only
+    /// added, and are the same here as there, a node pairs with that of its number; else any node may be any. So that no owner rests on how, all are kept in common.
     pub(super) fn like(&self, all: &[Parts]) -> Self {
         let new = Self::new(all);
         let owners = new.graphs.iter().flat_map(|graph| &graph.nodes);
@@ -172,6 +174,7 @@ impl State {
                 id: old.id,
                 nodes: old.nodes.iter().map(node).collect(),
                 has_edges_back: old.has_edges_back,
+                is_reshaped: old.is_reshaped,
                 parent: old.parent,
             }
         };
@@ -182,16 +185,60 @@ impl State {
         }
     }
 
-    /// Whether the nodes of both are of the same kinds and edges, in the same order.
+    /// Whether the nodes of both are of the same kinds and edges, in the same order, and only adding has made them.
     fn is_paired_with(&self, other: &Self) -> bool {
         let shape = |node: &NodeInfo| -> (NodeKind, bool) { (node.kind, node.is_gone()) };
         let is_same = |one: &Nodes, other: &Nodes| {
             let mut nodes = one.nodes.iter().zip(&other.nodes);
-            one.parent == other.parent
+            !(one.is_reshaped || other.is_reshaped)
+                && one.parent == other.parent
                 && one.nodes.len() == other.nodes.len()
                 && nodes.all(|(one, other)| shape(one) == shape(other) && one.after == other.after)
         };
         let mut graphs = self.graphs.iter().zip(&other.graphs);
         self.graphs.len() == other.graphs.len() && graphs.all(|(one, other)| is_same(one, other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::{NodeInfo, NodeKind, Parts, State};
+    use crate::graph::node::EdgeKind;
+    use crate::stream::SendPtr;
+
+    /// Two nodes, one behind the other.
+    fn graph() -> Parts {
+        let mut parts = Parts::new(SendPtr(ptr::null_mut()));
+        for after in [vec![], vec![(0, EdgeKind::Full)]] {
+            let info = NodeInfo {
+                raw: SendPtr(ptr::dangling_mut()),
+                kind: NodeKind::Empty,
+                after,
+                owners: std::sync::Arc::default(),
+                inside: Vec::new(),
+            };
+            parts.push(info, &[]);
+        }
+        parts
+    }
+
+    #[test]
+    fn nodes_pair_by_number_only_where_none_and_no_edge_was_taken_out() {
+        let (plain, mut reshaped) = (graph(), graph());
+        reshaped.is_reshaped = true;
+        let mut copy = Parts::new(SendPtr(ptr::null_mut()));
+        copy.take_over(&reshaped, reshaped.nodes.clone());
+        let [plain, reshaped, copy] = [plain, reshaped, copy].map(|it| State::new(&[it]));
+        assert!(plain.is_paired_with(&State::new(&[graph()])));
+        for other in [&reshaped, &copy] {
+            assert!(!plain.is_paired_with(other) && !other.is_paired_with(&plain));
+            assert!(!other.is_paired_with(other));
+        }
+        let mut longer = graph();
+        let last = longer.nodes[1].clone();
+        longer.push(last, &[]);
+        assert!(!plain.is_paired_with(&State::new(&[longer])));
     }
 }

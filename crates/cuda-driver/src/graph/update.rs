@@ -123,12 +123,13 @@ impl GraphExec {
         change: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
     ) -> Result<()> {
         let (inner, context) = (self.inner(), self.context());
+        // Before all locks: if this fails they go last, and closures that are dropped may use the executable.
+        let owners = Arc::new(owners);
         let mut state = inner.lock();
         let place = state.place(node)?;
         if is_checked {
             state.check_order(place, &owners)?;
         }
-        let owners = Arc::new(owners);
         let graph = inner.graph(node)?;
         let _current = context.enter()?;
         let entered = context.gate().enter();

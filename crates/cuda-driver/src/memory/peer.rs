@@ -33,6 +33,12 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
         let _current = home.context().enter()?;
+        let scope = Scope::new(home);
+        scope.ready()?;
+        // What takes long is waited for before the gates are entered.
+        source.memory.tracker.settle_before(&scope, source.access)?;
+        self.memory.tracker.settle_before(&scope, self.access)?;
+        drop(scope);
         // Graphs may hold either side.
         let _gates = Gate::enter_both(home.context().gate(), peer.gate());
         let mut scope = Scope::new(home);

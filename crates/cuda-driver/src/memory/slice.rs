@@ -219,6 +219,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         let mut scope = Scope::new(home);
+        // The source may be one that is used inside the gate, where nothing is waited for.
+        self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
             // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are within their

@@ -152,11 +152,9 @@ impl<'a> Scope<'a> {
         more.entered.get_or_init(|| stream.context().gate().enter());
     }
 
-    /// Whether it has entered the gate.
+    /// Whether this thread is inside the gate, by this scope or by another.
     pub(super) fn is_inside(&self) -> bool {
-        self.more
-            .get()
-            .is_some_and(|more| more.entered.get().is_some())
+        self.stream.context().gate().is_inside()
     }
 
     /// An error if calls on the stream cannot be made.

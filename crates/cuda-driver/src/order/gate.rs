@@ -29,7 +29,7 @@ impl Gate {
     pub(crate) fn enter(&self) -> Entered<'_> {
         let this = this_thread();
         // Only this thread writes this value, so that it is found here if and only if it is inside.
-        if self.inside.load(Ordering::Relaxed) == this {
+        if self.is_inside() {
             return Entered {
                 gate: self,
                 guard: None,
@@ -41,6 +41,12 @@ impl Gate {
             gate: self,
             guard: Some(guard),
         }
+    }
+
+    /// Whether this thread is inside.
+    #[inline]
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) == this_thread()
     }
 
     /// Enters two gates, in one order for all.
@@ -84,10 +90,16 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let _outer = gate.enter();
+                        assert!(gate.is_inside());
+                        assert!(!thread::scope(|it| it
+                            .spawn(|| gate.is_inside())
+                            .join()
+                            .unwrap()));
                         let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
                         most.fetch_max(now, Ordering::AcqRel);
                         drop(gate.enter());
                         // The inner one has not opened it.
+                        assert!(gate.is_inside());
                         thread::yield_now();
                         assert_eq!(inside.fetch_sub(1, Ordering::AcqRel), 1);
                     }

@@ -121,7 +121,7 @@ impl Tracker {
 
     /// The same before a use in `scope`, which may be inside the gate.
     #[inline]
-    pub(super) fn settle_before(
+    pub(crate) fn settle_before(
         &self,
         scope: &Scope<'_>,
         access: Access,

@@ -148,3 +148,36 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         assert_eq!(x.to_vec().unwrap(), vec![5; N as usize]);
     }
 }
+
+#[test]
+fn a_captured_node_is_made_by_one_call() {
+    for bench in everywhere("a_captured_node_is_made_by_one_call") {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let config = LaunchConfig::for_num_elems(N);
+        let attributes = LaunchAttributes::new().cooperative();
+        let captured = Graph::capture(&bench.context, |scope| {
+            // SAFETY: the kernel touches N words of each; each has N.
+            let first = unsafe { scope.launch(&mix, config, (&mut x, &y, N)) }?;
+            let second = scope.node(|graph, after| {
+                // SAFETY: as above.
+                let with =
+                    unsafe { graph.kernel_with(after, &mix, config, &attributes, (&mut x, &y, N)) };
+                assert!(matches!(with, Err(Error::Capturing { .. })), "{with:?}");
+                let early = [first.programmatic_edge()];
+                // SAFETY: as above.
+                let early = unsafe { graph.kernel(&early, &mix, config, (&mut x, &y, N)) };
+                assert!(matches!(early, Err(Error::Capturing { .. })), "{early:?}");
+                // SAFETY: as above.
+                unsafe { graph.kernel(after, &mix, config, (&mut x, &y, N)) }
+            })?;
+            assert_eq!(scope.after()?, [second.edge()]);
+            Ok(())
+        });
+        let graph = captured.unwrap();
+        assert_eq!(graph.len(), 2);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        // 2 * (2 * 1 + 3) + 3
+        assert_eq!(x.to_vec().unwrap(), vec![13; N as usize], "{}", bench.name);
+    }
+}

@@ -1,7 +1,11 @@
 //! Updates of executables with conditional nodes, and what is checked then.
 
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, Node, Status, node_kind};
+use cuda_driver::{Error, Graph, GraphExec, Node, Status, node_kind};
 use cuda_sim::Rule;
 
 use crate::support::{Bench, everywhere, has_version, late, software};
@@ -153,5 +157,43 @@ fn what_a_body_comes_to_use_closes_no_circle() {
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert!(is_all(&y, 7) && is_all(&z, 7), "{}", bench.name);
         assert!(is_all(&x, 2), "{}", bench.name);
+    }
+}
+
+/// Asks an executable when it is dropped.
+struct Asks(Arc<GraphExec>, mpsc::Sender<()>);
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        self.0.check_host().unwrap();
+        self.1.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_closure_that_is_refused_may_use_the_executable_as_it_goes() {
+    for bench in everywhere("a_closure_that_is_refused_may_use_the_executable_as_it_goes") {
+        let (mut graph, mut other) = (
+            Graph::new(&bench.context).unwrap(),
+            Graph::new(&bench.context).unwrap(),
+        );
+        let gone = graph.host(&[], || {}).unwrap();
+        let foreign = other.host(&[], || {}).unwrap();
+        let exec = Arc::new(graph.instantiate().unwrap());
+        graph.remove(gone).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        for (node, error) in [(foreign, Error::OtherGraph), (gone, Error::NodeGone)] {
+            let asks = Asks(Arc::clone(&exec), sender.clone());
+            let exec = Arc::clone(&exec);
+            let changing = thread::spawn(move || {
+                exec.set_host(node, move || {
+                    let _ = &asks;
+                })
+            });
+            receiver
+                .recv_timeout(Duration::from_secs(20))
+                .expect("it waits for itself");
+            assert_eq!(changing.join().unwrap(), Err(error), "{}", bench.name);
+        }
     }
 }

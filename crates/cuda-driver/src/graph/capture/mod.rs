@@ -156,13 +156,14 @@ impl Capture {
         // SAFETY: it must be alive, of this context, and nobody else's ← the capture has made it, and gives it to us at its
         // end; if there is none, `finish` lets go of it.
         let graph = unsafe { Graph::of_raw(context, graph) };
+        graph.root.lock()[graph.at].is_reshaped = true;
         Ok(Self::new(&graph, origin, event, capturing))
     }
 
     fn begin_into(graph: &Graph, after: &[Edge]) -> Result<Self> {
         let context = graph.context();
         let (origin, event, capturing) = Self::prepare(context)?;
-        let all = graph.root.lock();
+        let mut all = graph.root.lock();
         let parts = &all[graph.at];
         let edges = parts.edges(after, &[])?;
         let raw = edges
@@ -185,8 +186,11 @@ impl Capture {
                 )
             )
         }?;
+        all[graph.at].is_reshaped = true;
+        // Before it is unlocked: a graph that is captured must not go.
+        let capture = Self::new(graph, origin, event, capturing);
         drop(all);
-        Ok(Self::new(graph, origin, event, capturing))
+        Ok(capture)
     }
 
     fn prepare(context: &Context) -> Result<(Stream, Handle<RawEvent>, Capturing)> {

@@ -129,6 +129,8 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         let home = self.memory.home();
         let mut scope = Scope::new(home);
+        // The source may be one that is used inside the gate, where nothing is waited for.
+        self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
         self.memory.use_at_home(self.access, || {
