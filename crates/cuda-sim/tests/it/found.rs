@@ -62,3 +62,21 @@ fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
         "{rounds}"
     );
 }
+
+#[test]
+fn a_predicate_goes_into_no_other_register() {
+    let bench = bench(Builder::new());
+    let load = |to: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k()\n{{\n\
+             .reg .pred %p;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\n\
+             setp.ne.s32 {to}, 1, 0;\nret;\n}}\0"
+        );
+        let mut module = std::ptr::null_mut();
+        unsafe { bench.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) }
+    };
+    assert_eq!(load("%p"), CUresult::CUDA_SUCCESS);
+    for to in ["%h", "%r", "%d"] {
+        assert_eq!(load(to), CUresult::CUDA_ERROR_INVALID_PTX, "{to}");
+    }
+}

@@ -282,7 +282,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         };
         let fits = match (reg.width, ty.class, ty.width()) {
             (Width::Pred, Class::Pred, _) | (Width::W64, _, 64) => true,
-            (Width::W32, class, ..=32) => class != Class::Pred,
+            (Width::W32, class, ..=32) if class != Class::Pred => true,
             (Width::W64, class, ..=32) if class != Class::Pred => false,
             _ => return invalid("Arguments mismatch for instruction"),
         };
