@@ -46,12 +46,7 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuStreamQuery", Any, &[], UNKNOWN),
     ("cuEventRecord", Any, &[], TAIL),
     ("cuEventCreate", Any, &[], TAIL),
-    (
-        "cuMemHostAlloc",
-        Any,
-        OUT_OF_MEMORY,
-        "the copy waits for a block",
-    ),
+    ("cuMemHostAlloc", Any, &[], FEWER),
     (
         "cuMemHostRegister_v2",
         Any,
@@ -75,7 +70,18 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("per-thread stream", "cuCtxPushCurrent_v2", &[], TAIL),
     ("large copies", "cuCtxGetCurrent", &[], FEWER),
     ("large copies", "cuCtxPushCurrent_v2", &[], FEWER),
-    ("large copies", "cuMemHostAlloc", &[], FEWER),
+    (
+        "undone node",
+        "cuGraphAddKernelNode_v2",
+        NOT_PERMITTED,
+        PLANNED,
+    ),
+    (
+        "undone node",
+        "cuGraphAddDependencies_v2",
+        NOT_PERMITTED,
+        PLANNED,
+    ),
     (
         "caching",
         "cuMemAllocAsync",
@@ -116,8 +122,10 @@ const DROP: &str = "a drop has nobody to tell";
 const WAIT: &str = "a drop that cannot wait leaves what it would give back";
 const TAIL: &str = "the tail of the stream stands for the use, or is waited for";
 const FEWER: &str = "the copy goes on with the blocks that there are";
+const PLANNED: &str = "the scenario has a call fail with this code itself";
 const ASKED: &str = "what the driver does not report, it is asked for";
 const OUT_OF_MEMORY: &[Status] = &[Status::CUDA_ERROR_OUT_OF_MEMORY];
+const NOT_PERMITTED: &[Status] = &[Status::CUDA_ERROR_NOT_PERMITTED];
 const NOT_SUPPORTED: &[Status] = &[Status::CUDA_ERROR_NOT_SUPPORTED];
 
 /// Kinds of things, and how many of each.
@@ -192,18 +200,69 @@ const TOLD: &[(&str, &[&str])] = &[
     ("streams", &["cuStreamQuery"]),
 ];
 
-/// Before CUDA 13.2 a driver tells by this code that a kernel has no more parameters.
-const ANSWERS: (&str, [&str; 2], Status) = (
-    "foreign cubin on 13.0",
-    ["cuFuncGetParamInfo", "cuKernelGetParamInfo"],
-    Status::CUDA_ERROR_INVALID_VALUE,
-);
+/// Codes that are an answer and no failure: what calls say by them, which calls, and in which scenario if not in all.
+const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
+    (
+        Status::CUDA_ERROR_INVALID_VALUE,
+        &["cuFuncGetParamInfo", "cuKernelGetParamInfo"],
+        Some("foreign cubin on 13.0"),
+        "that a kernel has no more parameters, before CUDA 13.2",
+    ),
+    (
+        Status::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
+        &[
+            "cuFuncGetParamInfo",
+            "cuKernelGetParamInfo",
+            "cuFuncGetParamCount",
+            "cuKernelGetParamCount",
+        ],
+        None,
+        "that an older driver does not tell parameters",
+    ),
+    (
+        Status::CUDA_ERROR_NOT_FOUND,
+        &[
+            "cuModuleGetFunction",
+            "cuModuleGetGlobal_v2",
+            "cuLibraryGetKernel",
+            "cuLibraryGetGlobal",
+        ],
+        None,
+        "that there is nothing of that name, for which there is an error of ours",
+    ),
+    (
+        Status::CUDA_ERROR_NOT_READY,
+        &["cuEventQuery", "cuStreamQuery"],
+        None,
+        "that it is not done",
+    ),
+    (
+        Status::CUDA_ERROR_LOSSY_QUERY,
+        &["cuStreamGetCaptureInfo_v2", "cuGraphNodeGetDependencies"],
+        None,
+        "that edges have data, for which it is asked again",
+    ),
+    (
+        Status::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+        &["cuCtxEnablePeerAccess"],
+        None,
+        "that it is so already",
+    ),
+    (
+        Status::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+        &["cuCtxDisablePeerAccess"],
+        None,
+        "that it is so already",
+    ),
+];
 
 /// Whether a case is none: the failure ends the process, or is an answer.
 pub(super) fn is_none(scenario: &str, fault: &Fault) -> bool {
-    let (of, calls, status) = ANSWERS;
-    ABORTS.contains(&(scenario, fault.call.name))
-        || of == scenario && calls.contains(&fault.call.name) && fault.status == status
+    let name = fault.call.name;
+    ABORTS.contains(&(scenario, name))
+        || ANSWERS.iter().any(|(status, calls, of, _)| {
+            *status == fault.status && calls.contains(&name) && of.is_none_or(|of| of == scenario)
+        })
 }
 
 /// The call that an error names.
