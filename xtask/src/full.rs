@@ -3,10 +3,8 @@
 use anyhow::{Result, bail};
 
 use crate::need::Install;
-use crate::workspace::Workspace;
-use crate::{
-    drivers, faults, fuzz, graphs, headers, leaks, nvrtc, ops, order, programs, signatures,
-};
+use crate::workspace::{self, Workspace};
+use crate::{drivers, fuzz, headers, nvrtc, order, programs};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +33,7 @@ const CHECKS: &[Check] = &[
     (
         "faults",
         "every status code from every function that the safe layer calls, at its first, middle and last call",
-        |workspace, _| faults::full(workspace),
+        |workspace, _| in_full(workspace, "it", "faults::"),
     ),
     (
         "fuzz",
@@ -45,7 +43,7 @@ const CHECKS: &[Check] = &[
     (
         "graphs",
         "20,000 random graphs, built and captured, on the late software device, against a sequential model",
-        |workspace, _| graphs::full(workspace),
+        |workspace, _| in_full(workspace, "it", "random_graphs"),
     ),
     (
         "headers",
@@ -55,7 +53,7 @@ const CHECKS: &[Check] = &[
     (
         "leaks",
         "1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 of which some fail: nothing is left",
-        |workspace, _| leaks::full(workspace),
+        |workspace, _| in_full(workspace, "it", "leaks"),
     ),
     (
         "nvrtc",
@@ -65,12 +63,15 @@ const CHECKS: &[Check] = &[
     (
         "ops",
         "every instruction form on 32,768 threads and four compute capabilities, against what the host computes",
-        |workspace, _| ops::full(workspace),
+        |workspace, _| {
+            in_full(workspace, "ops", "")?;
+            in_full(workspace, "corpus", "differential")
+        },
     ),
     (
         "order",
         "120,000 random programs on the late software device, against a sequential model",
-        |workspace, _| order::full(workspace),
+        |workspace, _| in_full(workspace, "it", "random_programs"),
     ),
     (
         "planted",
@@ -85,9 +86,19 @@ const CHECKS: &[Check] = &[
     (
         "signatures",
         "10,000 kernels with random parameter lists: mismatches are refused, what matches arrives byte by byte",
-        |workspace, _| signatures::full(workspace),
+        |workspace, _| in_full(workspace, "it", "signatures"),
     ),
 ];
+
+/// Runs the tests of cuda-driver in `test` whose names have `filter` in them, with every number at its full size.
+fn in_full(workspace: &Workspace, test: &str, filter: &str) -> Result<()> {
+    let mut command = workspace.cargo(["test", "--release", "-p", "cuda-driver", "--all-features"]);
+    command.args(["--test", test, "--", "--nocapture", filter]);
+    command
+        .env("CUDA_FULL", "1")
+        .env("CUDA_TEST_REQUIRE_NVRTC", "1");
+    workspace::run(&mut command)
+}
 
 /// `cargo xtask full NAME`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {

@@ -1,8 +1,8 @@
-//! Order across streams: random programs, and the faults that they must find.
+//! Order across streams: the faults that random programs must find.
 
 use anyhow::{Result, bail};
 
-use crate::workspace::{self, Workspace};
+use crate::workspace::Workspace;
 
 const TESTS: [&str; 7] = [
     "test",
@@ -39,14 +39,7 @@ const FAULTS: [&str; 21] = [
     "HeldIgnored",
 ];
 
-/// All random programs, none of which may differ from the model.
-pub(crate) fn full(workspace: &Workspace) -> Result<()> {
-    let mut command = workspace.cargo(TESTS);
-    command.args(["--", "--nocapture"]).env("CUDA_FULL", "1");
-    workspace::run(&mut command)
-}
-
-/// The same with each fault planted: some program must differ. Without any, none.
+/// All random programs with each fault planted: some program must differ. Without any, none.
 pub(crate) fn planted(workspace: &Workspace) -> Result<()> {
     // Apart from the usual builds, which would otherwise be made anew each time.
     let target = workspace.target.join("planted-check");
