@@ -248,6 +248,9 @@ mod tests {
             d: [u16; 3],
             e: u128,
             f: u8,
+            g: u16,
+            h: u8,
+            i: u32,
         }
         let fields = [
             (1, 1),
@@ -256,6 +259,9 @@ mod tests {
             (6, 2),
             (16, align_of::<u128>()),
             (1, 1),
+            (2, 2),
+            (1, 1),
+            (4, 4),
         ];
         let offsets = [
             offset_of!(Fields, a),
@@ -264,12 +270,15 @@ mod tests {
             offset_of!(Fields, d),
             offset_of!(Fields, e),
             offset_of!(Fields, f),
+            offset_of!(Fields, g),
+            offset_of!(Fields, h),
+            offset_of!(Fields, i),
         ];
         let sizes = fields.map(|(size, _)| size);
         let (gaps, end) = c_layout(&fields);
         assert_eq!(gaps, pack_gaps(&offsets, &sizes));
         assert_ne!(gaps, UNPACKED);
-        assert_eq!(end, offset_of!(Fields, f) + 1);
+        assert_eq!(end, offset_of!(Fields, i) + 4);
         // One that is aligned otherwise is laid out otherwise.
         let mut moved = fields;
         moved[3].1 = 8;
