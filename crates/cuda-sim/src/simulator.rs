@@ -63,8 +63,14 @@ pub struct Live {
     pub links: usize,
     /// Memory pools that were created.
     pub pools: usize,
-    /// Arrays.
+    /// Arrays, without the levels of mipmapped ones.
     pub arrays: usize,
+    /// Mipmapped arrays.
+    pub mipmapped_arrays: usize,
+    /// Texture objects.
+    pub textures: usize,
+    /// Surface objects.
+    pub surfaces: usize,
     /// Device and managed allocations.
     pub allocations: usize,
     /// The bytes that were asked for in them.
@@ -106,6 +112,9 @@ impl fmt::Display for Live {
             (self.links, "links"),
             (self.pools, "pools"),
             (self.arrays, "arrays"),
+            (self.mipmapped_arrays, "mipmapped arrays"),
+            (self.textures, "textures"),
+            (self.surfaces, "surfaces"),
             (self.address_ranges, "ranges of addresses"),
         ];
         f.write_str("live:")?;

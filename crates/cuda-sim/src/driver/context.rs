@@ -167,6 +167,11 @@ impl Instance {
         self.events.drain(|event| event.context == context.handle);
         self.unload_modules(|module| module.context.handle == context.handle);
         self.free_allocations(|allocation| allocation.context == context.handle);
+        self.textures
+            .drain(|object| object.context == context.handle);
+        self.surfaces
+            .drain(|object| object.context == context.handle);
+        self.mipmaps.drain(|array| array.context == context.handle);
         self.arrays.drain(|array| array.context == context.handle);
         self.engine.close_group(context.group);
     }

@@ -15,10 +15,13 @@ use super::library::Library;
 use super::link::Link;
 use super::mapping::VirtualMemory;
 use super::memory::Allocation;
+use super::mipmap::Mipmap;
 use super::module::Module;
 use super::pool::Pool;
 use super::status::{INVALID_DEVICE, Status};
 use super::stream::Stream;
+use super::surface::SurfaceObject;
+use super::texture::TextureObject;
 use crate::builder::Config;
 use crate::engine::Engine;
 use crate::journal::Journal;
@@ -42,6 +45,9 @@ pub(crate) struct Instance {
     pub(super) links: Table<Link>,
     pub(super) pools: Table<Pool>,
     pub(super) arrays: Arc<Table<Array>>,
+    pub(super) mipmaps: Table<Mipmap>,
+    pub(super) textures: Arc<Table<TextureObject>>,
+    pub(super) surfaces: Arc<Table<SurfaceObject>>,
     pub(super) graphs: graph::Store,
     pub(super) allocations: Mutex<BTreeMap<u64, Allocation>>,
     pub(super) virtual_memory: Arc<VirtualMemory>,
@@ -77,6 +83,9 @@ impl Instance {
             links: Table::default(),
             pools,
             arrays: Arc::default(),
+            mipmaps: Table::default(),
+            textures: Arc::default(),
+            surfaces: Arc::default(),
             graphs: graph::Store::default(),
             allocations: Mutex::default(),
             virtual_memory: Arc::default(),
@@ -155,7 +164,15 @@ impl Instance {
                 .count(),
             libraries: self.libraries.len(),
             links: self.links.len(),
-            arrays: self.arrays.len(),
+            arrays: self
+                .arrays
+                .all()
+                .iter()
+                .filter(|array| array.mipmap == 0)
+                .count(),
+            mipmapped_arrays: self.mipmaps.len(),
+            textures: self.textures.len(),
+            surfaces: self.surfaces.len(),
             pools: self
                 .pools
                 .all()

@@ -12,6 +12,7 @@ use super::device::Device;
 use super::export::{Call, exports};
 use super::function::Function;
 use super::graph::{Attributes, Conditionals, Kernel, Payload};
+use super::handle::Table;
 use super::instance::Instance;
 use super::occupancy;
 use super::status::{
@@ -19,6 +20,8 @@ use super::status::{
     NOT_SUPPORTED, OUT_OF_RESOURCES, Status,
 };
 use super::stream::Lost;
+use super::surface::SurfaceObject;
+use super::texture::TextureObject;
 use crate::memory::MemoryMap;
 use crate::vm::{self, Checks, LaunchParams};
 
@@ -186,6 +189,8 @@ impl Instance {
             limit: self.config.instruction_limit,
             device: Arc::clone(&context.device),
             conditionals: self.graphs.conditionals(),
+            textures: Arc::clone(&self.textures),
+            surfaces: Arc::clone(&self.surfaces),
             checks: self.config.checks,
         }
     }
@@ -347,6 +352,8 @@ pub(super) struct Job {
     limit: Option<u64>,
     device: Arc<Device>,
     conditionals: Arc<Conditionals>,
+    textures: Arc<Table<TextureObject>>,
+    surfaces: Arc<Table<SurfaceObject>>,
     checks: Checks,
 }
 
@@ -369,6 +376,15 @@ impl Job {
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
         params.set_conditional = &set;
+        let texture = |handle| {
+            let object = self.textures.get(handle)?;
+            Some(Arc::clone(&object.texture))
+        };
+        let surface = |handle| {
+            let object = self.surfaces.get(handle)?;
+            Some(Arc::clone(&object.elements))
+        };
+        (params.textures, params.surfaces) = (&texture, &surface);
         let report = |report| self.device.report(report);
         params.checks = self.checks;
         params.report = &report;

@@ -11,6 +11,7 @@
 mod advice;
 mod arg;
 mod array;
+mod array_copy;
 mod attributes;
 mod cluster;
 mod context;
@@ -31,18 +32,22 @@ mod link;
 mod mapping;
 mod memory;
 mod memset;
+mod mipmap;
 mod module;
 mod occupancy;
 mod pointer;
 mod pool;
 mod primary;
 pub(crate) mod proc_address;
+mod resource;
 pub(crate) mod slot;
 mod space;
 mod status;
 mod stream;
 mod stub;
+mod surface;
 mod tensor_map;
+mod texture;
 mod transfer;
 mod virtual_memory;
 mod wait_value;
@@ -54,6 +59,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
     let own = [
         advice::Exports::<SLOT>::ENTRIES,
         array::Exports::<SLOT>::ENTRIES,
+        array_copy::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
         cluster::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
@@ -67,6 +73,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         link::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
         memset::Exports::<SLOT>::ENTRIES,
+        mipmap::Exports::<SLOT>::ENTRIES,
         module::Exports::<SLOT>::ENTRIES,
         occupancy::Exports::<SLOT>::ENTRIES,
         pointer::Exports::<SLOT>::ENTRIES,
@@ -74,7 +81,9 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         primary::Exports::<SLOT>::ENTRIES,
         proc_address::Exports::<SLOT>::ENTRIES,
         stream::Exports::<SLOT>::ENTRIES,
+        surface::Exports::<SLOT>::ENTRIES,
         tensor_map::Exports::<SLOT>::ENTRIES,
+        texture::Exports::<SLOT>::ENTRIES,
         virtual_memory::Exports::<SLOT>::ENTRIES,
         wait_value::Exports::<SLOT>::ENTRIES,
     ];

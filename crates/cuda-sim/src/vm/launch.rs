@@ -13,6 +13,7 @@ use super::code::Trouble;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
 use super::space::{Env, PARAM, Window};
+use super::texture::{Elements, Texture};
 use super::warp::{Fragment, Warp};
 use crate::memory::MemoryMap;
 use crate::report::Report;
@@ -47,6 +48,10 @@ pub struct LaunchParams<'a> {
     pub multiprocessors: u32,
     /// Sets the value of the conditional node with this handle; whether there is one.
     pub set_conditional: &'a (dyn Fn(u64, u32) -> bool + Sync),
+    /// The live texture of a handle.
+    pub textures: &'a (dyn Fn(u64) -> Option<Arc<Texture>> + Sync),
+    /// The elements of the live surface of a handle.
+    pub surfaces: &'a (dyn Fn(u64) -> Option<Arc<Elements>> + Sync),
     /// What is looked for; of accesses only in code that was loaded for it.
     pub checks: Checks,
     /// Takes what was found, when the launch is over.
@@ -71,6 +76,8 @@ impl<'a> LaunchParams<'a> {
             cancel: None,
             multiprocessors: 16,
             set_conditional: &|_, _| false,
+            textures: &|_| None,
+            surfaces: &|_| None,
             checks: Checks::default(),
             report: &|_| {},
         }

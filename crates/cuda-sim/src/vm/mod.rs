@@ -48,6 +48,7 @@ mod tensor;
 pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod texture;
 mod warp;
 
 pub use builtin::is_of_the_device;
@@ -56,6 +57,7 @@ pub use fault::{Detail, Fault, FaultKind, LoadError};
 pub use image::Image;
 pub use launch::{LaunchParams, LaunchStats, launch};
 pub use program::{Global, GlobalSpace, Kernel, Param, Program, TargetInfo};
+pub use texture::{AddressMode, Channel, Elements, Level, Sampler, Shape, Texture};
 
 /// How many instructions a fragment runs before another one of its warp gets a turn.
 const SLICE: u32 = 4096;

@@ -32,5 +32,8 @@ mod schedule;
 mod stream;
 mod support;
 mod tensor_map;
+mod texture;
+mod texture_kernels;
+mod texture_support;
 mod version;
 mod virtual_memory;

@@ -61,6 +61,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             "mma" => self.mma(form),
             "wmma" => self.wmma(form),
             "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),
+            "tex" => self.texture(form),
+            "tld4" => self.gather(form),
+            "txq" | "suq" => self.object_query(form),
+            "suld" | "sust" | "sured" => self.surface(form),
             "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
             "cvt" if form.modifiers.iter().any(|name| TYPES.contains(name)) => {
                 self.convert_bytes(form)

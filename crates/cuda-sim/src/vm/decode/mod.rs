@@ -27,7 +27,9 @@ mod policy;
 mod predicate;
 mod pressure;
 mod rows;
+mod surface;
 mod tensor;
+mod texture;
 mod tile;
 
 pub(super) use form::Class;

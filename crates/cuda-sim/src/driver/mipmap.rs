@@ -1,0 +1,110 @@
+//! Mipmapped arrays: an array, and the same in less and less detail.
+//!
+//! Each level is an array with a handle of its own, which lives as long as the mipmapped array does.
+
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+use cuda_sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray, CUmipmappedArray_st};
+
+use super::arg::{In, Out};
+use super::array::{self, Array, CUBEMAP, LAYERED};
+use super::device::Device;
+use super::export::{Call, exports};
+use super::handle::{fresh, pointer};
+use super::status::{INVALID_HANDLE, INVALID_VALUE, Status};
+
+exports! {
+    cuMipmappedArrayCreate => mipmapped_array_create(
+        array: *mut CUmipmappedArray, desc: *const CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint);
+    cuMipmappedArrayGetLevel => mipmapped_array_get_level(
+        level: *mut CUarray, array: CUmipmappedArray, number: c_uint);
+    cuMipmappedArrayDestroy => mipmapped_array_destroy(array: CUmipmappedArray);
+}
+
+/// A mipmapped array.
+#[derive(Debug)]
+pub(super) struct Mipmap {
+    pub(super) context: u64,
+    pub(super) device: Arc<Device>,
+    /// From the most detailed one on.
+    pub(super) levels: Vec<Arc<Array>>,
+}
+
+/// The description of level `level`.
+fn level_desc(desc: &CUDA_ARRAY3D_DESCRIPTOR, level: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
+    // An extent of 0 says that there is no such dimension.
+    let less = |axis: usize| if axis == 0 { 0 } else { (axis >> level).max(1) };
+    let is_space = desc.Flags & (LAYERED | CUBEMAP) == 0;
+    CUDA_ARRAY3D_DESCRIPTOR {
+        Width: less(desc.Width),
+        Height: less(desc.Height),
+        Depth: if is_space {
+            less(desc.Depth)
+        } else {
+            desc.Depth
+        },
+        ..*desc
+    }
+}
+
+/// The most levels that there can be.
+fn most_levels(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> u32 {
+    let is_space = desc.Flags & (LAYERED | CUBEMAP) == 0;
+    let depth = if is_space { desc.Depth } else { 1 };
+    1 + desc.Width.max(desc.Height).max(depth).max(1).ilog2()
+}
+
+impl Call {
+    pub(super) fn mipmap(&self, handle: u64) -> Status<Arc<Mipmap>> {
+        let mipmap = self.mipmaps.get(handle).ok_or(INVALID_HANDLE)?;
+        mipmap.device.alive()?;
+        Ok(mipmap)
+    }
+
+    fn mipmapped_array_create(
+        &self,
+        array: Out<CUmipmappedArray>,
+        desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
+        levels: c_uint,
+    ) -> Status {
+        array.required()?;
+        let desc = desc.get()?;
+        let context = self.current()?;
+        array::check(&desc)?;
+        let handle = fresh();
+        let levels = (0..levels.clamp(1, most_levels(&desc)))
+            .map(|level| Array::new(&context, level_desc(&desc, level), handle))
+            .collect::<Status<Vec<_>>>()?;
+        for level in &levels {
+            self.arrays.insert(level.handle(), Arc::clone(level));
+        }
+        let created = Mipmap {
+            context: context.handle,
+            device: Arc::clone(&context.device),
+            levels,
+        };
+        self.mipmaps.insert(handle, Arc::new(created));
+        array.set(pointer(handle))
+    }
+
+    fn mipmapped_array_get_level(
+        &self,
+        level: Out<CUarray>,
+        array: Out<CUmipmappedArray_st>,
+        number: c_uint,
+    ) -> Status {
+        let mipmap = self.mipmap(array.handle())?;
+        let found = mipmap.levels.get(number as usize).ok_or(INVALID_VALUE)?;
+        level.set(pointer(found.handle()))
+    }
+
+    /// Waits for the device, as freeing memory does.
+    fn mipmapped_array_destroy(&self, array: Out<CUmipmappedArray_st>) -> Status {
+        let handle = array.handle();
+        let mipmap = self.mipmaps.remove(handle).ok_or(INVALID_HANDLE)?;
+        self.drain_device(&mipmap.device);
+        self.arrays.drain(|level| level.mipmap == handle);
+        mipmap.device.alive()
+    }
+}

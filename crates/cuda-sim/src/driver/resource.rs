@@ -1,0 +1,288 @@
+//! What textures and surfaces are of: arrays, mipmapped arrays, and plain memory in one or two dimensions.
+
+use std::ffi::c_uint;
+
+use cuda_sys::{
+    CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUarray_format, CUdeviceptr, CUresourceViewFormat,
+    CUresourcetype,
+};
+
+use super::array;
+use super::attributes::{
+    LINEAR_PITCH, LINEAR_PLANE, LINEAR_WIDTH, TEXTURE_ALIGN, TEXTURE_PITCH_ALIGN,
+};
+use super::device::Device;
+use super::export::Call;
+use super::handle::pointer;
+use super::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::vm::{Channel, Elements, Level, Shape};
+
+/// A resource, as C describes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Resource {
+    Array(u64),
+    Mipmap(u64),
+    Linear {
+        start: CUdeviceptr,
+        format: CUarray_format,
+        channels: u32,
+        bytes: usize,
+    },
+    Plane {
+        start: CUdeviceptr,
+        format: CUarray_format,
+        channels: u32,
+        size: [usize; 2],
+        pitch: usize,
+    },
+}
+
+impl Resource {
+    /// `INVALID_VALUE` for what is none.
+    pub(super) fn new(desc: &CUDA_RESOURCE_DESC) -> Status<Self> {
+        if desc.flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        match desc.resType {
+            CUresourcetype::CU_RESOURCE_TYPE_ARRAY => {
+                // SAFETY: a pointer as a number, of which any bits are one ← all variants are integers and pointers.
+                let array = unsafe { desc.res.array.hArray.addr() };
+                Ok(Self::Array(array as u64))
+            }
+            CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY => {
+                // SAFETY: as above.
+                let array = unsafe { desc.res.mipmap.hMipmappedArray.addr() };
+                Ok(Self::Mipmap(array as u64))
+            }
+            CUresourcetype::CU_RESOURCE_TYPE_LINEAR => {
+                // SAFETY: integers, of which any bits are some ← all variants are integers and pointers.
+                let linear = unsafe { desc.res.linear };
+                Ok(Self::Linear {
+                    start: linear.devPtr,
+                    format: linear.format,
+                    channels: linear.numChannels,
+                    bytes: linear.sizeInBytes,
+                })
+            }
+            CUresourcetype::CU_RESOURCE_TYPE_PITCH2D => {
+                // SAFETY: as above.
+                let plane = unsafe { desc.res.pitch2D };
+                Ok(Self::Plane {
+                    start: plane.devPtr,
+                    format: plane.format,
+                    channels: plane.numChannels,
+                    size: [plane.width, plane.height],
+                    pitch: plane.pitchInBytes,
+                })
+            }
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    /// As C describes it.
+    pub(super) fn desc(self) -> CUDA_RESOURCE_DESC {
+        // SAFETY: all zeros must be a value of it ← it has integers, open enums and pointers only.
+        let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
+        match self {
+            Self::Array(handle) => {
+                desc.resType = CUresourcetype::CU_RESOURCE_TYPE_ARRAY;
+                desc.res.array.hArray = pointer(handle);
+            }
+            Self::Mipmap(handle) => {
+                desc.resType = CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+                desc.res.mipmap.hMipmappedArray = pointer(handle);
+            }
+            Self::Linear {
+                start,
+                format,
+                channels,
+                bytes,
+            } => {
+                desc.resType = CUresourcetype::CU_RESOURCE_TYPE_LINEAR;
+                desc.res.linear.devPtr = start;
+                desc.res.linear.format = format;
+                desc.res.linear.numChannels = channels;
+                desc.res.linear.sizeInBytes = bytes;
+            }
+            Self::Plane {
+                start,
+                format,
+                channels,
+                size: [width, height],
+                pitch,
+            } => {
+                desc.resType = CUresourcetype::CU_RESOURCE_TYPE_PITCH2D;
+                desc.res.pitch2D.devPtr = start;
+                desc.res.pitch2D.format = format;
+                desc.res.pitch2D.numChannels = channels;
+                desc.res.pitch2D.width = width;
+                desc.res.pitch2D.height = height;
+                desc.res.pitch2D.pitchInBytes = pitch;
+            }
+        }
+        desc
+    }
+
+    pub(super) fn is_linear(self) -> bool {
+        matches!(self, Self::Linear { .. })
+    }
+}
+
+/// A channel, and the bytes of `channels` of them.
+fn element(format: CUarray_format, channels: u32) -> Status<(Channel, u64)> {
+    let channel = array::channel(format)?;
+    match channels {
+        1 | 2 | 4 => Ok((channel, channel.bytes() * u64::from(channels))),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+impl Call {
+    /// The elements of a resource of `device`.
+    pub(super) fn elements(&self, resource: Resource, device: &Device) -> Status<Elements> {
+        let on_device = |other: &Device| {
+            let same = other.ordinal == device.ordinal;
+            if same { Ok(()) } else { Err(INVALID_VALUE) }
+        };
+        match resource {
+            Resource::Array(handle) => {
+                let array = self.array(handle)?;
+                on_device(&array.device)?;
+                Ok(array.elements())
+            }
+            Resource::Mipmap(handle) => {
+                let mipmap = self.mipmap(handle)?;
+                on_device(&mipmap.device)?;
+                let mut all = mipmap.levels.iter().map(|level| level.elements());
+                let mut elements = all.next().ok_or(INVALID_VALUE)?;
+                elements.levels.extend(all.flat_map(|other| other.levels));
+                Ok(elements)
+            }
+            Resource::Linear {
+                start,
+                format,
+                channels,
+                bytes,
+            } => {
+                let (channel, element) = element(format, channels)?;
+                let count = bytes as u64 / element;
+                let is_right = start.is_multiple_of(TEXTURE_ALIGN as u64)
+                    && (1..=LINEAR_WIDTH as u64).contains(&count);
+                self.check_plain(is_right, start, count * element)?;
+                Ok(Elements {
+                    shape: Shape::Buffer,
+                    channel,
+                    channels,
+                    levels: vec![Level {
+                        address: start,
+                        size: [count as u32, 1, 1],
+                        pitch: count * element,
+                    }],
+                    gathers: false,
+                })
+            }
+            Resource::Plane {
+                start,
+                format,
+                channels,
+                size: [width, height],
+                pitch,
+            } => {
+                let (channel, element) = element(format, channels)?;
+                let is_right = start.is_multiple_of(TEXTURE_ALIGN as u64)
+                    && pitch.is_multiple_of(TEXTURE_PITCH_ALIGN as usize)
+                    && (1..=LINEAR_PLANE[0] as usize).contains(&width)
+                    && (1..=LINEAR_PLANE[1] as usize).contains(&height)
+                    && (1..=LINEAR_PITCH as usize).contains(&pitch)
+                    && width as u64 * element <= pitch as u64;
+                let bytes = || (height as u64 - 1) * pitch as u64 + width as u64 * element;
+                self.check_plain(is_right, start, if is_right { bytes() } else { 0 })?;
+                Ok(Elements {
+                    shape: Shape::Plane,
+                    channel,
+                    channels,
+                    levels: vec![Level {
+                        address: start,
+                        size: [width as u32, height as u32, 1],
+                        pitch: pitch as u64,
+                    }],
+                    gathers: false,
+                })
+            }
+        }
+    }
+
+    /// `INVALID_VALUE` unless that is so and there is live memory.
+    fn check_plain(&self, is_right: bool, start: u64, bytes: u64) -> Status {
+        if is_right && self.spaces().check(start, bytes)? {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
+        }
+    }
+}
+
+/// What a view reads elements as; `None` for what they are.
+fn view_format(format: CUresourceViewFormat) -> Status<Option<(Channel, u32)>> {
+    let kinds = [
+        Channel::U8,
+        Channel::S8,
+        Channel::U16,
+        Channel::S16,
+        Channel::U32,
+        Channel::S32,
+        Channel::F16,
+        Channel::F32,
+    ];
+    // `CU_RES_VIEW_FORMAT_NONE`, then 1, 2 and 4 channels of each, then blocks.
+    match format.0 as c_uint {
+        0 => Ok(None),
+        number @ 1..=24 => {
+            let place = number as usize - 1;
+            Ok(Some((kinds[place / 3], 1 << (place % 3))))
+        }
+        25..=34 => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// The part of `elements` that a view shows.
+pub(super) fn view(
+    mut elements: Elements,
+    resource: Resource,
+    view: &CUDA_RESOURCE_VIEW_DESC,
+) -> Status<Elements> {
+    let right = |is_right: bool| if is_right { Ok(()) } else { Err(INVALID_VALUE) };
+    right(matches!(resource, Resource::Array(_) | Resource::Mipmap(_)))?;
+    let bytes = |channel: Channel, channels: u32| channel.bytes() * u64::from(channels);
+    if let Some((channel, channels)) = view_format(view.format)? {
+        right(bytes(channel, channels) == bytes(elements.channel, elements.channels))?;
+        (elements.channel, elements.channels) = (channel, channels);
+    }
+    // A dimension that is not there is 0.
+    let [width, height, depth] = elements.levels[0].size.map(|axis| axis as usize);
+    let is_layered = matches!(
+        elements.shape,
+        Shape::Lines | Shape::Planes | Shape::Cube | Shape::Cubes
+    );
+    let same = |given: usize, own: usize| given == own || given == 0 && own == 1;
+    right(view.width == width && same(view.height, height))?;
+    right(is_layered || same(view.depth, depth))?;
+    let (first, last) = (view.firstMipmapLevel, view.lastMipmapLevel);
+    right(first <= last && (last as usize) < elements.levels.len())?;
+    elements.levels = elements.levels[first as usize..=last as usize].to_vec();
+    let (first, last) = (view.firstLayer, view.lastLayer);
+    if !is_layered {
+        right(first == 0 && last == 0)?;
+        return Ok(elements);
+    }
+    right(first <= last && (last as usize) < depth)?;
+    let count = last - first + 1;
+    let of_cubes = first.is_multiple_of(6) && count.is_multiple_of(6);
+    right(of_cubes || matches!(elements.shape, Shape::Lines | Shape::Planes))?;
+    for level in &mut elements.levels {
+        level.address += u64::from(first) * level.pitch * u64::from(level.size[1]);
+        level.size[2] = count;
+    }
+    Ok(elements)
+}

@@ -1,0 +1,73 @@
+//! Surface objects: arrays that kernels write.
+
+use std::sync::Arc;
+
+use cuda_sys::{CUDA_RESOURCE_DESC, CUsurfObject};
+
+use super::arg::{In, Out};
+use super::device::Device;
+use super::export::{Call, exports};
+use super::handle::fresh;
+use super::resource::Resource;
+use super::status::{INVALID_HANDLE, INVALID_VALUE, Status};
+use crate::vm::Elements;
+
+exports! {
+    cuSurfObjectCreate => surf_object_create(
+        object: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC);
+    cuSurfObjectDestroy => surf_object_destroy(object: CUsurfObject);
+    cuSurfObjectGetResourceDesc => surf_object_get_resource_desc(
+        desc: *mut CUDA_RESOURCE_DESC, object: CUsurfObject);
+}
+
+/// A surface object.
+#[derive(Debug)]
+pub(super) struct SurfaceObject {
+    pub(super) context: u64,
+    device: Arc<Device>,
+    resource: Resource,
+    pub(super) elements: Arc<Elements>,
+}
+
+impl Call {
+    /// Of an array that was made for surfaces, and of nothing else.
+    fn surf_object_create(
+        &self,
+        object: Out<CUsurfObject>,
+        resource: In<CUDA_RESOURCE_DESC>,
+    ) -> Status {
+        object.required()?;
+        let resource = Resource::new(&resource.get()?)?;
+        let context = self.current()?;
+        let Resource::Array(array) = resource else {
+            return Err(INVALID_VALUE);
+        };
+        if !self.array(array)?.is_for_surfaces() {
+            return Err(INVALID_VALUE);
+        }
+        let handle = fresh();
+        let created = SurfaceObject {
+            context: context.handle,
+            device: Arc::clone(&context.device),
+            resource,
+            elements: Arc::new(self.elements(resource, &context.device)?),
+        };
+        self.surfaces.insert(handle, Arc::new(created));
+        object.set(handle)
+    }
+
+    fn surf_object_destroy(&self, object: CUsurfObject) -> Status {
+        let gone = self.surfaces.remove(object).ok_or(INVALID_HANDLE)?;
+        gone.device.alive()
+    }
+
+    fn surf_object_get_resource_desc(
+        &self,
+        desc: Out<CUDA_RESOURCE_DESC>,
+        object: CUsurfObject,
+    ) -> Status {
+        let object = self.surfaces.get(object).ok_or(INVALID_HANDLE)?;
+        object.device.alive()?;
+        desc.set(object.resource.desc())
+    }
+}

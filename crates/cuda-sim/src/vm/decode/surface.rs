@@ -1,0 +1,111 @@
+//! `suld.b`, `sust.b`, `sured.b`. Accesses that convert (`.p`) are not there.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::{Decoded, invalid, missing};
+use crate::ptx::Operand;
+use crate::vm::atomic;
+use crate::vm::code::Kind;
+use crate::vm::lanes::pick_touch;
+use crate::vm::texture::{Geometry, LoadSurface, Mode, ReduceSurface, StoreSurface};
+
+const S32: Ty = Ty::new(Class::Signed, 32);
+
+/// The parts of an access before its values.
+struct Parts<'v, 'a> {
+    geometry: Geometry,
+    mode: Mode,
+    ty: Ty,
+    count: usize,
+    place: &'v [Operand<'a>],
+    value: &'v Operand<'a>,
+}
+
+fn parts<'a>(form: &mut Form<'a>) -> Decoded<Parts<'a, 'a>> {
+    if !form.flag("b") {
+        return missing("conversion");
+    }
+    let geometry = FunctionDecoder::geometry(form)?;
+    if matches!(geometry, Geometry::Cube | Geometry::Cubes) {
+        return missing("geometry");
+    }
+    let name = form.one_of(&Mode::NAMES).unwrap_or("trap");
+    let number = Mode::NAMES.iter().position(|&other| other == name);
+    let mode = Mode::of_number(number.unwrap_or(0));
+    // Ways through caches, which there are none of.
+    form.one_of(&["ca", "cg", "cs", "cv", "wb", "wt"]);
+    let count = match form.one_of(&["v2", "v4"]) {
+        Some("v2") => 2,
+        Some(_) => 4,
+        None => 1,
+    };
+    let ty = form.ty()?;
+    let (place, value) = match form.operands {
+        [value, Operand::Bracket(place)] if form.opcode == "suld" => (place, value),
+        [Operand::Bracket(place), value] if form.opcode != "suld" => (place, value),
+        _ => return missing("operands"),
+    };
+    Ok(Parts {
+        geometry,
+        mode,
+        ty,
+        count,
+        place,
+        value,
+    })
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    pub(super) fn surface(&mut self, form: &mut Form<'a>) -> Decoded {
+        let parts = parts(form)?;
+        let Parts { ty, count, .. } = parts;
+        let bytes = ty.bits / 8;
+        let op = if form.opcode == "sured" {
+            let name = form.one_of(&["add", "min", "max", "and", "or"]);
+            let op = name.and_then(|name| atomic::Op::parse(name, ty.class, ty.bits, false));
+            match op {
+                Some(op) if count == 1 => op as u64,
+                _ => return missing("operation"),
+            }
+        } else {
+            if ty.class != Class::Bits || ty.bits > 64 || bytes * count as u32 > 16 {
+                return missing("type");
+            }
+            0
+        };
+        form.done()?;
+        let [handle, at] = parts.place else {
+            return missing("operands");
+        };
+        let handle = self.object(handle)?;
+        let values = match parts.value {
+            Operand::Vector(values) => &values[..],
+            single => std::slice::from_ref(single),
+        };
+        if values.len() != count {
+            return invalid("Bad vector size");
+        }
+        let (mut slots, mut after) = (Vec::new(), Vec::new());
+        self.spot(at, parts.geometry, S32, &mut slots)?;
+        for value in values {
+            if form.opcode == "suld" {
+                let (slot, widen) = self.dest(value, ty)?;
+                slots.push(slot);
+                after.push(widen);
+            } else {
+                slots.push(self.source(value, ty)?);
+            }
+        }
+        let imm = self.list(slots) | parts.mode.pack(parts.geometry, bytes, op);
+        let kind = Kind::Touch(match form.opcode {
+            "suld" => pick_touch::<LoadSurface>(self.wide()),
+            "sust" => pick_touch::<StoreSurface>(self.wide()),
+            _ => pick_touch::<ReduceSurface>(self.wide()),
+        });
+        self.emit(kind, 0, handle, 0, 0, imm);
+        for widen in after {
+            self.finish(widen);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! `tex`, `tld4`, `txq`, `suq`. Handles are numbers; variables of the type `.texref` and separate samplers are not there.
+
+use super::form::{Class, Form, Ty};
+use super::function::FunctionDecoder;
+use super::operand::Widen;
+use super::{Decoded, invalid, missing};
+use crate::ptx::{Base, Operand};
+use crate::vm::code::{Kind, Slot};
+use crate::vm::lanes::{TouchOp, lanes, pick_touch};
+use crate::vm::texture::{Gather, Geometry, Look, Lookup, Query, QueryOp};
+
+const F32: Ty = Ty::new(Class::Float, 32);
+const S32: Ty = Ty::new(Class::Signed, 32);
+
+/// The coordinates of a vector that has to hold `count`: it is as long, or 4 where that is 3.
+pub(super) fn coordinates<'v, 'a>(
+    operand: &'v Operand<'a>,
+    count: usize,
+) -> Decoded<&'v [Operand<'a>]> {
+    let all = match operand {
+        Operand::Vector(all) => &all[..],
+        single => std::slice::from_ref(single),
+    };
+    let padded = if count == 3 { 4 } else { count };
+    if all.len() != padded {
+        return invalid("Bad vector size");
+    }
+    Ok(&all[..count])
+}
+
+/// Four registers, and the predicate that says whether the elements are in memory.
+type Registers<'v, 'a> = (&'v [Operand<'a>], Option<&'v Operand<'a>>);
+
+fn registers<'v, 'a>(operand: &'v Operand<'a>) -> Decoded<Registers<'v, 'a>> {
+    let (all, resident) = match operand {
+        Operand::Pair(pair) => (&pair.0, Some(&pair.1)),
+        all => (all, None),
+    };
+    match all {
+        Operand::Vector(all) if all.len() == 4 => Ok((&all[..], resident)),
+        _ => invalid("Bad vector size"),
+    }
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    /// Takes the geometry; `None` if there is none that is known.
+    pub(super) fn geometry(form: &mut Form<'_>) -> Decoded<Geometry> {
+        let name = form.one_of(&Geometry::NAMES);
+        let number = name.and_then(|name| Geometry::NAMES.iter().position(|&other| other == name));
+        match number {
+            Some(number) => Ok(Geometry::of_number(number)),
+            None => missing("geometry"),
+        }
+    }
+
+    /// A handle in a register.
+    pub(super) fn object(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
+        match operand {
+            Operand::Name(name) if matches!(self.named(name)?, super::function::Name::Reg(_)) => {
+                self.source(operand, Ty::U64)
+            }
+            _ => missing("a variable, not a handle"),
+        }
+    }
+
+    /// Slots for the coordinates after `[handle,`, with the layer first.
+    pub(super) fn spot(
+        &mut self,
+        operand: &Operand<'a>,
+        geometry: Geometry,
+        ty: Ty,
+        slots: &mut Vec<u32>,
+    ) -> Decoded {
+        let layers = usize::from(geometry.is_layered());
+        // Three with the layer of two dimensions.
+        let all = coordinates(operand, geometry.axes() + layers)?;
+        let (layer, axes) = all.split_at(layers);
+        for layer in layer {
+            slots.push(self.source(layer, Ty::U32)?);
+        }
+        for axis in axes {
+            slots.push(self.source(axis, ty)?);
+        }
+        Ok(())
+    }
+
+    fn texture_dests(
+        &mut self,
+        all: &[Operand<'a>],
+        ty: Ty,
+        slots: &mut Vec<u32>,
+    ) -> Decoded<Vec<Option<Widen>>> {
+        let mut after = Vec::new();
+        for operand in all {
+            let (slot, widen) = self.dest(operand, ty)?;
+            slots.push(slot);
+            after.push(widen);
+        }
+        Ok(after)
+    }
+
+    /// Emits the instruction, and what follows its destinations.
+    fn finish_texture<K: TouchOp>(
+        &mut self,
+        handle: Slot,
+        imm: u64,
+        after: Vec<Option<Widen>>,
+        resident: Option<&Operand<'a>>,
+    ) -> Decoded {
+        let kind = Kind::Touch(pick_touch::<K>(self.wide()));
+        self.emit(kind, 0, handle, 0, 0, imm);
+        for widen in after {
+            self.finish(widen);
+        }
+        if let Some(resident) = resident {
+            // All there is is in memory.
+            let (d, _) = self.dest(resident, Ty::PRED)?;
+            let kind = lanes!(self.wide(), with w, i, m {
+                w.put_pred(i.d, m, u32::MAX);
+            });
+            self.emit(kind, d, 0, 0, 0, 0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn texture(&mut self, form: &mut Form<'a>) -> Decoded {
+        let geometry = Self::geometry(form)?;
+        let (of_coordinates, ty) = (form.ty()?, form.ty()?);
+        let mut lookup = match form.one_of(&["base", "level", "grad"]) {
+            Some("level") => Lookup::Level,
+            Some("grad") => Lookup::Gradient,
+            _ => Lookup::Base,
+        };
+        let is_cube = matches!(geometry, Geometry::Cube | Geometry::Cubes);
+        if of_coordinates == S32 {
+            if lookup != Lookup::Base || is_cube {
+                return missing("integer coordinates");
+            }
+            lookup = Lookup::Integer;
+        } else if of_coordinates != F32 {
+            return missing("coordinates");
+        }
+        if !form.flag("v4") || !matches!(ty.class, Class::Float | Class::Signed | Class::Unsigned) {
+            return missing("vector");
+        }
+        if ty.bits != 32 || ty.packed {
+            return missing("type");
+        }
+        // How fast a direction changes on the face of a cube is not documented.
+        if is_cube && lookup == Lookup::Gradient {
+            return missing("gradients on cubes");
+        }
+        let (to, place, rest) = match form.operands {
+            [to, Operand::Bracket(place), rest @ ..] => (to, place, rest),
+            _ => return missing("operands"),
+        };
+        let [handle, at] = &place[..] else {
+            return missing("separate sampler");
+        };
+        let rest = match (lookup, rest.len()) {
+            (Lookup::Level, 1) | (Lookup::Gradient, 2) => rest,
+            (Lookup::Base | Lookup::Integer, 0) => rest,
+            _ => return missing("offsets, or a depth to compare with"),
+        };
+        form.done()?;
+        let handle = self.object(handle)?;
+        let (to, resident) = registers(to)?;
+        let mut slots = Vec::new();
+        let after = self.texture_dests(to, ty, &mut slots)?;
+        self.spot(at, geometry, of_coordinates, &mut slots)?;
+        for operand in rest {
+            let count = match lookup {
+                Lookup::Gradient => geometry.axes(),
+                _ => 1,
+            };
+            for operand in coordinates(operand, count)? {
+                slots.push(self.source(operand, F32)?);
+            }
+        }
+        let list = self.list(slots);
+        self.finish_texture::<Look>(handle, list | lookup.pack(geometry), after, resident)
+    }
+
+    pub(super) fn gather(&mut self, form: &mut Form<'a>) -> Decoded {
+        let name = form.one_of(&Gather::CHANNELS);
+        let channel = name.and_then(|name| Gather::CHANNELS.iter().position(|&one| one == name));
+        let Some(channel) = channel else {
+            return missing("channel");
+        };
+        let geometry = Self::geometry(form)?;
+        let (of_coordinates, ty) = (form.ty()?, form.ty()?);
+        if geometry != Geometry::Plane || of_coordinates != F32 {
+            return missing("geometry");
+        }
+        if !form.flag("v4") || ty.bits != 32 || ty.packed {
+            return missing("vector");
+        }
+        let [to, Operand::Bracket(place)] = form.operands else {
+            return missing("offsets, or a depth to compare with");
+        };
+        let [handle, at] = &place[..] else {
+            return missing("separate sampler");
+        };
+        form.done()?;
+        let handle = self.object(handle)?;
+        let (to, resident) = registers(to)?;
+        let mut slots = Vec::new();
+        let after = self.texture_dests(to, ty, &mut slots)?;
+        self.spot(at, geometry, F32, &mut slots)?;
+        let list = self.list(slots);
+        self.finish_texture::<Gather>(handle, list | Gather::pack(channel), after, resident)
+    }
+
+    /// `txq`, `suq`
+    pub(super) fn object_query(&mut self, form: &mut Form<'a>) -> Decoded {
+        let of_surface = form.opcode == "suq";
+        let is_leveled = form.flag("level");
+        let name = form.one_of(&Query::NAMES);
+        let number = name.and_then(|name| Query::NAMES.iter().position(|&other| other == name));
+        let Some(query) = number.map(Query::of_number) else {
+            return missing("what is asked for");
+        };
+        if form.ty()? != Ty::B32 || of_surface && (is_leveled || query == Query::Levels) {
+            return missing("what is asked for");
+        }
+        form.arity(if is_leveled { 3 } else { 2 })?;
+        let Operand::Address(Base::Name(name), 0) = &form.operands[1] else {
+            return missing("a variable, not a handle");
+        };
+        form.done()?;
+        let handle = self.object(&Operand::Name(name))?;
+        let level = match form.operands.get(2) {
+            Some(level) => self.source(level, Ty::U32)?,
+            None => self.const32(0),
+        };
+        let (d, widen) = self.dest(&form.operands[0], Ty::B32)?;
+        let kind = Kind::Touch(pick_touch::<QueryOp>(self.wide()));
+        self.emit(kind, d, handle, level, 0, query.pack(of_surface));
+        self.finish(widen);
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Elements from memory, one at a time.
+
+use half::f16;
+
+use super::{Channel, Elements, Level, Texture};
+use crate::vm::check::{Observer, Touch};
+use crate::vm::code::{Ins, Trouble};
+use crate::vm::reach::{Reach, load};
+use crate::vm::space::Env;
+use crate::vm::warp::Warp;
+
+/// Reads elements for one lane.
+pub(super) struct Reader<'a, 'e> {
+    pub(super) w: &'a Warp,
+    pub(super) env: &'a Env<'e>,
+    pub(super) ins: &'a Ins,
+    pub(super) lane: usize,
+    pub(super) reach: Reach,
+}
+
+/// The bits of 1 as the fourth channel has them where elements have fewer.
+pub(super) fn one(is_float: bool) -> u32 {
+    if is_float { 1.0_f32.to_bits() } else { 1 }
+}
+
+/// A channel that is read as it is: extended to 32 bits.
+fn whole(channel: Channel, bits: u32) -> u32 {
+    match channel {
+        Channel::S8 => i32::from(bits as u8 as i8) as u32,
+        Channel::S16 => i32::from(bits as u16 as i16) as u32,
+        Channel::F16 => f16::from_bits(bits as u16).to_f32().to_bits(),
+        _ => bits,
+    }
+}
+
+/// An integer that is read as a number from 0 or -1 to 1.
+fn normalized(channel: Channel, bits: u32) -> Option<f32> {
+    let signed = |value: i32, most: f32| (value as f32 / most).max(-1.0);
+    Some(match channel {
+        Channel::U8 => bits as f32 / 255.0,
+        Channel::U16 => bits as f32 / 65535.0,
+        Channel::S8 => signed(whole(channel, bits) as i32, 127.0),
+        Channel::S16 => signed(whole(channel, bits) as i32, 32767.0),
+        _ => return None,
+    })
+}
+
+/// A number of the sRGB curve, as light.
+fn linear(value: f32) -> f32 {
+    if value <= 0.04045 {
+        value / 12.92
+    } else {
+        libm::powf((value + 0.055) / 1.055, 2.4)
+    }
+}
+
+impl Level {
+    /// The address of an element of `bytes` bytes.
+    pub(super) fn place(&self, [x, y, z]: [u32; 3], bytes: u64) -> u64 {
+        let row = u64::from(z) * u64::from(self.size[1]) + u64::from(y);
+        let inside = row.wrapping_mul(self.pitch) + u64::from(x) * bytes;
+        self.address.wrapping_add(inside)
+    }
+}
+
+impl Elements {
+    /// The bytes of one.
+    pub(super) fn bytes(&self) -> u64 {
+        self.channel.bytes() * u64::from(self.channels)
+    }
+}
+
+impl Reader<'_, '_> {
+    /// What a texture gives for the element at `at`, which is inside: the bits of four channels.
+    pub(super) fn element(
+        &mut self,
+        texture: &Texture,
+        level: &Level,
+        at: [u32; 3],
+    ) -> Result<[u32; 4], Trouble> {
+        let elements = &texture.elements;
+        let (bytes, size) = (elements.channel.bytes(), elements.bytes());
+        let place = level.place(at, size);
+        let host = self
+            .reach
+            .host(self.w, self.env, place, size, bytes, self.lane)?;
+        if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
+            observer.read(Touch::new(self.lane, place, size));
+        }
+        let is_float = texture.is_float();
+        let mut all = [0, 0, 0, one(is_float)];
+        for (number, value) in all.iter_mut().enumerate().take(elements.channels as usize) {
+            // SAFETY: a channel of the live bytes, at a multiple of its size ← `Reach::host` says so.
+            let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
+            *value = match normalized(elements.channel, bits) {
+                Some(value) if is_float && texture.sampler.srgb && number < 3 => {
+                    linear(value).to_bits()
+                }
+                Some(value) if is_float => value.to_bits(),
+                _ => whole(elements.channel, bits),
+            };
+        }
+        Ok(all)
+    }
+}

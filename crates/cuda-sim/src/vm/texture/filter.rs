@@ -1,0 +1,209 @@
+//! Which elements a coordinate means, and how much of each.
+//!
+//! The weights of linear filters have 8 bits of fraction, as the programming guide says ("Texture Fetching").
+
+use super::element::Reader;
+use super::{AddressMode, Level, Texture};
+use crate::vm::code::Trouble;
+
+/// An element along one dimension, `None` for the border, and its weight.
+pub(super) type Tap = (Option<u32>, f32);
+
+/// The elements along one dimension: one, or two next to each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taps {
+    all: [Tap; 2],
+    count: usize,
+}
+
+impl Taps {
+    /// That one alone.
+    pub(super) fn one(index: u32) -> Self {
+        Self {
+            all: [(Some(index), 1.0); 2],
+            count: 1,
+        }
+    }
+
+    pub(super) fn get(&self) -> &[Tap] {
+        &self.all[..self.count]
+    }
+}
+
+/// How coordinates along one dimension are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    pub(super) size: u32,
+    pub(super) mode: AddressMode,
+    pub(super) normalized: bool,
+}
+
+impl Axis {
+    /// The coordinate in elements, within the first repetition of what repeats.
+    fn scaled(self, coordinate: f32) -> f64 {
+        if !self.normalized {
+            return coordinate.into();
+        }
+        let floor = coordinate.floor();
+        let rest = coordinate - floor;
+        let folded = match self.mode {
+            AddressMode::Wrap => rest,
+            AddressMode::Mirror if floor % 2.0 != 0.0 => 1.0 - rest,
+            AddressMode::Mirror => rest,
+            AddressMode::Clamp | AddressMode::Border => coordinate,
+        };
+        // The product of numbers with 24 bits is exact.
+        f64::from(folded) * f64::from(self.size)
+    }
+
+    fn index(self, at: i64) -> Option<u32> {
+        let size = i64::from(self.size);
+        match self.mode {
+            AddressMode::Border => u32::try_from(at).ok().filter(|&at| at < self.size),
+            AddressMode::Wrap => Some(at.rem_euclid(size) as u32),
+            AddressMode::Clamp | AddressMode::Mirror => Some(at.clamp(0, size - 1) as u32),
+        }
+    }
+
+    /// The element that a coordinate is in.
+    pub(super) fn nearest(self, coordinate: f32) -> Taps {
+        let index = self.index(self.scaled(coordinate).floor() as i64);
+        Taps {
+            all: [(index, 1.0); 2],
+            count: 1,
+        }
+    }
+
+    /// The two elements whose centres a coordinate is between.
+    pub(super) fn between(self, coordinate: f32) -> Taps {
+        let fixed = (self.scaled(coordinate) * 256.0).round() as i64;
+        let fixed = fixed.saturating_sub(128);
+        let (first, weight) = (fixed >> 8, (fixed & 255) as f32 / 256.0);
+        let second = self.index(first.saturating_add(1));
+        Taps {
+            all: [(self.index(first), 1.0 - weight), (second, weight)],
+            count: 2,
+        }
+    }
+}
+
+/// What a lane asks for: coordinates, and what else says where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) at: [f32; 3],
+    /// How many coordinates there are. Of the others there is a layer, or nothing.
+    pub(super) axes: usize,
+    /// The layer and, of cubes, the face.
+    pub(super) layer: u32,
+    /// The coordinates are from 0 to 1, whatever the sampler says.
+    pub(super) normalized: bool,
+}
+
+impl Spot {
+    pub(super) fn axis(&self, texture: &Texture, level: &Level, axis: usize) -> Axis {
+        Axis {
+            size: level.size[axis],
+            mode: texture.sampler.address[axis],
+            normalized: self.normalized || texture.sampler.normalized,
+        }
+    }
+
+    /// The elements along each dimension.
+    fn taps(&self, texture: &Texture, level: &Level) -> [Taps; 3] {
+        let mut taps = [Taps::one(0), Taps::one(0), Taps::one(self.layer)];
+        for (axis, taps) in taps.iter_mut().enumerate().take(self.axes) {
+            let coordinate = self.at[axis];
+            let axis = self.axis(texture, level, axis);
+            *taps = if texture.sampler.linear {
+                axis.between(coordinate)
+            } else {
+                axis.nearest(coordinate)
+            };
+        }
+        taps
+    }
+}
+
+/// Level of detail to two levels and the weight of the second.
+fn levels(texture: &Texture, detail: f32) -> (usize, usize, f32) {
+    let sampler = &texture.sampler;
+    let [least, most] = sampler.detail;
+    let last = texture.elements.levels.len() - 1;
+    let detail = (detail + sampler.bias).max(least).min(most);
+    let detail = detail.max(0.0).min(last as f32);
+    if sampler.levels_linear {
+        let fixed = (detail * 256.0).round() as usize;
+        let first = fixed >> 8;
+        (first, (first + 1).min(last), (fixed & 255) as f32 / 256.0)
+    } else {
+        let nearest = ((detail + 0.5).floor() as usize).min(last);
+        (nearest, nearest, 0.0)
+    }
+}
+
+impl Reader<'_, '_> {
+    /// What a texture gives there. `detail` is the level of detail, `None` for the most detailed one.
+    pub(super) fn sample(
+        &mut self,
+        texture: &Texture,
+        spot: &Spot,
+        detail: Option<f32>,
+    ) -> Result<[u32; 4], Trouble> {
+        let (first, second, weight) = detail.map_or((0, 0, 0.0), |detail| levels(texture, detail));
+        let near = self.level(texture, first, spot)?;
+        if weight == 0.0 {
+            return Ok(near);
+        }
+        let far = self.level(texture, second, spot)?;
+        let mut mixed = [0; 4];
+        for (mixed, (near, far)) in mixed.iter_mut().zip(near.into_iter().zip(far)) {
+            let (near, far) = (f32::from_bits(near), f32::from_bits(far));
+            *mixed = ((1.0 - weight) * near + weight * far).to_bits();
+        }
+        Ok(mixed)
+    }
+
+    /// One tap of each dimension.
+    pub(super) fn tap(
+        &mut self,
+        texture: &Texture,
+        level: &Level,
+        at: [Option<u32>; 3],
+    ) -> Result<[u32; 4], Trouble> {
+        match at {
+            [Some(x), Some(y), Some(z)] => self.element(texture, level, [x, y, z]),
+            _ => Ok(texture.sampler.border),
+        }
+    }
+
+    fn level(
+        &mut self,
+        texture: &Texture,
+        number: usize,
+        spot: &Spot,
+    ) -> Result<[u32; 4], Trouble> {
+        let level = &texture.elements.levels[number];
+        let [x, y, z] = spot.taps(texture, level);
+        if !texture.sampler.linear {
+            let at = [x, y, z].map(|taps| taps.get()[0].0);
+            return self.tap(texture, level, at);
+        }
+        let mut sum = [0.0_f32; 4];
+        for &(z, of_z) in z.get() {
+            for &(y, of_y) in y.get() {
+                for &(x, of_x) in x.get() {
+                    let weight = of_x * of_y * of_z;
+                    // What has no weight is not looked at.
+                    if weight == 0.0 {
+                        continue;
+                    }
+                    let value = self.tap(texture, level, [x, y, z])?;
+                    for (sum, value) in sum.iter_mut().zip(value) {
+                        *sum += weight * f32::from_bits(value);
+                    }
+                }
+            }
+        }
+        Ok(sum.map(f32::to_bits))
+    }
+}

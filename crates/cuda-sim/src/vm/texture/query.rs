@@ -1,0 +1,91 @@
+//! `txq` and `suq`: the extents of textures and surfaces.
+
+use super::look::Last;
+use super::{Elements, Object, Shape, refused};
+use crate::vm::code::{Ins, Trouble};
+use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::space::{Env, bits};
+use crate::vm::warp::Warp;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::vm) enum Query {
+    Width,
+    Height,
+    Depth,
+    ArraySize,
+    Levels,
+}
+
+impl Query {
+    /// As PTX names them.
+    pub(in crate::vm) const NAMES: [&str; 5] = [
+        "width",
+        "height",
+        "depth",
+        "array_size",
+        "num_mipmap_levels",
+    ];
+    const ALL: [Self; 5] = [
+        Self::Width,
+        Self::Height,
+        Self::Depth,
+        Self::ArraySize,
+        Self::Levels,
+    ];
+
+    /// By its place among [`NAMES`](Self::NAMES).
+    pub(in crate::vm) fn of_number(number: usize) -> Self {
+        Self::ALL[number % Self::ALL.len()]
+    }
+
+    /// As `Ins::imm` has it, for a surface or a texture.
+    pub(in crate::vm) fn pack(self, of_surface: bool) -> u64 {
+        self as u64 | u64::from(of_surface) << 8
+    }
+
+    /// The answer; `None` for what such elements do not have.
+    fn answer(self, elements: &Elements, level: usize) -> Option<u32> {
+        use Shape::{Buffer, Cube, Cubes, Line, Lines, Plane, Planes, Space};
+        let [width, height, depth] = elements.levels.get(level)?.size;
+        match (self, elements.shape) {
+            (Self::Width, _) => Some(width),
+            (Self::Height, Plane | Space | Planes | Cube | Cubes) => Some(height),
+            (Self::Depth, Space) | (Self::ArraySize, Lines | Planes) => Some(depth),
+            (Self::Levels, Buffer | Line | Plane | Space | Lines | Planes | Cube | Cubes) => {
+                Some(elements.levels.len() as u32)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `txq`, `suq`: the handle is `a`, the level `b`.
+pub(in crate::vm) struct QueryOp;
+
+impl TouchOp for QueryOp {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let query = Query::of_number((i.imm & 0xff) as usize);
+        let (handles, levels) = (w.get64(i.a), w.get32(i.b));
+        let mut found = [0; LANES];
+        let mut last = Last::default();
+        for lane in bits(m) {
+            let (handle, level) = (handles[lane], levels[lane] as usize);
+            let (shape, answer) = if i.imm >> 8 & 1 != 0 {
+                let surface = (env.launch.surfaces)(handle);
+                let surface = surface.ok_or_else(|| Object::Surface.unknown(handle, lane))?;
+                (surface.shape, query.answer(&surface, level))
+            } else {
+                let elements = &last.get(env, handle, lane)?.elements;
+                (elements.shape, query.answer(elements, level))
+            };
+            let Some(answer) = answer else {
+                let message = format!("{query:?} of level {level} of a {shape:?}");
+                return Err(refused(lane, message));
+            };
+            found[lane] = answer;
+        }
+        w.put32(i.d, m, &found);
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Textures and surfaces as small kernels see them, against slices.
+
+use cuda_sim::{Builder, CUresult as R, ReportKind};
+use cuda_sys::{CUarray, CUtexObject};
+
+use crate::support::{Bench, bench, late, ok};
+use crate::texture_support::*;
+
+#[test]
+fn memory_is_fetched_by_element() {
+    for bench in [bench(Builder::new().check_all(true)), bench(late(3))] {
+        let bytes: Vec<u8> = (0..40).map(|i| (i * 37) as u8).collect();
+        let (memory, out) = (bench.upload(&bytes), bench.alloc(512));
+        let texture = |flags, channels| {
+            let resource = of_memory(memory, 40, U8, channels);
+            bench
+                .make_texture(&resource, &clamped(flags), None)
+                .unwrap()
+        };
+        // Two channels as they are; the others are 0 and 1, and outside all is 0.
+        ok(bench.run("fetch", &mut [texture(INTEGER, 2), out]));
+        for (i, found) in bench.download::<[u32; 4]>(out, 32).iter().enumerate() {
+            let expected = match i.checked_sub(2).filter(|i| *i < 20) {
+                Some(i) => [bytes[2 * i].into(), bytes[2 * i + 1].into(), 0, 1],
+                None => [0; 4],
+            };
+            assert_eq!(*found, expected, "{i}");
+        }
+        // Four channels from 0 to 1.
+        ok(bench.run("fetch", &mut [texture(0, 4), out]));
+        for (i, found) in bench.download::<[f32; 4]>(out, 32).iter().enumerate() {
+            let expected = match i.checked_sub(2).filter(|i| *i < 10) {
+                Some(i) => std::array::from_fn(|k| f32::from(bytes[4 * i + k]) / 255.0),
+                None => [0.0; 4],
+            };
+            assert_eq!(*found, expected, "{i}");
+        }
+        assert_eq!(bench.simulator.take_reports(), []);
+    }
+}
+
+/// The weights have 8 bits: at eighths of an element the filter is exact for small integers.
+#[test]
+fn a_plane_between_its_elements() {
+    let bench = bench(Builder::new());
+    let [width, height] = [5_usize, 4];
+    let values: Vec<f32> = (0..width * height).map(|i| (i * i % 23) as f32).collect();
+    // Rows of 5 floats, 32 bytes apart.
+    let mut rows = vec![f32::NAN; 8 * height];
+    for (i, value) in values.iter().enumerate() {
+        rows[i / width * 8 + i % width] = *value;
+    }
+    let resource = of_rows(bench.upload(&rows), [width, height], 32);
+    let texture = bench.make_texture(&resource, &filtered(0), None).unwrap();
+    let points: Vec<[f32; 2]> = (0..32)
+        .map(|i| [i as f32 * 0.375 - 3.0, i as f32 * 0.625 - 8.0])
+        .collect();
+    let (at, out) = (bench.upload(&points), bench.alloc(256));
+    ok(bench.run("plane", &mut [texture, at, out]));
+    let element = |x: f64, y: f64| {
+        let inside = |at: f64, size: usize| at.clamp(0.0, size as f64 - 1.0) as usize;
+        f64::from(values[inside(y, height) * width + inside(x, width)])
+    };
+    for (i, found) in bench.download::<[u32; 2]>(out, 32).iter().enumerate() {
+        let [x, y] = points[i].map(|at| f64::from(at) - 0.5);
+        let (left, top) = (x.floor(), y.floor());
+        let (right, below) = (x - left, y - top);
+        let expected = (1.0 - right) * (1.0 - below) * element(left, top)
+            + right * (1.0 - below) * element(left + 1.0, top)
+            + (1.0 - right) * below * element(left, top + 1.0)
+            + right * below * element(left + 1.0, top + 1.0);
+        let value = f64::from(f32::from_bits(found[0]));
+        assert_eq!((value, found[1]), (expected, 1), "{:?}", points[i]);
+    }
+}
+
+#[test]
+fn extents_are_told() {
+    let bench = bench(Builder::new());
+    let mipmap = bench.mipmap_of(&desc([20, 10, 6], F32, 1, 0), 3);
+    let texture = bench
+        .make_texture(&of_mipmap(mipmap), &clamped(NORMALIZED), None)
+        .unwrap();
+    let space = bench.array_of(&desc([7, 8, 9], U32, 2, SURFACE));
+    let surface = bench.make_surface(&of_array(space)).unwrap();
+    let out = bench.alloc(28);
+    ok(bench.run("extents", &mut [texture, surface, out]));
+    assert_eq!(bench.download::<u32>(out, 7), [10, 10, 6, 3, 7, 8, 9]);
+    // A row has no height.
+    let (_, row) = bench.row();
+    let status = bench.run("extents", &mut [texture, row, out]);
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    let fault = bench.simulator.fault(0).unwrap();
+    assert!(fault.contains("Height of level 0 of a Line"), "{fault}");
+}
+
+#[test]
+fn a_row_is_written_and_read() {
+    for bench in [bench(Builder::new().check_all(true)), bench(late(3))] {
+        let (array, surface) = bench.row();
+        ok(bench.run("write", &mut [surface]));
+        let expected: Vec<u32> = (102..118).collect();
+        assert_eq!(bench.take::<u32>(array, 16), expected);
+        let out = bench.alloc(256);
+        ok(bench.run("read", &mut [surface, out]));
+        for (i, found) in bench.download::<[u32; 2]>(out, 32).iter().enumerate() {
+            let at = i as i32 - 2;
+            let zeroed = if (0..16).contains(&at) {
+                102 + at as u32
+            } else {
+                0
+            };
+            assert_eq!(*found, [zeroed, 102 + at.clamp(0, 15) as u32]);
+        }
+        ok(bench.run("reduce", &mut [surface]));
+        let all = bench.take::<u32>(array, 16);
+        assert_eq!((all[0], all[1], all[2], all[3]), (102, 103 + 32, 104, 105));
+        assert_eq!(bench.simulator.take_reports(), []);
+        let status = bench.run("trap", &mut [surface, out]);
+        assert_eq!(status, R::CUDA_ERROR_LAUNCH_FAILED);
+    }
+}
+
+#[test]
+fn what_is_gone_is_a_fault() {
+    let point: [fn(&Bench, CUarray, CUtexObject) -> R; 2] = [
+        |bench, array, _| unsafe { bench.cuArrayDestroy(array) },
+        |bench, _, texture| unsafe { bench.cuTexObjectDestroy(texture) },
+    ];
+    for (number, destroy) in point.into_iter().enumerate() {
+        let bench = bench(Builder::new().check_freed(true));
+        let array = bench.array_of(&desc([8, 8, 0], F32, 1, 0));
+        let texture = bench.make_texture(&of_array(array), &clamped(0), None);
+        let texture = texture.unwrap();
+        let (at, out) = (bench.upload(&[[1.5_f32; 2]; 32]), bench.alloc(256));
+        ok(destroy(&bench, array, texture));
+        let status = bench.run("plane", &mut [texture, at, out]);
+        assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS, "{number}");
+        let kinds: Vec<_> = bench.simulator.take_reports();
+        let expected = [ReportKind::UseAfterFree, ReportKind::Fault][number];
+        assert_eq!(kinds[0].kind, expected, "{}", kinds[0]);
+    }
+}
+
+#[test]
+fn what_nobody_wrote_is_reported() {
+    let bench = bench(Builder::new().check_uninitialised(true));
+    let array = bench.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
+    let surface = bench.make_surface(&of_array(array)).unwrap();
+    let out = bench.alloc(256);
+    bench.put(array, &[7_u32; 12]);
+    ok(bench.run("read", &mut [surface, out]));
+    let reports = bench.simulator.take_reports();
+    assert!(!reports.is_empty());
+    for report in &reports {
+        assert_eq!(report.kind, ReportKind::UninitialisedRead);
+    }
+    // Thread 14 is the first to read the 13th word.
+    assert_eq!(reports[0].at.thread, [14, 0, 0]);
+    // What a kernel wrote is written.
+    ok(bench.run("write", &mut [surface]));
+    ok(bench.run("read", &mut [surface, out]));
+    assert_eq!(bench.simulator.take_reports(), []);
+}
+
+#[test]
+fn what_is_not_there_fails_by_name() {
+    let bench = bench(Builder::new());
+    let array = bench.array_of(&desc([8, 8, 0], F32, 1, 0));
+    let texture = bench.make_texture(&of_array(array), &clamped(0), None);
+    let out = bench.alloc(4);
+    let status = bench.run("moved", &mut [texture.unwrap(), out]);
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    let fault = bench.simulator.fault(0).unwrap();
+    let line = TEXTURE
+        .lines()
+        .position(|line| line.contains("{%one, %one}"));
+    let line = format!("line {}", line.unwrap() + 1);
+    assert!(fault.contains("tex.2d.v4.f32.f32"), "{fault}");
+    assert!(fault.contains(&line), "{fault}");
+}
