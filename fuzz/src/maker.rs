@@ -14,6 +14,8 @@ use crate::calls::{IMAGES, STRINGS};
 const SCRATCH: usize = 8 << 20;
 /// The largest offset into it.
 const OFFSET: usize = 4096;
+/// More than the bytes from the first to the last of a copy of three dimensions, and what lies before them.
+const LONGEST_COPY: usize = 128 << 10;
 /// Words of what a pointer to a structure or a list points to: a list of 8 of the largest fits.
 const SLOT: usize = 512;
 /// How many of a kind are remembered.
@@ -189,6 +191,34 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// A device address for one side of a copy. What lies behind memory that the host can reach, or behind address 0,
+    /// would be taken for the host's own.
+    pub(crate) fn side_address(&mut self) -> u64 {
+        let addr = self.address();
+        let is_hosts = self
+            .addresses
+            .iter()
+            .any(|&(known, for_good)| known == addr && !for_good);
+        if addr == 0 || is_hosts && !self.has_room(addr) {
+            return scratch().addr() as u64;
+        }
+        addr
+    }
+
+    /// Whether all that a call copies at once fits into the allocation at `addr`.
+    fn has_room(&self, addr: u64) -> bool {
+        let mut size = 0_usize;
+        // SAFETY: the attribute is a size, and the place a local.
+        let status = unsafe {
+            self.driver.cuPointerGetAttribute(
+                (&raw mut size).cast(),
+                CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                addr,
+            )
+        };
+        status.is_success() && size >= LONGEST_COPY
+    }
+
     /// A number for a parameter of this type and name.
     pub(crate) fn number(&mut self, ty: &'static str, param: &'static str) -> u64 {
         match ty {
@@ -281,15 +311,6 @@ impl<'a> Maker<'a> {
             && self.one_in(4)
         {
             let (addr, _) = self.addresses[index];
-            let mut size = 0_usize;
-            // SAFETY: the attribute is a size, and the place a local.
-            let status = unsafe {
-                self.driver.cuPointerGetAttribute(
-                    (&raw mut size).cast(),
-                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                    addr,
-                )
-            };
             let mut host = ptr::null_mut::<c_void>();
             // SAFETY: the attribute is an address, and the place a local.
             let on_host = unsafe {
@@ -299,8 +320,7 @@ impl<'a> Maker<'a> {
                     addr,
                 )
             };
-            // All that a call copies at once fits.
-            if status.is_success() && on_host.is_success() && !host.is_null() && size >= 1 << 16 {
+            if on_host.is_success() && !host.is_null() && self.has_room(addr) {
                 return host;
             }
         }
@@ -345,8 +365,10 @@ impl<'a> Maker<'a> {
             }
             (2, "c_void") => {
                 let place = self.pointers(param);
-                self.results
-                    .push(("c_void", place.cast::<u64>().cast_const()));
+                if !place.is_null() {
+                    self.results
+                        .push(("c_void", place.cast::<u64>().cast_const()));
+                }
                 return place;
             }
             (1, "usize" | "c_int" | "c_uint" | "cuuint64_t" | "cuuint32_t" | "c_ulonglong") => {

@@ -112,7 +112,7 @@ impl Maker<'_> {
         }
         let host = self.host().expose_provenance() as u64;
         fields = fields.u32(self.below(5) as u64).u64(host);
-        fields = fields.u64(self.address());
+        fields = fields.u64(self.side_address());
         fields = fields.u64(self.handle("CUarray").addr() as u64);
         if deep {
             let context = self.handle("CUcontext").addr() as u64;

@@ -87,7 +87,7 @@ macro_rules! exports {
             #[inline(never)]
             #[allow(clippy::too_many_arguments, reason = "as many as C's")]
             fn body(slot: usize, $($arg: $ty),*) -> cuda_sys::CUresult {
-                $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, |call| {
+                $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, &|call| {
                     // SAFETY: each pointer must be valid for what this function documents ← the contract of the C
                     // function, which `body`'s only caller is.
                     $(let $arg = unsafe { $crate::driver::arg::Arg::wrap($arg) };)*
@@ -138,10 +138,12 @@ fn works_uninitialized(function: &Function) -> bool {
 }
 
 /// Runs `body` for the instance in `slot`: counted, traced, with the injected faults, and without a panic into C.
+///
+/// One for all functions: as a generic it was a tenth of what the compiler had to do for this crate.
 pub(super) fn dispatch(
     slot: usize,
     function: &'static Function,
-    body: impl FnOnce(&Call) -> Status,
+    body: &dyn Fn(&Call) -> Status,
 ) -> CUresult {
     LAST_SLOT.set(Some(slot));
     let Some(instance) = slot::instance(slot) else {

@@ -27,7 +27,7 @@ fn refuse(index: usize) -> CUresult {
     let (Some(function), Some(slot)) = (FUNCTIONS.get(index), last_slot()) else {
         return NOT_SUPPORTED;
     };
-    dispatch(slot, function, |call| {
+    dispatch(slot, function, &|call| {
         if call.journal.missed(function) && env::var_os("CUDA_SIM_LOG").is_some() {
             eprintln!("cuda-sim: {function} is not implemented: answered CUDA_ERROR_NOT_SUPPORTED");
         }
