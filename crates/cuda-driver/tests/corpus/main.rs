@@ -19,3 +19,4 @@ mod mistakes;
 mod objects;
 mod support;
 mod tensor_cores;
+mod textures;

@@ -9,6 +9,7 @@ use cuda_sys::{CUdevice, CUdeviceptr};
 
 use super::advice::Pages;
 use super::arg::Out;
+use super::attributes::TEXTURE_ALIGN;
 use super::context::Context;
 use super::device::Device;
 use super::export::{Call, exports};
@@ -27,6 +28,9 @@ exports! {
     cuMemGetAddressRange_v2 => mem_get_address_range(
         base: *mut CUdeviceptr, size: *mut usize, dptr: CUdeviceptr);
 }
+
+/// What addresses of device memory are multiples of: what textures want.
+pub(super) const ALIGN: u64 = TEXTURE_ALIGN as u64;
 
 /// One live allocation, of whatever kind.
 #[derive(Debug)]
@@ -187,7 +191,7 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let size = size as u64;
-        let addr = context.device.allocate(size, 256).ok_or(OUT_OF_MEMORY)?;
+        let addr = context.device.allocate(size, ALIGN).ok_or(OUT_OF_MEMORY)?;
         self.note(addr, size, Kind::Device, &context);
         dptr.set(addr)
     }

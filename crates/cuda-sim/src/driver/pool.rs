@@ -18,7 +18,7 @@ use cuda_sys::{
 use super::arg::{In, Out};
 use super::export::{Call, exports};
 use super::handle::{fresh, pointer};
-use super::memory::Kind;
+use super::memory::{ALIGN, Kind};
 use super::status::{
     INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status,
 };
@@ -167,7 +167,7 @@ impl Call {
         if !pool.take(size) {
             return Err(OUT_OF_MEMORY);
         }
-        let Some(addr) = device.allocate(size, 256) else {
+        let Some(addr) = device.allocate(size, ALIGN) else {
             pool.give(size);
             return Err(OUT_OF_MEMORY);
         };

@@ -1,7 +1,7 @@
 //! Textures and surfaces as small kernels see them, against slices.
 
 use cuda_sim::{Builder, CUresult as R, ReportKind};
-use cuda_sys::{CUarray, CUtexObject};
+use cuda_sys::{CUaddress_mode, CUarray, CUtexObject};
 
 use crate::support::{Bench, bench, late, ok};
 use crate::texture_support::*;
@@ -71,6 +71,53 @@ fn a_plane_between_its_elements() {
             + right * below * element(left + 1.0, top + 1.0);
         let value = f64::from(f32::from_bits(found[0]));
         assert_eq!((value, found[1]), (expected, 1), "{:?}", points[i]);
+    }
+}
+
+/// Whatever a coordinate is, an element is read, or the border; those of infinity are at the edges.
+#[test]
+fn coordinates_that_are_no_places() {
+    let bench = bench(Builder::new());
+    let values: Vec<f32> = (1..=12_u8).map(f32::from).collect();
+    let array = bench.array_of(&desc([4, 3, 0], F32, 1, 0));
+    let rows = [0, 1, 2].map(|row| &values[4 * row..][..4]);
+    for (y, row) in rows.into_iter().enumerate() {
+        bench.put_row(array, y, row);
+    }
+    let odd = [
+        f32::NEG_INFINITY,
+        f32::INFINITY,
+        f32::NAN,
+        -f32::MAX,
+        f32::MAX,
+        -1e-45,
+        9.3e18,
+        -4.6e18,
+    ];
+    let points: Vec<[f32; 2]> = (0..32)
+        .map(|i| [odd[i % 8], odd[(i + i / 8) % 8]])
+        .collect();
+    let (at, out) = (bench.upload(&points), bench.alloc(256));
+    for mode in 0..4 {
+        for flags in [0, NORMALIZED] {
+            for texture in [
+                reading(CUaddress_mode(mode), flags),
+                filtered_as(CUaddress_mode(mode), flags),
+            ] {
+                let texture = bench.make_texture(&of_array(array), &texture, None);
+                ok(bench.run("plane", &mut [texture.unwrap(), at, out]));
+                let found = bench.download::<[u32; 2]>(out, 32);
+                for ([bits, _], point) in found.into_iter().zip(&points) {
+                    let value = f32::from_bits(bits);
+                    assert!((0.0..=12.0).contains(&value), "{value} at {point:?}");
+                    let edge = |at: f32, last: usize| if at > 0.0 { last } else { 0 };
+                    if mode == 1 && point.iter().all(|at| at.abs() > 1e10) {
+                        let expected = rows[edge(point[1], 2)][edge(point[0], 3)];
+                        assert_eq!(value, expected, "{point:?}");
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::ptr;
 
 use cuda_sim::CUresult as R;
 use cuda_sys::{
-    CUDA_ARRAY3D_DESCRIPTOR, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
-    CUaddress_mode, CUarray, CUarray_format, CUdeviceptr, CUfilter_mode, CUmipmappedArray,
-    CUresourcetype, CUsurfObject, CUtexObject,
+    CUDA_ARRAY3D_DESCRIPTOR, CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC,
+    CUDA_TEXTURE_DESC, CUaddress_mode, CUarray, CUarray_format, CUdeviceptr, CUfilter_mode,
+    CUmemorytype, CUmipmappedArray, CUresourcetype, CUsurfObject, CUtexObject,
 };
 
 use crate::support::{Bench, ok};
@@ -99,11 +99,15 @@ pub(crate) fn clamped(flags: u32) -> CUDA_TEXTURE_DESC {
     reading(CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP, flags)
 }
 
-pub(crate) fn filtered(flags: u32) -> CUDA_TEXTURE_DESC {
+pub(crate) fn filtered_as(mode: CUaddress_mode, flags: u32) -> CUDA_TEXTURE_DESC {
     CUDA_TEXTURE_DESC {
         filterMode: CUfilter_mode::CU_TR_FILTER_MODE_LINEAR,
-        ..clamped(flags)
+        ..reading(mode, flags)
     }
+}
+
+pub(crate) fn filtered(flags: u32) -> CUDA_TEXTURE_DESC {
+    filtered_as(CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP, flags)
 }
 
 impl Bench {
@@ -144,6 +148,17 @@ impl Bench {
     pub(crate) fn put<T>(&self, array: CUarray, values: &[T]) {
         let size = size_of_val(values);
         unsafe { ok(self.cuMemcpyHtoA_v2(array, 0, values.as_ptr().cast(), size)) };
+    }
+
+    /// A row of a plane.
+    pub(crate) fn put_row<T>(&self, array: CUarray, y: usize, values: &[T]) {
+        let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
+        copy.srcHost = values.as_ptr().cast();
+        copy.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_ARRAY;
+        (copy.dstArray, copy.dstY) = (array, y);
+        (copy.WidthInBytes, copy.Height) = (size_of_val(values), 1);
+        unsafe { ok(self.cuMemcpy2D_v2(&copy)) };
     }
 
     pub(crate) fn take<T: Copy + Default>(&self, array: CUarray, count: usize) -> Vec<T> {

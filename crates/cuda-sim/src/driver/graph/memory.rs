@@ -11,6 +11,7 @@ use super::{Store, World};
 use crate::driver::arg::Out;
 use crate::driver::device::Device;
 use crate::driver::export::{Call, exports};
+use crate::driver::memory::ALIGN;
 use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
 exports! {
@@ -100,7 +101,7 @@ impl Store {
             .used()
             .checked_add(size)
             .is_some_and(|all| all <= limit);
-        let addr = fits.then(|| device.arena.reserve(size, 256)).flatten();
+        let addr = fits.then(|| device.arena.reserve(size, ALIGN)).flatten();
         Ok(Arc::new(GraphMemory {
             addr: addr.ok_or(OUT_OF_MEMORY)?,
             size,
