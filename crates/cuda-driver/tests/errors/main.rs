@@ -25,6 +25,7 @@ mod module;
 mod pool;
 mod run;
 mod stream;
+mod texture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +48,7 @@ fn cases() -> Vec<Case> {
         module::CASES,
         launch::CASES,
         graph::CASES,
+        texture::CASES,
     ]
     .concat()
 }

@@ -195,7 +195,10 @@ fn is_shape(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
     }
     if desc.Flags & CUBEMAP != 0 {
         let cubes = if layered { depth % 6 == 0 } else { depth == 6 };
-        return width == height && (1..=32768).contains(&width) && cubes && depth > 0;
+        return width == height
+            && (1..=32768).contains(&width)
+            && cubes
+            && (1..=2046).contains(&depth);
     }
     if layered {
         return (1..=32768).contains(&width) && height <= 32768 && (1..=2048).contains(&depth);
