@@ -226,3 +226,44 @@ fn what_is_not_there_fails_by_name() {
     assert!(fault.contains("tex.2d.v4.f32.f32"), "{fault}");
     assert!(fault.contains(&line), "{fault}");
 }
+
+#[test]
+fn forms_that_are_not_there_fail_by_name() {
+    let vector = "{%r0, %r1, %r2, %r3}";
+    for (name, operands) in [
+        ("tex.2d.v4.f16.f32", "V, [%t, {%x, %x}]"),
+        ("tex.2d.v2.f16x2.f32", "{%r0, %r1}, [%t, {%x, %x}]"),
+        ("tex.2dms.v4.f32.s32", "V, [%t, {%x, %x, %x, %x}]"),
+        ("tex.cube.v4.f32.s32", "V, [%t, V]"),
+        ("tex.level.2d.v4.f32.s32", "V, [%t, {%x, %x}], %x"),
+        ("tex.grad.cube.v4.f32.f32", "V, [%t, V], V, V"),
+        ("tex.2d.v4.f32.f32", "V, [%t, %t, {%x, %x}]"),
+        ("tld4.r.a2d.v4.f32.f32", "V, [%t, V]"),
+        ("tld4.r.2d.v4.f32.f32", "V, [%t, {%x, %x}], {%x, %x}"),
+        ("txq.normalized_coords.b32", "%r0, [%t]"),
+        ("suq.memory_layout.b32", "%r0, [%t]"),
+        ("suld.b.cube.b32.trap", "%r0, [%t, V]"),
+        ("sust.b.1d.v4.b64.trap", "[%t, {%x}], {%t, %t, %t, %t}"),
+        ("sust.p.1d.v4.b32.trap", "[%t, {%x}], V"),
+        ("sured.b.add.1d.f32.trap", "[%t, {%x}], %x"),
+        ("sured.b.add.1d.f16.trap", "[%t, {%x}], %h"),
+        ("sured.b.xor.1d.b32.trap", "[%t, {%x}], %x"),
+    ] {
+        let operands = operands.replace('V', vector);
+        let ptx = format!(
+            ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 t) {{\n\
+             .reg .b64 %t; .reg .b32 %x, %r<4>; .reg .b16 %h; ld.param.u64 %t, [t];\n\
+             {name} {operands};\nret; }}"
+        );
+        let bench = bench(Builder::new());
+        let function = bench.function(bench.load(&ptx), "k");
+        ok(bench.launch(function, [1, 1], std::ptr::null_mut(), &mut [0]));
+        assert_eq!(bench.sync(), R::CUDA_ERROR_ILLEGAL_INSTRUCTION, "{name}");
+        let fault = bench.simulator.fault(0).unwrap();
+        assert!(
+            fault.contains(&format!("no instruction `{name}`")),
+            "{fault}"
+        );
+        assert!(fault.contains("line 6"), "{fault}");
+    }
+}

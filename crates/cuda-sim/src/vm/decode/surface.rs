@@ -61,6 +61,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         let Parts { ty, count, .. } = parts;
         let bytes = ty.bits / 8;
         let op = if form.opcode == "sured" {
+            let is_integer = matches!(ty.class, Class::Unsigned | Class::Signed | Class::Bits);
+            if !is_integer || !matches!(ty.bits, 32 | 64) {
+                return missing("type");
+            }
             let name = form.one_of(&["add", "min", "max", "and", "or"]);
             let op = name.and_then(|name| atomic::Op::parse(name, ty.class, ty.bits, false));
             match op {
