@@ -218,6 +218,14 @@ impl TensorLayout {
                 within(what, Some(at + 1), offset.into(), limits)?;
             }
         }
+        // Filters begin somewhere.
+        let pixels = self.dims.iter().skip(1);
+        let corners = pixels.zip(im2col.lower_corner).zip(im2col.upper_corner);
+        for (at, ((&dim, &lower), &upper)) in (1..).zip(corners) {
+            let least = i64::from(lower) - (signed(dim) - 1);
+            let limits = (least.max(limits.0), limits.1);
+            within("upper corner", Some(at), upper.into(), limits)?;
+        }
         self.check_column(im2col.channels_per_pixel, im2col.pixels_per_column)
     }
 

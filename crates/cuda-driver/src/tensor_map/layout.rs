@@ -114,12 +114,17 @@ pub enum WidePixels {
 }
 
 /// The columns that `im2col` makes of an image, whose dimensions are channels, width, height, depth, and images.
+///
+/// A filter begins at each pixel of the box between the corners, or, by [`element_strides`](TensorLayout::element_strides), at every
+/// so manieth. For a convolution with padding `p`, `q` behind the last pixel, and filters of `n` taps that are `d` apart they are
+/// `-p` and `q - (n - 1) * d`. A kernel says at which filter a column begins, and how far the tap is from there; the
+/// column goes on with the filters that follow, of the next row, plane and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2col<'a> {
-    /// The corner of the box of pixels at which filters begin, as offsets from the first pixel: a number for each dimension but
-    /// channels and images.
+    /// The corner of the first pixel at which a filter begins, as offsets from the first of the image: a number for each dimension
+    /// but channels and images, width first.
     pub lower_corner: &'a [i32],
-    /// The other corner, as offsets from the last pixel.
+    /// The corner of the last of them, as offsets from the last pixel.
     pub upper_corner: &'a [i32],
     /// The channels that are copied of a pixel.
     pub channels_per_pixel: u32,

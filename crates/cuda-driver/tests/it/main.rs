@@ -59,6 +59,8 @@ mod strays;
 mod stream;
 mod support;
 mod task;
+#[cfg(feature = "nvrtc")]
+mod tensor_columns;
 mod tensor_map;
 mod traits;
 mod transfer;

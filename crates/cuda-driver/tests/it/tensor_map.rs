@@ -19,7 +19,7 @@ fn fine() -> TensorLayout {
 const BYTES: usize = 64 * 8 * 4 * 4;
 
 /// Devices that have tensor maps, and what stands for memory of `BYTES` bytes there.
-fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
+pub(crate) fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
     let able = move |bench: &Bench| {
         let capability = bench.context.device().compute_capability().unwrap();
         if capability.major < 9 {
@@ -35,7 +35,7 @@ fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<
 }
 
 /// What making the map answers; `None` where a software device has no tensor maps.
-fn made(bench: &Bench, test: &str, map: Result<TensorMap, Error>) -> Option<TensorMap> {
+pub(crate) fn made(bench: &Bench, test: &str, map: Result<TensorMap, Error>) -> Option<TensorMap> {
     match map {
         Err(error)
             if bench.simulator.is_some()
@@ -262,6 +262,15 @@ fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
                 ..columns
             }),
             range("pixels per column", None, 1025, (1, 1024))
+        );
+        // Eight pixels of which none is left.
+        assert_eq!(
+            of(Im2col {
+                lower_corner: &[2],
+                upper_corner: &[-6],
+                ..columns
+            }),
+            range("upper corner", Some(1), -6, (-5, 32767))
         );
         let images = TensorLayout::new(F32, &[8, 8, 8, 2, 1]);
         let corners = Im2col {

@@ -1,22 +1,27 @@
-//! Tensor maps of tiles. Those of images (`im2col`) are not there.
+//! Tensor maps of tiles and of images (`im2col`). Those of wide columns are not there.
 
 use std::ffi::{c_uint, c_void};
 
 use cuda_sys::{
-    CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
+    CUresult, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
     CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
 use super::arg::{In, Out};
 use super::export::{Call, exports};
 use super::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
-use crate::vm::tensor_map::{BYTES, Element, MAX_RANK, Swizzle, TensorMap};
+use crate::vm::tensor_map::{BYTES, Columns, Element, MAX_RANK, Swizzle, TensorMap};
 
 exports! {
     cuTensorMapEncodeTiled => tensor_map_encode_tiled(
         map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: *mut c_void,
         dims: *const u64, strides: *const u64, extent: *const u32, steps: *const u32,
         interleave: CUtensorMapInterleave, swizzle: CUtensorMapSwizzle,
+        promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill);
+    cuTensorMapEncodeIm2col => tensor_map_encode_im2col(
+        map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: *mut c_void,
+        dims: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32,
+        steps: *const u32, interleave: CUtensorMapInterleave, swizzle: CUtensorMapSwizzle,
         promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill);
     cuTensorMapReplaceAddress => tensor_map_replace_address(
         map: *mut CUtensorMap, address: *mut c_void);
@@ -26,6 +31,8 @@ exports! {
 const MAP_ALIGN: u64 = 64;
 /// What it asks of addresses and strides.
 const ALIGN: u64 = 16;
+/// The dimensions of the smallest images: channels, width and images.
+const IMAGE_RANK: usize = 3;
 
 fn invalid_unless(is_right: bool) -> Status {
     if is_right { Ok(()) } else { Err(INVALID_VALUE) }
@@ -51,7 +58,101 @@ fn decoded(map: &CUtensorMap) -> Option<TensorMap> {
     TensorMap::decode(&bytes)
 }
 
+/// What maps of all kinds are made of.
+struct Given {
+    map: Out<CUtensorMap>,
+    data_type: CUtensorMapDataType,
+    rank: u32,
+    address: Out<c_void>,
+    dims: In<u64>,
+    strides: In<u64>,
+    steps: In<u32>,
+    interleave: CUtensorMapInterleave,
+    swizzle: CUtensorMapSwizzle,
+    promotion: CUtensorMapL2promotion,
+    fill: CUtensorMapFloatOOBfill,
+}
+
+impl Given {
+    /// The tensor; what of it a copy takes is yet to be said.
+    fn tensor(&self, least_rank: usize) -> Result<TensorMap, CUresult> {
+        let (data_type, swizzle, interleave, fill) = self.numbers();
+        self.map.required()?;
+        invalid_unless(self.map.handle().is_multiple_of(MAP_ALIGN))?;
+        invalid_unless(data_type <= 15 && swizzle <= 6 && interleave <= 2 && fill <= 1)?;
+        invalid_unless(self.promotion.0 as c_uint <= 3)?;
+        let (rank, address) = (self.rank as usize, self.address.handle());
+        invalid_unless((least_rank..=MAX_RANK).contains(&rank))?;
+        invalid_unless(interleave == 0 || rank >= IMAGE_RANK)?;
+        invalid_unless(address.is_multiple_of(ALIGN))?;
+        let mut tensor = TensorMap {
+            address,
+            rank,
+            ..TensorMap::default()
+        };
+        for d in 0..rank {
+            let (dim, step) = (self.dims.get_at(d)?, self.steps.get_at(d)?);
+            invalid_unless((1..=1 << 32).contains(&dim) && (1..=8).contains(&step))?;
+            (tensor.dims[d], tensor.steps[d]) = (dim, step as u8);
+        }
+        for d in 0..rank - 1 {
+            let stride = self.strides.get_at(d)?;
+            invalid_unless(stride.is_multiple_of(ALIGN) && stride < 1 << 40)?;
+            tensor.strides[d] = stride;
+        }
+        // Floats may be filled with what is not a number, others not.
+        invalid_unless(fill == 0 || (6..=12).contains(&data_type))?;
+        Ok(tensor)
+    }
+
+    /// By their numbers, which every header has: `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B` is the last type.
+    fn numbers(&self) -> (c_uint, c_uint, c_uint, c_uint) {
+        (
+            self.data_type.0 as c_uint,
+            self.swizzle.0 as c_uint,
+            self.interleave.0 as c_uint,
+            self.fill.0 as c_uint,
+        )
+    }
+
+    /// Writes the map, if it is of a kind that there is.
+    fn finish(&self, mut tensor: TensorMap) -> Status {
+        let (data_type, swizzle, interleave, fill) = self.numbers();
+        let (Some(element), Some(swizzle)) =
+            (Element::of_number(data_type), Swizzle::of_number(swizzle))
+        else {
+            return Err(NOT_SUPPORTED);
+        };
+        if interleave != 0 || fill != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        (tensor.element, tensor.swizzle) = (element, swizzle);
+        if !tensor.row().is_multiple_of(ALIGN) {
+            // Of images the manual does not tell.
+            return Err(match tensor.columns {
+                Some(_) => NOT_SUPPORTED,
+                None => INVALID_VALUE,
+            });
+        }
+        if let Some(span) = swizzle.span() {
+            invalid_unless(tensor.row() <= span)?;
+            // How rows that are shorter than the pattern lie is not documented.
+            if tensor.row() != span {
+                return Err(NOT_SUPPORTED);
+            }
+        }
+        self.map.set(opaque(&tensor))
+    }
+}
+
 impl Call {
+    fn tensor_maps(&self) -> Status {
+        if self.current()?.device.capability.0 < 9 {
+            return Err(NOT_SUPPORTED);
+        }
+        Ok(())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
     fn tensor_map_encode_tiled(
         &self,
@@ -68,64 +169,91 @@ impl Call {
         promotion: CUtensorMapL2promotion,
         fill: CUtensorMapFloatOOBfill,
     ) -> Status {
-        if self.current()?.device.capability.0 < 9 {
-            return Err(NOT_SUPPORTED);
-        }
-        // By their numbers, which every header has: `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B` is the last type.
-        let (data_type, swizzle) = (data_type.0 as c_uint, swizzle.0 as c_uint);
-        let (interleave, fill) = (interleave.0 as c_uint, fill.0 as c_uint);
-        map.required()?;
-        invalid_unless(map.handle().is_multiple_of(MAP_ALIGN))?;
-        invalid_unless(data_type <= 15 && swizzle <= 6 && interleave <= 2 && fill <= 1)?;
-        invalid_unless(promotion.0 as c_uint <= 3)?;
-        let (rank, address) = (rank as usize, address.handle());
-        invalid_unless((1..=MAX_RANK).contains(&rank))?;
-        invalid_unless(interleave == 0 || rank >= 3)?;
-        invalid_unless(address.is_multiple_of(ALIGN))?;
-        let mut tensor = TensorMap {
-            address,
+        self.tensor_maps()?;
+        let given = Given {
+            map,
+            data_type,
             rank,
-            ..TensorMap::default()
+            address,
+            dims,
+            strides,
+            steps,
+            interleave,
+            swizzle,
+            promotion,
+            fill,
         };
-        for d in 0..rank {
-            let (dim, extent, step) = (dims.get_at(d)?, extent.get_at(d)?, steps.get_at(d)?);
-            invalid_unless((1..=1 << 32).contains(&dim) && (1..=256).contains(&extent))?;
-            invalid_unless((1..=8).contains(&step))?;
-            (tensor.dims[d], tensor.extent[d]) = (dim, extent as u16);
-            tensor.steps[d] = step as u8;
+        let mut tensor = given.tensor(1)?;
+        for d in 0..tensor.rank {
+            let extent = extent.get_at(d)?;
+            invalid_unless((1..=256).contains(&extent))?;
+            tensor.extent[d] = extent as u16;
         }
-        for d in 0..rank - 1 {
-            let stride = strides.get_at(d)?;
-            invalid_unless(stride.is_multiple_of(ALIGN) && stride < 1 << 40)?;
-            tensor.strides[d] = stride;
-        }
-        // Floats may be filled with what is not a number, others not.
-        invalid_unless(fill == 0 || (6..=12).contains(&data_type))?;
-        let (Some(element), Some(swizzle)) =
-            (Element::of_number(data_type), Swizzle::of_number(swizzle))
-        else {
-            return Err(NOT_SUPPORTED);
+        given.finish(tensor)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+    fn tensor_map_encode_im2col(
+        &self,
+        map: Out<CUtensorMap>,
+        data_type: CUtensorMapDataType,
+        rank: u32,
+        address: Out<c_void>,
+        dims: In<u64>,
+        strides: In<u64>,
+        lower: In<i32>,
+        upper: In<i32>,
+        channels: u32,
+        pixels: u32,
+        steps: In<u32>,
+        interleave: CUtensorMapInterleave,
+        swizzle: CUtensorMapSwizzle,
+        promotion: CUtensorMapL2promotion,
+        fill: CUtensorMapFloatOOBfill,
+    ) -> Status {
+        self.tensor_maps()?;
+        let given = Given {
+            map,
+            data_type,
+            rank,
+            address,
+            dims,
+            strides,
+            steps,
+            interleave,
+            swizzle,
+            promotion,
+            fill,
         };
-        if interleave != 0 || fill != 0 {
+        let mut tensor = given.tensor(IMAGE_RANK)?;
+        invalid_unless((1..=256).contains(&channels) && (1..=1024).contains(&pixels))?;
+        tensor.extent[0] = channels as u16;
+        let mut columns = Columns {
+            pixels: pixels as u16,
+            ..Columns::default()
+        };
+        let limits = match tensor.rank {
+            3 => -32768..=32767,
+            4 => -128..=127,
+            _ => -16..=15,
+        };
+        for d in 1..tensor.rank - 1 {
+            let (lower, upper) = (lower.get_at(d - 1)?, upper.get_at(d - 1)?);
+            invalid_unless(limits.contains(&lower) && limits.contains(&upper))?;
+            (columns.lower[d - 1], columns.upper[d - 1]) = (lower as i16, upper as i16);
+            let (first, last) = tensor.corners(&columns, d);
+            invalid_unless(first <= last)?;
+        }
+        tensor.columns = Some(columns);
+        // The manual tells of strides along width, height and depth only.
+        if tensor.steps[tensor.rank - 1] != 1 {
             return Err(NOT_SUPPORTED);
         }
-        let row = u64::from(tensor.extent[0]) * element.bytes();
-        invalid_unless(row.is_multiple_of(ALIGN))?;
-        if let Some(span) = swizzle.span() {
-            invalid_unless(row <= span)?;
-            // How rows that are shorter than the pattern lie is not documented.
-            if row != span {
-                return Err(NOT_SUPPORTED);
-            }
-        }
-        (tensor.element, tensor.swizzle) = (element, swizzle);
-        map.set(opaque(&tensor))
+        given.finish(tensor)
     }
 
     fn tensor_map_replace_address(&self, map: Out<CUtensorMap>, address: Out<c_void>) -> Status {
-        if self.current()?.device.capability.0 < 9 {
-            return Err(NOT_SUPPORTED);
-        }
+        self.tensor_maps()?;
         let address = address.handle();
         invalid_unless(map.handle().is_multiple_of(MAP_ALIGN) && address.is_multiple_of(ALIGN))?;
         let mut tensor = decoded(&map.get()?).ok_or(INVALID_VALUE)?;

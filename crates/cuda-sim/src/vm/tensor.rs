@@ -1,4 +1,4 @@
-//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor.
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor, and columns of images.
 
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
@@ -71,6 +71,49 @@ fn operation(number: u64, element: Element) -> Option<atomic::Op> {
     atomic::Op::parse(name, class, bits, false)
 }
 
+/// The bit of `Ins::imm` that says that the instruction is of images.
+pub(super) const IMAGES: u64 = 1 << 40;
+
+/// Places of a tensor one after the other, those of dimension 1 first. Dimension 0 stays where it is.
+struct Walk {
+    rank: usize,
+    at: [i64; MAX_RANK],
+    /// Where each dimension begins again, and the last place before it does.
+    bounds: [(i64, i64); MAX_RANK],
+    steps: [i64; MAX_RANK],
+}
+
+impl Walk {
+    fn new(map: &TensorMap, start: [i64; MAX_RANK]) -> Self {
+        let mut steps = map.steps.map(i64::from);
+        let mut bounds = start.map(|at| (at, i64::MAX));
+        for d in 1..map.rank {
+            match &map.columns {
+                Some(columns) if d + 1 < map.rank => bounds[d] = map.corners(columns, d),
+                // Images are not left out, and have no end.
+                Some(_) => steps[d] = 1,
+                None => bounds[d].1 = start[d] + (map.count(d) as i64 - 1) * steps[d],
+            }
+        }
+        Self {
+            rank: map.rank,
+            at: start,
+            bounds,
+            steps,
+        }
+    }
+
+    fn advance(&mut self) {
+        for d in 1..self.rank {
+            self.at[d] += self.steps[d];
+            if self.at[d] <= self.bounds[d].1 {
+                return;
+            }
+            self.at[d] = self.bounds[d].0;
+        }
+    }
+}
+
 /// One copy of one lane.
 struct Transfer<'a, 'e> {
     w: &'a Warp,
@@ -79,6 +122,8 @@ struct Transfer<'a, 'e> {
     map: TensorMap,
     direction: Direction,
     start: [i64; MAX_RANK],
+    /// What is read instead of the pixel at a place, as seen from there.
+    offsets: [i64; MAX_RANK],
     ins: &'a Ins,
 }
 
@@ -87,7 +132,20 @@ impl Transfer<'_, '_> {
         Trouble::of(FaultKind::IllegalInstruction, self.lane, message)
     }
 
-    /// What an H200 takes as an illegal instruction, and the manual does not tell.
+    /// That the instruction goes with the map; the manual does not tell what happens otherwise.
+    fn check_map(&self, coordinates: usize) -> Result<(), Trouble> {
+        let rank = self.map.rank;
+        if rank != coordinates {
+            return Err(self.wrong(format!("{coordinates} coordinates for {rank} dimensions")));
+        }
+        match (self.map.columns.is_some(), self.ins.imm & IMAGES != 0) {
+            (true, false) => Err(self.wrong("tiles through a map of images".into())),
+            (false, true) => Err(self.wrong("images through a map of tiles".into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an H200 takes as an illegal instruction and the manual does not tell, and of images what the manual asks.
     fn check_start(&self) -> Result<(), Trouble> {
         let start = &self.start[..self.map.rank];
         let row = start[0] * self.map.element.bytes() as i64;
@@ -95,8 +153,35 @@ impl Transfer<'_, '_> {
             let message = format!("rows of the box begin at byte {row}, not at a multiple of 16");
             return Err(self.wrong(message));
         }
-        if self.direction != Direction::Load && start.iter().any(|at| *at < 0) {
-            let message = format!("the box at {start:?} would be written before the first element");
+        self.check_written(start)?;
+        let Some(columns) = &self.map.columns else {
+            return Ok(());
+        };
+        let most = match self.map.rank {
+            3 => 0xffff,
+            4 => 0xff,
+            _ => 0x1f,
+        };
+        for (d, &at) in start.iter().enumerate().take(self.map.rank - 1).skip(1) {
+            let (first, last) = self.map.corners(columns, d);
+            let offset = self.offsets[d];
+            if at < first || at > last {
+                let message =
+                    format!("a filter at {at} of dimension {d}, not in {first} to {last}");
+                return Err(self.wrong(message));
+            }
+            if offset > most {
+                let message = format!("an offset of {offset} along dimension {d}, above {most}");
+                return Err(self.wrong(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// That nothing is written at a negative coordinate.
+    fn check_written(&self, place: &[i64]) -> Result<(), Trouble> {
+        if self.direction != Direction::Load && place.iter().any(|at| *at < 0) {
+            let message = format!("what is at {place:?} would be written before the first element");
             return Err(self.wrong(message));
         }
         Ok(())
@@ -106,17 +191,16 @@ impl Transfer<'_, '_> {
     fn run(&self, shared: u64) -> Result<(), Trouble> {
         let map = &self.map;
         self.check_start()?;
-        let row = map.count(0) * map.element.bytes();
-        let rows = map.bytes() / row;
+        let row = map.row();
         Reach::default().host(self.w, self.env, shared, map.bytes(), BOX_ALIGN, self.lane)?;
         let (mut inside, mut outside) = (Reach::default(), Reach::default());
-        for number in 0..rows {
-            let mut rest = number;
+        let mut walk = Walk::new(map, self.start);
+        for number in 0..map.rows() {
+            self.check_written(&walk.at[..map.rank])?;
             let mut address = map.address;
             let mut is_there = true;
             for d in 1..map.rank {
-                let at = self.start[d] + (rest % map.count(d) * u64::from(map.steps[d])) as i64;
-                rest /= map.count(d);
+                let at = walk.at[d] + self.offsets[d];
                 is_there &= usize::try_from(at).is_ok_and(|at| (at as u64) < map.dims[d]);
                 address = address.wrapping_add_signed(at.wrapping_mul(map.strides[d - 1] as i64));
             }
@@ -126,6 +210,7 @@ impl Transfer<'_, '_> {
                 self.observe(at);
                 self.chunk(chunk, address, is_there, place, &mut outside)?;
             }
+            walk.advance();
         }
         Ok(())
     }
@@ -217,8 +302,8 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
     })
 }
 
-/// The box at the coordinates of list `imm`, of the map `b`, from or to shared memory `a`, in the blocks of the mask
-/// `d`; then the barrier `e` knows.
+/// What is at the coordinates of list `imm`, and for a load of images the offsets behind them, of the map `b`, from or to
+/// shared memory `a`, in the blocks of the mask `d`; then the barrier `e` knows.
 pub(super) struct CopyTensor;
 
 impl TouchOp for CopyTensor {
@@ -226,28 +311,36 @@ impl TouchOp for CopyTensor {
         let Some(slots) = env.program.lists.get(i.imm as u32 as usize) else {
             return Ok(());
         };
-        let coordinates: Vec<_> = slots.iter().map(|&slot| w.get32(slot)).collect();
+        let direction = Direction::of_number((i.imm & !IMAGES) >> 32);
+        // Two offsets less than coordinates.
+        let coordinates = if i.imm & IMAGES != 0 && direction == Direction::Load {
+            slots.len() / 2 + 1
+        } else {
+            slots.len()
+        };
+        let values: Vec<_> = slots.iter().map(|&slot| w.get32(slot)).collect();
         let (shared, maps) = (w.get64(i.a), w.get64(i.b));
         let (masks, barriers) = (masks(w, i.d), barriers(w, i.e));
         for lane in bits(m) {
-            let mut start = [0; MAX_RANK];
-            for (start, coordinate) in start.iter_mut().zip(&coordinates) {
-                *start = i64::from(coordinate[lane] as i32);
+            let (mut start, mut offsets) = ([0; MAX_RANK], [0; MAX_RANK]);
+            let (places, behind) = values.split_at(coordinates);
+            for (start, place) in start.iter_mut().zip(places) {
+                *start = i64::from(place[lane] as i32);
+            }
+            for (offset, value) in offsets[1..].iter_mut().zip(behind) {
+                *offset = i64::from(value[lane] as u16);
             }
             let transfer = Transfer {
                 w,
                 env,
                 lane,
                 map: read_map(w, env, maps[lane], lane)?,
-                direction: Direction::of_number(i.imm >> 32),
+                direction,
                 start,
+                offsets,
                 ins: i,
             };
-            let rank = transfer.map.rank;
-            if rank != slots.len() {
-                let message = format!("{} coordinates for {rank} dimensions", slots.len());
-                return Err(transfer.wrong(message));
-            }
+            transfer.check_map(coordinates)?;
             for rank in targets(masks[lane]) {
                 let place = |address| rank.map_or(address, |rank| in_block(address, rank));
                 transfer.run(place(shared[lane]))?;

@@ -1,4 +1,5 @@
-//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` makes and bulk copies of tensors read.
+//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` makes and bulk copies of
+//! tensors read.
 //!
 //! What is in them is this driver's own affair: a mark, the address, then numbers.
 
@@ -94,7 +95,19 @@ impl Element {
     }
 }
 
-/// A tensor in global memory, and the box of it that one copy takes. Dimension 0 is that of neighbours.
+/// The images of a tensor, of which a copy takes a column: pixel after pixel within a box, row after row, image after
+/// image. Dimension 0 is that of channels, the last that of images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// The corner where filters begin first, from the first pixel on: along each dimension between.
+    pub(crate) lower: [i16; MAX_RANK - 2],
+    /// The corner where they begin last, from the last pixel on.
+    pub(crate) upper: [i16; MAX_RANK - 2],
+    /// Pixels that a copy takes.
+    pub(crate) pixels: u16,
+}
+
+/// A tensor in global memory, and what of it one copy takes. Dimension 0 is that of neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorMap {
     pub(crate) address: u64,
@@ -105,10 +118,12 @@ pub(crate) struct TensorMap {
     pub(crate) dims: [u64; MAX_RANK],
     /// Bytes from one element to the next along each dimension but the first.
     pub(crate) strides: [u64; MAX_RANK - 1],
-    /// The size of the box in the tensor.
+    /// The size of the box in the tensor; of images only the channels.
     pub(crate) extent: [u16; MAX_RANK],
     /// Of how many elements in the box one is copied.
     pub(crate) steps: [u8; MAX_RANK],
+    /// Where it is one of images.
+    pub(crate) columns: Option<Columns>,
 }
 
 impl TensorMap {
@@ -122,6 +137,14 @@ impl TensorMap {
         bytes[19..24].copy_from_slice(&self.steps);
         for (place, extent) in bytes[24..34].chunks_mut(2).zip(self.extent) {
             place.copy_from_slice(&extent.to_le_bytes());
+        }
+        bytes[34] = self.columns.is_some().into();
+        if let Some(columns) = self.columns {
+            let corners = columns.lower.into_iter().chain(columns.upper);
+            for (place, corner) in bytes[112..124].chunks_mut(2).zip(corners) {
+                place.copy_from_slice(&corner.to_le_bytes());
+            }
+            bytes[124..126].copy_from_slice(&columns.pixels.to_le_bytes());
         }
         for (place, dim) in bytes[40..80].chunks_mut(8).zip(self.dims) {
             place.copy_from_slice(&dim.to_le_bytes());
@@ -139,6 +162,13 @@ impl TensorMap {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(word)
         };
+        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let corner = |at: usize| [0, 2, 4].map(|i| short(at + i) as i16);
+        let columns = Columns {
+            lower: corner(112),
+            upper: corner(118),
+            pixels: short(124),
+        };
         let map = Self {
             address: word(8),
             element: Element::of_number(bytes[16].into())?,
@@ -146,16 +176,18 @@ impl TensorMap {
             rank: bytes[18].into(),
             dims: [0, 1, 2, 3, 4].map(|i| word(40 + 8 * i)),
             strides: [0, 1, 2, 3].map(|i| word(80 + 8 * i)),
-            extent: [0, 1, 2, 3, 4]
-                .map(|i| u16::from_le_bytes([bytes[24 + 2 * i], bytes[25 + 2 * i]])),
+            extent: [0, 1, 2, 3, 4].map(|i| short(24 + 2 * i)),
             steps: [0, 1, 2, 3, 4].map(|i| bytes[19 + i]),
+            columns: (bytes[34] != 0).then_some(columns),
         };
         let is_sound = (1..=MAX_RANK).contains(&map.rank)
             && (0..map.rank).all(|i| map.extent[i] <= 256 && map.steps[i] > 0);
+        let is_image = map.rank >= 3 && columns.pixels <= 1024;
+        let is_sound = is_sound && (map.columns.is_none() || is_image);
         (bytes[..8] == MARK && is_sound).then_some(map)
     }
 
-    /// Elements that a copy takes along a dimension.
+    /// Elements of the box that a copy takes along a dimension.
     pub(crate) fn count(&self, dimension: usize) -> u64 {
         let extent = u64::from(self.extent[dimension]);
         match dimension {
@@ -165,8 +197,28 @@ impl TensorMap {
         }
     }
 
+    /// Bytes of neighbours that a copy takes together.
+    pub(crate) fn row(&self) -> u64 {
+        self.count(0) * self.element.bytes()
+    }
+
+    /// How many such rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        match self.columns {
+            Some(columns) => columns.pixels.into(),
+            None => (1..self.rank).map(|d| self.count(d)).product(),
+        }
+    }
+
     /// Bytes of shared memory that a copy takes.
     pub(crate) fn bytes(&self) -> u64 {
-        (0..self.rank).map(|i| self.count(i)).product::<u64>() * self.element.bytes()
+        self.row() * self.rows()
+    }
+
+    /// Where filters begin first and last along a dimension of pixels.
+    pub(crate) fn corners(&self, columns: &Columns, dimension: usize) -> (i64, i64) {
+        let last = self.dims[dimension] as i64 - 1;
+        let upper = i64::from(columns.upper[dimension - 1]);
+        (columns.lower[dimension - 1].into(), last + upper)
     }
 }

@@ -1,4 +1,4 @@
-//! Tensor maps: what is refused, and a tile that is copied through one.
+//! Tensor maps: what is refused, and a tile and a column of images that are copied through one.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -79,8 +79,8 @@ impl Tiled {
     }
 }
 
-fn run(bench: &Bench, map: &mut CUtensorMap) -> Vec<u32> {
-    let tile = bench.function(bench.load(TILE), "tile");
+fn run(bench: &Bench, ptx: &str, map: &mut CUtensorMap) -> Vec<u32> {
+    let tile = bench.function(bench.load(ptx), "tile");
     let mut out = bench.alloc(64);
     let mut params: [*mut c_void; 2] = [ptr::from_mut(map).cast(), (&raw mut out).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
@@ -97,12 +97,12 @@ fn a_tile_is_copied_through_a_map_and_from_another_address() {
     let mut map = CUtensorMap { opaque: [0; 16] };
     ok(tiled(source).encode(&bench, &mut map));
     let expected: Vec<u32> = (0..16).map(|i| (i / 4 + 1) * 8 + i % 4 + 4).collect();
-    assert_eq!(run(&bench, &mut map), expected);
+    assert_eq!(run(&bench, TILE, &mut map), expected);
     let tripled: Vec<u32> = words.iter().map(|word| word * 3).collect();
     let other = ptr::without_provenance_mut(bench.upload(&tripled) as usize);
     unsafe { ok(bench.cuTensorMapReplaceAddress(&raw mut map, other)) };
     let expected: Vec<u32> = expected.iter().map(|word| word * 3).collect();
-    assert_eq!(run(&bench, &mut map), expected);
+    assert_eq!(run(&bench, TILE, &mut map), expected);
 }
 
 #[test]
@@ -158,4 +158,119 @@ fn what_the_manual_forbids_is_refused() {
     let old = crate::support::bench(Builder::new().compute_capability(8, 0));
     let status = tiled(old.alloc(256)).encode(&old, &mut map);
     assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    let status = images(old.alloc(256)).encode(&old, &mut map);
+    assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/// What is passed to `cuTensorMapEncodeIm2col`.
+#[derive(Clone, Copy)]
+struct Images {
+    tensor: Tiled,
+    lower: [i32; 3],
+    upper: [i32; 3],
+    channels: u32,
+    pixels: u32,
+}
+
+/// One image of 4 channels, 4 wide and 3 high, with filters of 2 × 3 that begin at -1 to 3 and at 0 to 0.
+fn images(address: u64) -> Images {
+    let mut tensor = tiled(address);
+    (tensor.rank, tensor.dims) = (4, [4, 4, 3, 1, 1]);
+    tensor.strides = [16, 64, 192, 192];
+    Images {
+        tensor,
+        lower: [-1, 0, 0],
+        upper: [0, -2, 0],
+        channels: 4,
+        pixels: 4,
+    }
+}
+
+impl Images {
+    fn encode(&self, bench: &Bench, map: &mut CUtensorMap) -> R {
+        let tensor = &self.tensor;
+        unsafe {
+            bench.cuTensorMapEncodeIm2col(
+                map,
+                tensor.data_type,
+                tensor.rank,
+                ptr::without_provenance_mut(tensor.address as usize),
+                tensor.dims.as_ptr(),
+                tensor.strides.as_ptr(),
+                self.lower.as_ptr(),
+                self.upper.as_ptr(),
+                self.channels,
+                self.pixels,
+                tensor.steps.as_ptr(),
+                tensor.interleave,
+                tensor.swizzle,
+                CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                tensor.fill,
+            )
+        }
+    }
+}
+
+#[test]
+fn a_column_is_copied_through_a_map() {
+    let bench = bench(Builder::new());
+    let words: Vec<u32> = (100..148).collect();
+    let source = bench.upload(&words);
+    let mut map = CUtensorMap { opaque: [0; 16] };
+    ok(images(source).encode(&bench, &mut map));
+    // The second row under the filters, from the left edge on.
+    let ptx = TILE
+        .replace(".2d.", ".4d.")
+        .replace("global.tile", "global.im2col")
+        .replace("{4, 1}], [%b]", "{0, -1, 0, 0}], [%b], {0, 1}");
+    let mut expected = vec![0; 4];
+    expected.extend(116..128);
+    assert_eq!(run(&bench, &ptx, &mut map), expected);
+}
+
+#[test]
+fn what_the_manual_forbids_of_images_is_refused() {
+    let bench = bench(Builder::new());
+    let source = bench.upload(&[0_u32; 64]);
+    let mut map = CUtensorMap { opaque: [0; 16] };
+    let mut status = |change: fn(&mut Images)| {
+        let mut images = images(source);
+        change(&mut images);
+        images.encode(&bench, &mut map)
+    };
+    assert_eq!(status(|_| {}), R::CUDA_SUCCESS);
+    // The first element stride does not count.
+    assert_eq!(status(|i| i.tensor.steps[0] = 3), R::CUDA_SUCCESS);
+    assert_eq!(
+        status(|i| (i.lower[0], i.upper[0]) = (-128, 127)),
+        R::CUDA_SUCCESS
+    );
+    let invalid: [fn(&mut Images); 12] = [
+        |i| i.tensor.rank = 2,
+        |i| i.tensor.rank = 6,
+        |i| i.tensor.address += 8,
+        |i| i.tensor.strides[1] = 72,
+        |i| i.tensor.steps[1] = 9,
+        |i| i.channels = 257,
+        |i| i.pixels = 1025,
+        |i| i.lower[0] = -129,
+        |i| i.upper[1] = 128,
+        |i| (i.tensor.rank, i.lower[2]) = (5, -17),
+        // Nothing is between the corners.
+        |i| i.upper[1] = -3,
+        |i| (i.channels, i.tensor.swizzle) = (16, CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_32B),
+    ];
+    for (number, change) in invalid.into_iter().enumerate() {
+        assert_eq!(status(change), R::CUDA_ERROR_INVALID_VALUE, "case {number}");
+    }
+    // Strides of images, rows of no multiple of 16 bytes or shorter than the swizzle, interleaved channels.
+    let missing: [fn(&mut Images); 4] = [
+        |i| i.tensor.steps[3] = 2,
+        |i| i.channels = 3,
+        |i| i.tensor.swizzle = CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_32B,
+        |i| i.tensor.interleave.0 = 1,
+    ];
+    for (number, change) in missing.into_iter().enumerate() {
+        assert_eq!(status(change), R::CUDA_ERROR_NOT_SUPPORTED, "case {number}");
+    }
 }

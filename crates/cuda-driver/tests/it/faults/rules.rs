@@ -97,12 +97,6 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ),
     ("awaited transfers", "cuStreamWaitEvent", &[], ASKED),
     (
-        "tensor maps",
-        "cuTensorMapEncodeIm2col",
-        NOT_SUPPORTED,
-        "the software device has none",
-    ),
-    (
         "wide tensor maps",
         "cuTensorMapEncodeIm2colWide",
         NOT_SUPPORTED,

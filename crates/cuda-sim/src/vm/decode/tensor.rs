@@ -9,7 +9,7 @@ use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::pick_touch;
 use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
-use crate::vm::tensor::{CopyTensor, Direction, OPERATIONS};
+use crate::vm::tensor::{CopyTensor, Direction, IMAGES, OPERATIONS};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn tensor(&mut self, form: &mut Form<'a>, reduces: bool) -> Decoded {
@@ -22,13 +22,23 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => return missing("no dimensions"),
         };
         // The other modes stay where they are, and are refused.
-        form.flag("tile");
+        let mode = form.one_of(&["tile", "im2col", "im2col_no_offs"]);
+        let has_offsets = mode == Some("im2col");
+        let is_of_images = has_offsets || mode == Some("im2col_no_offs");
+        if is_of_images && rank < 3 {
+            return missing(format!("images of {rank} dimensions"));
+        }
         if form.flag("prefetch") {
-            if !form.flag("L2") || !form.flag("global") {
+            if !form.flag("L2") || !form.flag("global") || is_of_images != has_offsets {
                 return missing("spaces");
             }
-            let _ = without_policy(form);
-            return Ok(());
+            let operands = without_policy(form);
+            form.done()?;
+            return match operands {
+                [_] if !has_offsets => Ok(()),
+                [_, Operand::Vector(offsets)] if has_offsets && offsets.len() + 2 == rank => Ok(()),
+                _ => missing("operands"),
+            };
         }
         let loads = match form.one_of(&["global", "shared::cta", "shared::cluster"]) {
             Some("global") => {
@@ -60,10 +70,22 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             (true, true) => return missing("spaces"),
         };
+        if is_of_images && loads != has_offsets {
+            return missing("mode");
+        }
         let is_multicast = loads && form.flag("multicast::cluster");
         let operands = without_policy(form);
         form.done()?;
-        let (shared, tensor, barrier, mask) = match (loads, is_multicast, operands) {
+        let (operands, offsets) = match operands {
+            [shared, tensor, barrier, Operand::Vector(offsets), mask @ ..] if has_offsets => {
+                let mut rest = vec![shared, tensor, barrier];
+                rest.extend(mask);
+                (rest, &offsets[..])
+            }
+            _ if has_offsets => return missing("offsets"),
+            all => (all.iter().collect(), &[][..]),
+        };
+        let (shared, tensor, barrier, mask) = match (loads, is_multicast, &operands[..]) {
             (true, false, [shared, tensor, barrier]) => (shared, tensor, Some(barrier), None),
             (true, true, [shared, tensor, barrier, mask]) => {
                 (shared, tensor, Some(barrier), Some(mask))
@@ -71,7 +93,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             (false, _, [tensor, shared]) => (shared, tensor, None, None),
             _ => return missing("operands"),
         };
-        let (map, list) = self.tensor_place(tensor, rank)?;
+        let (map, mut slots) = self.tensor_place(tensor, rank)?;
+        if has_offsets && offsets.len() + 2 != rank {
+            return super::invalid("Bad vector size");
+        }
+        for offset in offsets {
+            slots.push(self.source(offset, Ty::new(Class::Bits, 16))?);
+        }
+        let list = self.list(slots);
         let a = self.whole_address(shared, SHARED)?;
         let e = match barrier {
             Some(barrier) => self.whole_address(barrier, SHARED)?,
@@ -82,13 +111,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => NOWHERE,
         };
         let kind = Kind::Touch(pick_touch::<CopyTensor>(self.wide()));
-        self.emit(kind, d, a, map, 0, list | direction.number() << 32);
+        let images = if is_of_images { IMAGES } else { 0 };
+        self.emit(kind, d, a, map, 0, list | direction.number() << 32 | images);
         self.last_source(e);
         Ok(())
     }
 
-    /// `[map, {x, y}]`: the address of the map, and a list of the coordinates.
-    fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, u64)> {
+    /// `[map, {x, y}]`: the address of the map, and the coordinates.
+    fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, Vec<Slot>)> {
         let Operand::Bracket(parts) = operand else {
             return missing("address of a tensor");
         };
@@ -108,6 +138,6 @@ impl<'a> FunctionDecoder<'a, '_> {
         for coordinate in coordinates {
             slots.push(self.source(coordinate, Ty::new(Class::Signed, 32))?);
         }
-        Ok((map, self.list(slots)))
+        Ok((map, slots))
     }
 }

@@ -4,6 +4,7 @@ mod basic;
 mod bulk;
 mod check;
 mod cluster;
+mod columns;
 mod control;
 mod device;
 mod floats;

@@ -325,16 +325,3 @@ fn boxes_begin_at_multiples_of_16_bytes_and_none_is_written_before_the_first_ele
         assert_eq!(code(STORE, x, y), store, "to {x}, {y}");
     }
 }
-
-#[test]
-fn images_are_refused_by_name() {
-    let text = LOAD.replace(".tile", ".im2col");
-    let target = crate::vm::TargetInfo {
-        strict: false,
-        ..super::device::TARGET
-    };
-    let device = Device::load(&kernel(3, &text), &target).unwrap();
-    let fault = device.run(1, 1, &[0; 4]).unwrap_err();
-    assert!(matches!(fault.kind.code(), 700 | 715), "{fault}");
-    assert!(Device::load(&kernel(3, &text), &super::device::TARGET).is_err());
-}

@@ -1,0 +1,430 @@
+//! Columns of images through tensor maps (`im2col`): the matrix of a convolution against the loops that define it.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Im2col, TensorDataType, TensorLayout, TensorMap, TensorSwizzle};
+use cuda_nvrtc::{Options, Program};
+
+use crate::nvrtc::nvrtc;
+use crate::support::{Bench, skipped};
+use crate::tensor_map::{made, with_memory};
+
+/// Kernels for images of `$rank` dimensions. A block takes the column `blockIdx.x` of the pixels, for the tap
+/// `blockIdx.y` of a filter and the channels `blockIdx.z`. `shape`: along width, height and depth the filters of an
+/// image, stride, padding, taps, and dilation, then channels, pixels and bytes of a block.
+const KERNELS: &str = include_str!("kernels/columns.cu");
+
+/// The source for images of so many dimensions.
+fn source(rank: usize) -> String {
+    let numbered = |from: usize, count: usize| {
+        let names: Vec<String> = (from..from + count).map(|i| format!("%{i}")).collect();
+        names.join(", ")
+    };
+    // Channels, then width, height and depth as far as they are there, then images.
+    let places = [0, 1, 2, 3, 4]
+        .into_iter()
+        .filter(|d| d + 1 < rank || *d == 4);
+    let places = places.map(|d| format!("\"r\"(place.at[{d}])"));
+    let offsets = (0..rank - 2).map(|d| format!("\"h\"(place.offset[{d}])"));
+    let places: Vec<String> = places.chain(offsets).collect();
+    let mut source = KERNELS.replace("$places", &places.join(", "));
+    for (index, before) in [1, 2, 3].into_iter().enumerate() {
+        source = source
+            .replace(&format!("$at{index}"), &numbered(before, rank))
+            .replace(
+                &format!("$offsets{index}"),
+                &numbered(before + rank, rank - 2),
+            );
+    }
+    let map = "struct alignas(64) TensorMap { unsigned long long opaque[16]; };\n";
+    format!("{map}{}", source.replace("$rank", &rank.to_string()))
+}
+
+/// A convolution. Three numbers are of width, height and depth, in this order.
+#[derive(Clone, Copy, Debug)]
+struct Convolution {
+    rank: usize,
+    data_type: TensorDataType,
+    /// Bytes of an element.
+    size: usize,
+    swizzle: TensorSwizzle,
+    channels: usize,
+    image: [usize; 3],
+    images: usize,
+    /// Bytes between pixels, rows and so on that belong to none.
+    gap: usize,
+    taps: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    /// Before the first pixel, and behind the last.
+    padding: [[usize; 2]; 3],
+    /// What one copy takes.
+    block: (usize, usize),
+}
+
+impl Convolution {
+    /// How far the first and the last tap of a filter are apart.
+    fn reach(&self, d: usize) -> usize {
+        (self.taps[d] - 1) * self.dilation[d]
+    }
+
+    /// The filters along a dimension of an image.
+    fn filters(&self, d: usize) -> usize {
+        let [before, behind] = self.padding[d];
+        (before + self.image[d] + behind - self.reach(d) - 1) / self.stride[d] + 1
+    }
+
+    /// Bytes from a pixel, a row, a plane and an image to the next.
+    fn strides(&self) -> [usize; 4] {
+        let mut strides = [(self.channels * self.size).next_multiple_of(16) + self.gap; 4];
+        for d in 0..3 {
+            strides[d + 1] = strides[d] * self.image[d];
+            // Nothing lies between what is not there.
+            if self.image[d] > 1 {
+                strides[d + 1] += self.gap;
+            }
+        }
+        strides
+    }
+
+    fn bytes(&self) -> usize {
+        self.strides()[3] * self.images
+    }
+
+    /// The byte of the tensor where an element begins, if it is inside.
+    fn element(&self, channel: usize, pixel: [i64; 3], image: usize) -> Option<usize> {
+        let strides = self.strides();
+        let mut at = channel * self.size + image * strides[3];
+        for d in 0..3 {
+            let place = usize::try_from(pixel[d])
+                .ok()
+                .filter(|&at| at < self.image[d]);
+            at += place? * strides[d];
+        }
+        (channel < self.channels && image < self.images).then_some(at)
+    }
+
+    fn map(&self, memory: &DeviceSlice<'_, u8>) -> Result<TensorMap, cuda_driver::Error> {
+        let inner = self.rank - 2;
+        let with_ends =
+            |first: u64, inner: Vec<u64>, last: u64| [&[first][..], &inner, &[last]].concat();
+        let sizes = self.image[..inner].iter().map(|&n| n as u64).collect();
+        let dims = with_ends(self.channels as u64, sizes, self.images as u64);
+        let strides = self.strides();
+        let mut bytes: Vec<u64> = strides[..inner].iter().map(|&n| n as u64).collect();
+        bytes.push(strides[3] as u64);
+        let steps: Vec<u32> = with_ends(
+            1,
+            self.stride[..inner].iter().map(|&n| n as u64).collect(),
+            1,
+        )
+        .iter()
+        .map(|&n| n as u32)
+        .collect();
+        let lower: Vec<i32> = (0..inner).map(|d| -(self.padding[d][0] as i32)).collect();
+        let upper = |d: usize| self.padding[d][1] as i32 - self.reach(d) as i32;
+        let upper: Vec<i32> = (0..inner).map(upper).collect();
+        let layout = TensorLayout::new(self.data_type, &dims)
+            .strides(&bytes)
+            .element_strides(&steps)
+            .swizzle(self.swizzle);
+        let im2col = Im2col {
+            lower_corner: &lower,
+            upper_corner: &upper,
+            channels_per_pixel: self.block.0 as u32,
+            pixels_per_column: self.block.1 as u32,
+        };
+        TensorMap::im2col(memory, &layout, &im2col)
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block.0 * self.block.1 * self.size
+    }
+
+    /// Blocks of pixels, taps, and blocks of channels.
+    fn grid(&self) -> (usize, usize, usize) {
+        let pixels = self.images * (0..3).map(|d| self.filters(d)).product::<usize>();
+        (
+            pixels.div_ceil(self.block.1),
+            self.taps.iter().product(),
+            self.channels.div_ceil(self.block.0),
+        )
+    }
+
+    fn config(&self) -> LaunchConfig {
+        let (x, y, z) = self.grid();
+        LaunchConfig::new((x as u32, y as u32, z as u32), 64)
+    }
+
+    /// What the kernels are told.
+    fn shape(&self) -> Vec<i32> {
+        let filters = [0, 1, 2].map(|d| self.filters(d));
+        let before = self.padding.map(|[before, _]| before);
+        [filters, self.stride, before, self.taps, self.dilation]
+            .concat()
+            .into_iter()
+            .chain([self.block.0, self.block.1, self.block_bytes()])
+            .map(|number| number as i32)
+            .collect()
+    }
+
+    /// Tells of each element of the matrix where it is in shared memory, one block behind the other, and where in the
+    /// tensor, if it is inside: the loops of the convolution.
+    fn each_element(&self, mut tell: impl FnMut(usize, Option<usize>)) {
+        let (blocks, taps, chunks) = self.grid();
+        let [q, p, o] = [0, 1, 2].map(|d| self.filters(d));
+        for channel in 0..chunks * self.block.0 {
+            for tap in 0..taps {
+                let (s, r, t) = (
+                    tap % self.taps[0],
+                    tap / self.taps[0] % self.taps[1],
+                    tap / self.taps[0] / self.taps[1],
+                );
+                let mut row = 0;
+                // One image more than there are, whose pixels are all outside.
+                for image in 0..=self.images + self.block.1 {
+                    for (z, y, x) in (0..o)
+                        .flat_map(|z| (0..p).flat_map(move |y| (0..q).map(move |x| (z, y, x))))
+                    {
+                        if row == blocks * self.block.1 {
+                            break;
+                        }
+                        let along = |d: usize, filter: usize, tap: usize| {
+                            let first = filter * self.stride[d] + tap * self.dilation[d];
+                            first as i64 - self.padding[d][0] as i64
+                        };
+                        let pixel = [along(0, x, s), along(1, y, r), along(2, z, t)];
+                        let chunk = channel / self.block.0 * taps + tap;
+                        let block = chunk * blocks + row / self.block.1;
+                        let shared = self.in_shared(row % self.block.1, channel % self.block.0);
+                        tell(
+                            block * self.block_bytes() + shared,
+                            self.element(channel, pixel, image),
+                        );
+                        row += 1;
+                    }
+                }
+                assert_eq!(row, blocks * self.block.1);
+            }
+        }
+    }
+
+    /// Where in shared memory a channel of a pixel lies.
+    fn in_shared(&self, pixel: usize, channel: usize) -> usize {
+        let at = (pixel * self.block.0 + channel) * self.size;
+        let (line, chunk, byte) = (at / 128, at / 16 % 8, at % 16);
+        let flip = match self.swizzle {
+            TensorSwizzle::Bytes32 => line & 1,
+            TensorSwizzle::Bytes64 => line & 3,
+            TensorSwizzle::Bytes128 => line & 7,
+            _ => 0,
+        };
+        line * 128 + (chunk ^ flip) * 16 + byte
+    }
+}
+
+/// A row of 3 images, width alone: a filter of 5 taps with 2 pixels of padding.
+const ROWS: Convolution = Convolution {
+    rank: 3,
+    data_type: TensorDataType::F32,
+    size: 4,
+    swizzle: TensorSwizzle::None,
+    channels: 24,
+    image: [37, 1, 1],
+    images: 3,
+    gap: 0,
+    taps: [5, 1, 1],
+    stride: [1, 1, 1],
+    dilation: [1, 1, 1],
+    padding: [[2, 2], [0, 0], [0, 0]],
+    block: (8, 32),
+};
+
+/// Images in which width and height differ in all.
+const PLANES: Convolution = Convolution {
+    rank: 4,
+    image: [9, 14, 1],
+    channels: 16,
+    taps: [3, 2, 1],
+    padding: [[1, 1], [0, 3], [0, 0]],
+    block: (16, 32),
+    ..ROWS
+};
+
+/// And depth.
+const SOLIDS: Convolution = Convolution {
+    rank: 5,
+    image: [7, 5, 4],
+    images: 2,
+    channels: 8,
+    taps: [2, 3, 2],
+    padding: [[0, 1], [2, 1], [1, 0]],
+    block: (8, 48),
+    ..ROWS
+};
+
+const ALL: [Convolution; 10] = [
+    ROWS,
+    Convolution {
+        stride: [3, 1, 1],
+        dilation: [2, 1, 1],
+        padding: [[4, 1], [0, 0], [0, 0]],
+        ..ROWS
+    },
+    PLANES,
+    // Wide strides along each, and taps that are apart.
+    Convolution {
+        stride: [2, 3, 1],
+        dilation: [1, 2, 1],
+        ..PLANES
+    },
+    Convolution {
+        swizzle: TensorSwizzle::Bytes64,
+        stride: [1, 2, 1],
+        ..PLANES
+    },
+    // Channels that end within a copy, bytes between pixels, and halves.
+    Convolution {
+        data_type: TensorDataType::F16,
+        size: 2,
+        channels: 20,
+        gap: 32,
+        ..PLANES
+    },
+    Convolution {
+        data_type: TensorDataType::U8,
+        size: 1,
+        channels: 128,
+        block: (128, 64),
+        swizzle: TensorSwizzle::Bytes128,
+        ..PLANES
+    },
+    SOLIDS,
+    Convolution {
+        stride: [1, 2, 1],
+        dilation: [2, 1, 1],
+        swizzle: TensorSwizzle::Bytes32,
+        ..SOLIDS
+    },
+    Convolution {
+        data_type: TensorDataType::I64,
+        size: 8,
+        stride: [2, 1, 3],
+        gap: 16,
+        block: (4, 48),
+        ..SOLIDS
+    },
+];
+
+/// The kernels for each number of dimensions from 3 on; `None` where they cannot be compiled for a software device.
+fn modules(bench: &Bench, test: &str, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
+    let mut modules = Vec::new();
+    for rank in 3..=5 {
+        let program = Program::new(nvrtc, source(rank)).name("columns.cu");
+        match Module::compile(&bench.context, &program, &Options::new()) {
+            Err(error) if bench.simulator.is_some() => {
+                skipped(&format!("{test} on {}: {error}", bench.name));
+                return None;
+            }
+            module => modules.push(module.unwrap()),
+        }
+    }
+    Some(modules)
+}
+
+/// Bytes that tell their place, none of them zero.
+fn pattern(count: usize, seed: usize) -> Vec<u8> {
+    (0..count)
+        .map(|i| ((i * 31 + i / 251 + seed) % 255 + 1) as u8)
+        .collect()
+}
+
+#[test]
+fn columns_are_what_the_loops_of_a_convolution_read() {
+    let test = "columns_are_what_the_loops_of_a_convolution_read";
+    let Some(nvrtc) = nvrtc(test) else { return };
+    for (bench, home, _) in with_memory(test) {
+        let Some(modules) = modules(&bench, test, &nvrtc) else {
+            continue;
+        };
+        for conv in &ALL {
+            let bytes = pattern(conv.bytes(), conv.rank);
+            let (x, y, z) = conv.grid();
+            let mut expected = vec![0; x * y * z * conv.block_bytes()];
+            let (mut inside, mut outside) = (0, 0);
+            conv.each_element(|shared, place| match place {
+                Some(place) => {
+                    let element = &bytes[place..place + conv.size];
+                    expected[shared..shared + conv.size].copy_from_slice(element);
+                    inside += 1;
+                }
+                None => outside += 1,
+            });
+            assert!(
+                inside > 1000 && outside > 100,
+                "{conv:?}: {inside}, {outside}"
+            );
+
+            let images = DeviceBuffer::from_host(&home, &bytes).unwrap();
+            let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
+            let mut out = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
+            let Some(map) = made(&bench, test, conv.map(&images.as_slice())) else {
+                continue;
+            };
+            let load = modules[conv.rank - 3].function(&format!("load_{}", conv.rank));
+            let args = (map.reads(images.as_slice()).unwrap(), &shape, &mut out);
+            // SAFETY: the kernel reads the images through a map of their memory, and the 18 numbers, and writes a block
+            // of bytes for each block of the grid.
+            unsafe { bench.stream().launch(&load.unwrap(), conv.config(), args) }.unwrap();
+            let found = out.to_vec().unwrap();
+            let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);
+            assert_eq!(wrong, None, "{}: {conv:?}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn columns_are_written_where_the_loops_of_a_convolution_write() {
+    let test = "columns_are_written_where_the_loops_of_a_convolution_write";
+    let Some(nvrtc) = nvrtc(test) else { return };
+    for (bench, home, _) in with_memory(test) {
+        let Some(modules) = modules(&bench, test, &nvrtc) else {
+            continue;
+        };
+        for conv in &ALL {
+            // Nothing is written before the first element: a device takes that as an illegal instruction.
+            let conv = &Convolution {
+                taps: [1; 3],
+                padding: [[0, 0]; 3],
+                ..*conv
+            };
+            let (x, y, z) = conv.grid();
+            let bytes = pattern(x * y * z * conv.block_bytes(), conv.rank);
+            let mut expected = vec![0xaa; conv.bytes()];
+            let mut written = 0;
+            conv.each_element(|shared, place| {
+                if let Some(place) = place {
+                    let element = &bytes[shared..shared + conv.size];
+                    expected[place..place + conv.size].copy_from_slice(element);
+                    written += 1;
+                }
+            });
+            assert!(written > 100, "{conv:?}: {written}");
+
+            let mut images = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
+            let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
+            let columns = DeviceBuffer::from_host(&home, &bytes).unwrap();
+            let Some(map) = made(&bench, test, conv.map(&images.as_slice())) else {
+                continue;
+            };
+            let store = modules[conv.rank - 3].function(&format!("store_{}", conv.rank));
+            let writes = map.writes(images.as_mut_slice()).unwrap();
+            let args = (writes, &shape, &columns);
+            // SAFETY: the kernel writes the images through a map of their memory, and reads the 18 numbers and a block
+            // of bytes for each block of the grid.
+            unsafe { bench.stream().launch(&store.unwrap(), conv.config(), args) }.unwrap();
+            let found = images.to_vec().unwrap();
+            let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);
+            assert_eq!(wrong, None, "{}: {conv:?}", bench.name);
+        }
+    }
+}
