@@ -236,7 +236,6 @@ fn forms_that_are_not_there_fail_by_name() {
         ("tex.2dms.v4.f32.s32", "V, [%t, {%x, %x, %x, %x}]"),
         ("tex.cube.v4.f32.s32", "V, [%t, V]"),
         ("tex.level.2d.v4.f32.s32", "V, [%t, {%x, %x}], %x"),
-        ("tex.grad.cube.v4.f32.f32", "V, [%t, V], V, V"),
         ("tex.2d.v4.f32.f32", "V, [%t, %t, {%x, %x}]"),
         ("tld4.r.a2d.v4.f32.f32", "V, [%t, V]"),
         ("tld4.r.2d.v4.f32.f32", "V, [%t, {%x, %x}], {%x, %x}"),

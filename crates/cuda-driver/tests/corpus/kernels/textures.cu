@@ -28,6 +28,35 @@ LOOK(plane_grad, float4,
      tex2DGrad<float4>(t, p.x, p.y, make_float2(p.z, 0.0f), make_float2(0.0f, p.w)))
 LOOK(line_grad, float4, tex1DGrad<float4>(t, p.x, p.z, p.w))
 
+LOOK(lines_lod, float4, tex1DLayeredLod<float4>(t, p.x, (int)p.z, p.w))
+// w is 16 times the layer, and the level.
+LOOK(cubes_lod, float4,
+     texCubemapLayeredLod<float4>(t, p.x, p.y, p.z, (int)p.w / 16, (float)((int)p.w % 16)))
+// x changes by w from point to point.
+LOOK(space_grad, float4,
+     tex3DGrad<float4>(t, p.x, p.y, p.z, make_float4(p.w, 0.0f, 0.0f, 0.0f),
+                       make_float4(0.0f, 0.0f, p.w / 2, 0.0f)))
+LOOK(planes_grad, float4,
+     tex2DLayeredGrad<float4>(t, p.x, p.y, (int)p.z, make_float2(p.w, 0.0f), make_float2(0.0f, 0.0f)))
+LOOK(lines_grad, float4, tex1DLayeredGrad<float4>(t, p.x, (int)p.z, p.w, p.w / 4))
+LOOK(cube_grad, float4,
+     texCubemapGrad<float4>(t, p.x, p.y, p.z, make_float4(0.1f, 0.0f, 0.0f, 0.0f),
+                            make_float4(0.0f, 0.0f, 0.1f, 0.0f)))
+LOOK(cubes_grad, float4,
+     texCubemapLayeredGrad<float4>(t, p.x, p.y, p.z, (int)p.w, make_float4(0.1f, 0.0f, 0.0f, 0.0f),
+                                   make_float4(0.0f, 0.0f, 0.1f, 0.0f)))
+
+// The fourth number is 1 for elements that are in memory.
+extern "C" __global__ void resident(cudaTextureObject_t t, const float4 *at, float4 *out, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    bool plain, level;
+    float4 found = tex2D<float4>(t, at[i].x, at[i].y, &plain);
+    tex2DLod<float4>(t, at[i].x, at[i].y, 0.0f, &level);
+    found.w = plain && level ? 1.0f : 0.0f;
+    out[i] = found;
+}
+
 LOOK(gather_0, float4, tex2Dgather<float4>(t, p.x, p.y, 0))
 LOOK(gather_1, float4, tex2Dgather<float4>(t, p.x, p.y, 1))
 LOOK(gather_2, float4, tex2Dgather<float4>(t, p.x, p.y, 2))

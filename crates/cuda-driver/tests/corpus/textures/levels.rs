@@ -38,6 +38,7 @@ fn nearest_ones() {
             ([32, 24, 0], 0, "plane_lod", 2),
             ([12, 10, 8], 0, "space_lod", 3),
             ([16, 16, 3], LAYERED, "planes_lod", 2),
+            ([32, 0, 3], LAYERED, "lines_lod", 1),
         ] {
             let all = levels(extent, flags, 4);
             let mipmap = Mipmap::new(&bench, &all, flags);
@@ -213,30 +214,88 @@ fn by_gradients() {
 }
 
 #[test]
-fn of_cubes() {
-    let all = levels([16, 16, 6], CUBEMAP, 3);
-    for bench in everywhere("of_cubes") {
-        let mipmap = Mipmap::new(&bench, &all, CUBEMAP);
-        let mut desc = reading(CLAMP, NORMALIZED);
-        desc.maxMipmapLevelClamp = 10.0;
-        let texture = Texture::new(&bench, &mipmap.resource(), &desc);
-        for (level, elements) in all.iter().enumerate() {
-            let size = elements.size()[0];
-            let places: Vec<[usize; 3]> = (0..size * size * 6)
-                .map(|at| [at % size, at / size % size, at / size / size])
-                .collect();
-            let at: Vec<_> = places
-                .iter()
-                .map(|[x, y, face]| {
-                    let spot = [*x, *y].map(|at| (at as f32 + 0.6) / size as f32 * 2.0 - 1.0);
-                    let [x, y, z] = direction(*face, spot, 0.5);
-                    [x, y, z, level as f32]
+fn by_gradients_in_other_shapes() {
+    let mut random = numbers(63);
+    for bench in everywhere("by_gradients_in_other_shapes") {
+        for (extent, flags, kernel) in [
+            ([32, 16, 32], 0, "space_grad"),
+            ([32, 16, 3], LAYERED, "planes_grad"),
+            ([32, 0, 3], LAYERED, "lines_grad"),
+        ] {
+            let all = levels(extent, flags, 4);
+            let mipmap = Mipmap::new(&bench, &all, flags);
+            let mut desc = reading(CLAMP, NORMALIZED);
+            desc.maxMipmapLevelClamp = 10.0;
+            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let chosen: Vec<(usize, [usize; 3])> = (0..200)
+                .map(|_| {
+                    let level = random.usize(0..4);
+                    (level, all[level].size().map(|axis| random.usize(0..axis)))
                 })
                 .collect();
-            let found = look::<[f32; 4]>(&texture, "cube_lod", &at);
-            for (found, place) in found.iter().zip(places) {
-                let expected = [elements.number(place, 0)];
-                must_be_near(&found[..1], &expected, 0.0, &format!("{level} {place:?}"));
+            let at: Vec<_> = chosen
+                .iter()
+                .map(|(level, at)| {
+                    let size = all[*level].size();
+                    let middle = |axis: usize| (at[axis] as f32 + 0.5) / size[axis] as f32;
+                    let z = if flags == LAYERED {
+                        at[2] as f32
+                    } else {
+                        middle(2)
+                    };
+                    let step = (*level as f32 + random.f32() * 0.6 - 0.3).exp2() / 32.0;
+                    [middle(0), middle(1), z, step]
+                })
+                .collect();
+            let found = look::<[f32; 4]>(&texture, kernel, &at);
+            for (found, (level, at)) in found.iter().zip(chosen) {
+                let expected = [all[level].number(at, 0)];
+                must_be_near(
+                    &found[..1],
+                    &expected,
+                    0.0,
+                    &format!("{kernel} {level} {at:?}"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn of_cubes() {
+    for bench in everywhere("of_cubes") {
+        for (layers, flags, kernel) in [
+            (6, CUBEMAP, "cube_lod"),
+            (12, CUBEMAP | LAYERED, "cubes_lod"),
+        ] {
+            let all = levels([16, 16, layers], flags, 3);
+            let mipmap = Mipmap::new(&bench, &all, flags);
+            let mut desc = reading(CLAMP, NORMALIZED);
+            desc.maxMipmapLevelClamp = 10.0;
+            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            for (level, elements) in all.iter().enumerate() {
+                let size = elements.size()[0];
+                let places: Vec<[usize; 3]> = (0..size * size * layers)
+                    .map(|at| [at % size, at / size % size, at / size / size])
+                    .collect();
+                let at: Vec<_> = places
+                    .iter()
+                    .map(|[x, y, layer]| {
+                        let spot = [*x, *y].map(|at| (at as f32 + 0.6) / size as f32 * 2.0 - 1.0);
+                        let [x, y, z] = direction(layer % 6, spot, 0.5);
+                        [x, y, z, (layer / 6 * 16 + level) as f32]
+                    })
+                    .collect();
+                let found = look::<[f32; 4]>(&texture, kernel, &at);
+                for (found, place) in found.iter().zip(places) {
+                    let expected = [elements.number(place, 0)];
+                    must_be_near(
+                        &found[..1],
+                        &expected,
+                        0.0,
+                        &format!("{kernel} {level} {place:?}"),
+                    );
+                }
             }
         }
     }

@@ -146,10 +146,6 @@ impl<'a> FunctionDecoder<'a, '_> {
         if ty.bits != 32 || ty.packed {
             return missing("type");
         }
-        // How fast a direction changes on the face of a cube is not documented.
-        if is_cube && lookup == Lookup::Gradient {
-            return missing("gradients on cubes");
-        }
         let (to, place, rest) = match form.operands {
             [to, Operand::Bracket(place), rest @ ..] => (to, place, rest),
             _ => return missing("operands"),

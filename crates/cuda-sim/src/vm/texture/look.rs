@@ -233,6 +233,11 @@ impl TouchOp for Look {
                 let message = format!("`tex.{}` of a texture of a {shape:?}", geometry.name());
                 return Err(refused(lane, message));
             }
+            let is_cube = matches!(geometry, Geometry::Cube | Geometry::Cubes);
+            if is_cube && lookup == Lookup::Gradient && texture.elements.levels.len() > 1 {
+                // How fast a direction changes on a face is not documented.
+                return Err(refused(lane, "gradients on cubes with levels of detail"));
+            }
             let mut reader = Reader {
                 w,
                 env,
