@@ -241,6 +241,10 @@ impl<'a> Maker<'a> {
         if is("num") || is("count") && !is("byte") && self.function != "cuMemcpy" {
             return self.below(5) as u64;
         }
+        // A large grid would only take long.
+        if is("griddim") {
+            return [1, 2, 3, 5, 0, u64::from(u32::MAX)][if self.plain { 0 } else { self.below(6) }];
+        }
         if is("dim") || is("blocksize") {
             return [1, 2, 32, 64, 3, 0, 1025][if self.plain { 0 } else { self.below(7) }];
         }
@@ -340,7 +344,7 @@ impl<'a> Maker<'a> {
         }
         match (stars, pointee) {
             (1, "c_void") => match param {
-                "image" | "code" | "data" => {
+                "image" | "code" | "data" | "fatCubin" => {
                     let index = self.below(IMAGES.len());
                     return self.text(IMAGES[index].to_bytes_with_nul());
                 }
