@@ -46,6 +46,13 @@ cases! { g:
     "time_of_an_event_without_times" => g.d.cuEventElapsedTime(g.out(), g.untimed, g.event);
     "time_of_no_event" => g.d.cuEventElapsedTime(g.out(), null_mut(), g.event);
     "time_to_nowhere" => g.d.cuEventElapsedTime(null_mut(), g.event, g.event);
+    "time_to_nowhere_between_events_of_its_own" => {
+        let _ = g.d.cuEventCreate(g.out(), 0);
+        let event = g.out::<cuda_sys::CUevent>().read();
+        let _ = g.d.cuEventRecord(event, g.stream);
+        let _ = g.d.cuEventSynchronize(event);
+        g.d.cuEventElapsedTime(null_mut(), event, event)
+    };
     "event_shared_that_was_not_made_for_it" => g.d.cuIpcGetEventHandle(g.out(), g.event);
     "event_shared_to_nowhere" => g.d.cuIpcGetEventHandle(null_mut(), g.event);
 }

@@ -96,6 +96,7 @@ plain!(
     cuda_sys::CUmem_range_attribute,
     cuda_sys::CUmemLocation,
     cuda_sys::CUmemAllocationType,
+    cuda_sys::CUmemAllocationHandleType,
     cuda_sys::CUmemAllocationGranularity_flags,
     cuda_sys::CUstreamCaptureMode,
     cuda_sys::CUlaunchAttributeID,

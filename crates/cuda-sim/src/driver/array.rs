@@ -162,7 +162,7 @@ pub(super) fn channel(format: CUarray_format) -> Status<Channel> {
         F::CU_AD_FORMAT_HALF => Channel::F16,
         F::CU_AD_FORMAT_FLOAT => Channel::F32,
         // Formats of video, of normalised integers and of blocks.
-        CUarray_format(0x50..=0xFF) => return Err(NOT_SUPPORTED),
+        CUarray_format(0x50..=0x5F | 0x90..=0xFF) => return Err(NOT_SUPPORTED),
         _ => return Err(INVALID_VALUE),
     })
 }

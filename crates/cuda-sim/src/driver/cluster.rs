@@ -10,6 +10,7 @@ use super::function::Function;
 use super::launch::attributes_of;
 use super::occupancy::blocks_per_sm;
 use super::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::vm::product;
 
 exports! {
     cuOccupancyMaxActiveClusters => occupancy_active_clusters(
@@ -25,7 +26,7 @@ fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
         return Err(NOT_SUPPORTED);
     }
     let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
-    let threads = block.iter().map(|&dim| u64::from(dim)).product::<u64>();
+    let threads = product(block);
     let threads = u32::try_from(threads).map_err(|_| INVALID_VALUE)?;
     if threads == 0 {
         return Err(INVALID_VALUE);
@@ -48,7 +49,7 @@ impl Call {
         let kernel = function.kernel()?;
         let cluster = attributes_of(&config)?.cluster.or(kernel.cluster);
         let cluster = cluster.unwrap_or([1; 3]);
-        let size = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+        let size = product(cluster);
         let agree = kernel.cluster.is_none_or(|required| required == cluster);
         if size == 0 || size > function.max_cluster() || !agree {
             return Err(INVALID_CLUSTER_SIZE);

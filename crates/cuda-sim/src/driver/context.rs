@@ -9,7 +9,7 @@ use std::thread::{self, ThreadId};
 
 use cuda_sys::{
     CUcontext, CUctx_st, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUfunc_cache, CUlimit,
-    CUsharedconfig,
+    CUresult, CUsharedconfig,
 };
 
 use super::arg::Out;
@@ -286,6 +286,7 @@ impl Call {
     }
 
     fn ctx_destroy(&self, ctx: Out<CUctx_st>) -> Status {
+        ctx.required()?;
         let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
         if context.is_primary {
             return Err(INVALID_CONTEXT);
@@ -323,6 +324,7 @@ impl Call {
     }
 
     fn ctx_push_current(&self, ctx: Out<CUctx_st>) -> Status {
+        ctx.required()?;
         let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
         self.with_stack(|stack| stack.push(Arc::downgrade(&context)));
         Ok(())
@@ -378,13 +380,18 @@ impl Call {
     fn ctx_get_limit(&self, value: Out<usize>, limit: CUlimit) -> Status {
         value.required()?;
         let context = self.current()?;
-        value.set(context.limit(limit).ok_or(UNSUPPORTED_LIMIT)?)
+        value.set(context.limit(limit).ok_or(unknown_limit(limit))?)
     }
 
     fn ctx_set_limit(&self, limit: CUlimit, value: usize) -> Status {
         let context = self.current()?;
-        context.limit(limit).ok_or(UNSUPPORTED_LIMIT)?;
-        if limit == CUlimit::CU_LIMIT_STACK_SIZE && value > 512 << 10 {
+        context.limit(limit).ok_or(unknown_limit(limit))?;
+        let most = match limit {
+            CUlimit::CU_LIMIT_STACK_SIZE => 512 << 10,
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => 128,
+            _ => usize::MAX,
+        };
+        if value > most {
             return Err(INVALID_VALUE);
         }
         let mut limits = context
@@ -447,9 +454,6 @@ impl Call {
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        if peer.handle == context.handle {
-            return Err(INVALID_CONTEXT);
-        }
         if peer.device.ordinal == context.device.ordinal {
             return Err(PEER_UNSUPPORTED);
         }
@@ -471,6 +475,15 @@ impl Call {
     /// The device of a call about primary contexts.
     pub(super) fn primary_device(&self, dev: CUdevice) -> Status<&Arc<Device>> {
         self.device(dev).map_err(|_| INVALID_DEVICE)
+    }
+}
+
+/// What is said of a limit that the device does not have: `cuda.h` has it, or not.
+fn unknown_limit(limit: CUlimit) -> CUresult {
+    if limit.0 < CUlimit::CU_LIMIT_MAX.0 {
+        UNSUPPORTED_LIMIT
+    } else {
+        INVALID_VALUE
     }
 }
 

@@ -216,11 +216,7 @@ impl Call {
 
     fn contexts_exist(&self, contexts: [u64; 2]) -> Status {
         for handle in contexts {
-            self.contexts
-                .get(handle)
-                .ok_or(INVALID_CONTEXT)?
-                .device
-                .alive()?;
+            self.context(handle)?;
         }
         Ok(())
     }

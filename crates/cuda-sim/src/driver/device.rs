@@ -189,6 +189,13 @@ pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
     Ok(())
 }
 
+/// Whether it is `domain:bus:device.function` or `bus:device.function`, with or without the function.
+fn is_bus_id(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts: Vec<&str> = text.split([':', '.']).collect();
+    (2..=4).contains(&parts.len()) && parts.into_iter().all(is_number)
+}
+
 impl Call {
     fn init(&self, flags: c_uint) -> Status {
         if flags != 0 {
@@ -217,6 +224,10 @@ impl Call {
 
     fn device_get_name(&self, name: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
         let device = self.device(dev)?;
+        // There is no room for anything, and a GPU's driver does not mind.
+        if len < 0 {
+            return name.required().map(drop);
+        }
         put_text(
             name,
             len,
@@ -291,12 +302,20 @@ impl Call {
     }
 
     fn device_get_pci_bus_id(&self, id: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
-        put_text(id, len, &self.device(dev)?.pci_bus_id())
+        let text = self.device(dev)?.pci_bus_id();
+        id.required()?;
+        if usize::try_from(len).map_or(true, |len| len <= text.len()) {
+            return Err(INVALID_VALUE);
+        }
+        put_text(id, len, &text)
     }
 
     fn device_get_by_pci_bus_id(&self, dev: Out<CUdevice>, id: In<c_char>) -> Status {
         let wanted = id.text()?;
         dev.required()?;
+        if !is_bus_id(wanted) {
+            return Err(INVALID_VALUE);
+        }
         let index = self
             .devices
             .iter()

@@ -11,7 +11,9 @@ use super::device::Device;
 use super::export::{Call, exports};
 use super::graph::Edge;
 use super::handle::{fresh, pointer};
-use super::status::{CAPTURED_EVENT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
+use super::status::{
+    CAPTURED_EVENT, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status,
+};
 use crate::engine::{OpId, Work};
 
 exports! {
@@ -77,6 +79,11 @@ impl Event {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it was made for other processes too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.flags & INTERPROCESS != 0
+    }
+
     /// The operation of the latest recording, unless a capture has it.
     fn recording(&self) -> Status<Option<Recording>> {
         match &*self.record() {
@@ -138,6 +145,9 @@ impl Call {
         }
         if self.capture_record(&stream, &event, flags == EXTERNAL)? {
             return Ok(());
+        }
+        if flags == EXTERNAL {
+            return Err(ILLEGAL_STATE);
         }
         let at = Mark::default();
         let reached = at.clone();
@@ -220,6 +230,9 @@ impl Call {
         }
         if self.capture_wait(&stream, &event, flags == EXTERNAL)? {
             return Ok(());
+        }
+        if flags == EXTERNAL {
+            return Err(ILLEGAL_STATE);
         }
         if let Some(record) = event.recording()? {
             self.engine

@@ -89,11 +89,8 @@ impl Function {
     /// Threads that a block may have.
     pub(super) fn max_threads(&self) -> Status<u32> {
         let kernel = self.kernel()?;
-        let bound = kernel.required_threads.or(kernel.max_threads);
-        let bound = bound
-            .map_or(1024, |dims| dims.iter().product::<u32>())
-            .clamp(1, 1024);
-        Ok(bound.min(65536 / kernel.registers.clamp(1, 255) / 32 * 32))
+        let bound = kernel.thread_bound().unwrap_or(1024).clamp(1, 1024);
+        Ok((bound as u32).min(65536 / kernel.registers.clamp(1, 255) / 32 * 32))
     }
 
     /// Blocks that a cluster may have.
@@ -241,12 +238,14 @@ impl Call {
 
     fn func_get_module(&self, module: Out<CUmodule>, function: Out<CUfunc_st>) -> Status {
         module.required()?;
+        function.required()?;
         module.set(pointer(self.function(function.handle())?.module.handle))
     }
 
     /// The text lives as long as the module is loaded.
     fn func_get_name(&self, name: Out<*const c_char>, function: Out<CUfunc_st>) -> Status {
         name.required()?;
+        function.required()?;
         name.set(self.function(function.handle())?.name().as_ptr())
     }
 
@@ -257,6 +256,7 @@ impl Call {
         offset: Out<usize>,
         size: Out<usize>,
     ) -> Status {
+        function.required()?;
         let (at, len) = self.function(function.handle())?.param(index)?;
         offset.set(at)?;
         size.set_if(len);

@@ -97,6 +97,9 @@ impl Call {
         if flags & !ALLOC_FLAGS != 0 {
             return Err(INVALID_VALUE);
         }
+        if size == 0 {
+            return pp.set(std::ptr::null_mut());
+        }
         let start = self.new_block(&context, size, RangeKind::Pinned, |block| {
             Kind::Pinned(block, flags)
         })?;
@@ -120,6 +123,9 @@ impl Call {
     }
 
     fn mem_free_host(&self, p: Out<c_void>) -> Status {
+        if p.is_null() {
+            return Ok(());
+        }
         let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Pinned(..)))?;
         if taken { Ok(()) } else { Err(INVALID_VALUE) }
     }
@@ -131,6 +137,9 @@ impl Call {
         }
         if flags & IO_MEMORY != 0 {
             return Err(NOT_SUPPORTED);
+        }
+        if self.is_allocated_pinned(p.handle()) {
+            return Err(INVALID_VALUE);
         }
         let exposed = self.expose(p.raw().cast(), size as u64, RangeKind::Pinned);
         exposed.map_err(|error| match error {
@@ -146,7 +155,19 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Registered(_)))?;
-        if taken { Ok(()) } else { Err(NOT_REGISTERED) }
+        match taken {
+            true => Ok(()),
+            false if self.is_allocated_pinned(p.handle()) => Err(INVALID_VALUE),
+            false => Err(NOT_REGISTERED),
+        }
+    }
+
+    /// Whether the address is in memory of `cuMemHostAlloc`.
+    fn is_allocated_pinned(&self, addr: u64) -> bool {
+        self.find_allocation(addr, |_, allocation| {
+            matches!(allocation.kind, Kind::Pinned(..))
+        })
+        .unwrap_or(false)
     }
 
     fn mem_host_get_device_pointer(
@@ -279,7 +300,8 @@ impl Call {
         flags: c_uint,
     ) -> Status {
         let stream = self.stream(stream.handle())?;
-        if !matches!(flags, 1 | 2 | 4) {
+        // What a default stream alone uses is not to be had.
+        if !matches!(flags, 1 | 2 | 4) || (flags == 4 && stream.is_default()) {
             return Err(INVALID_VALUE);
         }
         self.uncapturable(&stream)?;

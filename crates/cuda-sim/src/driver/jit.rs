@@ -12,7 +12,8 @@ use super::device::Device;
 use super::export::Call;
 use super::link;
 use super::status::{
-    INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, Status, UNSUPPORTED_PTX_VERSION,
+    INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, Status,
+    UNSUPPORTED_PTX_VERSION,
 };
 use crate::ptx;
 use crate::vm::{LoadError, Program, TargetInfo};
@@ -179,7 +180,7 @@ impl Call {
         let text = String::from_utf8_lossy(bytes);
         if text.trim().is_empty() {
             return Err(Refusal(
-                INVALID_PTX,
+                INVALID_IMAGE,
                 String::from("ptxas fatal   : the image is empty"),
             ));
         }
@@ -195,7 +196,7 @@ impl Call {
     ) -> Result<Code, (CUresult, String)> {
         let modules = texts
             .iter()
-            .map(|text| ptx::parse(text).map_err(|error| (INVALID_PTX, error.to_string())))
+            .map(|text| ptx::parse(text).map_err(|error| (refusal_of(text), error.to_string())))
             .collect::<Result<Vec<_>, _>>()?;
         let driver = cuda_sys::Version::new(self.config.version);
         let target = TargetInfo {
@@ -230,13 +231,22 @@ fn verbose(code: &Code, device: &Device) -> String {
     text
 }
 
+/// What is said of a text that cannot be read: without a version it is no PTX at all.
+pub(super) fn refusal_of(text: &str) -> CUresult {
+    if text.contains(".version") {
+        INVALID_PTX
+    } else {
+        INVALID_IMAGE
+    }
+}
+
 /// The status code of a refusal.
 pub(super) fn code_of(error: &LoadError) -> CUresult {
     match error {
         LoadError::UnsupportedVersion { .. } => UNSUPPORTED_PTX_VERSION,
-        LoadError::NoBinaryForGpu { .. } => NO_BINARY_FOR_GPU,
         LoadError::OutOfMemory(_) => OUT_OF_MEMORY,
         LoadError::InvalidPtx(_)
+        | LoadError::OtherTarget { .. }
         | LoadError::Unresolved(_)
         | LoadError::UnknownInstruction { .. } => INVALID_PTX,
     }

@@ -23,7 +23,7 @@ use super::stream::Lost;
 use super::surface::SurfaceObject;
 use super::texture::TextureObject;
 use crate::memory::MemoryMap;
-use crate::vm::{self, Checks, LaunchParams};
+use crate::vm::{self, Checks, LaunchParams, product};
 
 exports! {
     cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(
@@ -63,10 +63,14 @@ pub(super) fn pack(
     let kernel = function.kernel()?;
     let size = kernel.param_bytes as usize;
     if !extra.is_null() {
-        if !params.is_null() {
+        // A list that ends at once says nothing beside parameters.
+        let is_empty = extra.get()?.is_null();
+        if params.is_null() {
+            return pack_buffer(size, extra);
+        }
+        if !is_empty {
             return Err(INVALID_VALUE);
         }
-        return pack_buffer(size, extra);
     }
     let mut buffer = vec![0; size];
     for (index, param) in kernel.params.iter().enumerate() {
@@ -115,11 +119,7 @@ impl Shape {
         let [grid_x, grid_y, grid_z] = self.grid;
         let [block_x, block_y, block_z] = self.block;
         let dims = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
-        let threads = self
-            .block
-            .iter()
-            .map(|&dim| u64::from(dim))
-            .product::<u64>();
+        let threads = product(self.block);
         if dims.contains(&0)
             || grid_x > i32::MAX as u32
             || grid_y.max(grid_z) > 65535
@@ -135,6 +135,9 @@ impl Shape {
         {
             return Err(INVALID_VALUE);
         }
+        if kernel.most_threads().is_some_and(|most| threads > most) {
+            return Err(INVALID_VALUE);
+        }
         if threads > u64::from(function.max_threads()?) {
             return Err(OUT_OF_RESOURCES);
         }
@@ -146,7 +149,7 @@ impl Shape {
             let per_sm = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
             let device = &function.module.context.device.limits;
             let most = u64::from(per_sm) * device.multiprocessors as u64;
-            if self.grid.iter().map(|&dim| u64::from(dim)).product::<u64>() > most {
+            if product(self.grid) > most {
                 return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
             }
         }
@@ -156,7 +159,7 @@ impl Shape {
     fn check_cluster(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
         let cluster = self.cluster.or(kernel.cluster).unwrap_or([1; 3]);
-        let size = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+        let size = product(cluster);
         if size == 1 {
             return Ok(());
         }
@@ -222,7 +225,10 @@ impl Call {
         if function.module.context.handle != stream.context.handle {
             return Err(INVALID_HANDLE);
         }
-        shape.check(&function)?;
+        if let Err(code) = shape.check(&function) {
+            self.invalidate_at(&stream);
+            return Err(code);
+        }
         let params = pack(&function, params, extra)?;
         if self.captured(&stream, || {
             Kernel::new(&function, shape, &params, attributes).map(Payload::Kernel)

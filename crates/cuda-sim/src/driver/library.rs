@@ -38,6 +38,10 @@ exports! {
     cuLibraryGetModule => library_get_module(module: *mut CUmodule, library: CUlibrary);
     cuLibraryGetGlobal => library_get_global(
         dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+    cuLibraryGetManaged => library_get_managed(
+        dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+    cuLibraryGetUnifiedFunction => library_get_unified_function(
+        function: *mut *mut c_void, library: CUlibrary, name: *const c_char);
     cuKernelGetFunction => kernel_get_function(function: *mut CUfunction, kernel: CUkernel);
     cuKernelGetLibrary => kernel_get_library(library: *mut CUlibrary, kernel: CUkernel);
     cuKernelGetName => kernel_get_name(name: *mut *const c_char, kernel: CUkernel);
@@ -258,6 +262,41 @@ impl Call {
         dptr.set_if(addr);
         bytes.set_if(size as usize);
         Ok(())
+    }
+
+    /// Managed variables are refused: the host cannot touch variables here.
+    fn library_get_managed(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
+        library: Out<CUlib_st>,
+        name: In<c_char>,
+    ) -> Status {
+        let library = self.library(library.handle())?;
+        let name = name.text()?;
+        if dptr.is_null() && bytes.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let variables = library.code.program.globals();
+        let mut managed = variables.iter().filter(|variable| variable.managed);
+        Err(if managed.any(|variable| variable.name == name) {
+            NOT_SUPPORTED
+        } else {
+            NOT_FOUND
+        })
+    }
+
+    /// There are none: no device here has `CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS`.
+    fn library_get_unified_function(
+        &self,
+        function: Out<*mut c_void>,
+        library: Out<CUlib_st>,
+        name: In<c_char>,
+    ) -> Status {
+        function.required()?;
+        self.library(library.handle())?;
+        name.c_str()?;
+        Err(INVALID_VALUE)
     }
 
     fn kernel_get_function(&self, function: Out<CUfunction>, kernel: Out<CUkern_st>) -> Status {

@@ -14,9 +14,9 @@ use super::arg::{In, Out};
 use super::device::Device;
 use super::export::{Call, exports};
 use super::handle::{fresh, pointer};
-use super::jit::{Logs, Options};
+use super::jit::{Logs, Options, refusal_of};
 use super::status::{
-    FILE_NOT_FOUND, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
+    FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
 };
 use crate::ptx;
 use crate::vm;
@@ -319,6 +319,9 @@ impl Call {
             CUjitInputType::CU_JIT_INPUT_PTX => vec![&*text],
             // What this linker has made before.
             CUjitInputType::CU_JIT_INPUT_CUBIN if text.starts_with(MAGIC) => texts(&text),
+            kind if kind.0 >= CUjitInputType::CU_JIT_NUM_INPUT_TYPES.0 => {
+                return Err(INVALID_VALUE);
+            }
             _ => {
                 link.complain(&mut state, "error   : the software device links PTX only\n");
                 return Err(NOT_SUPPORTED);
@@ -327,7 +330,7 @@ impl Call {
         for text in texts {
             if let Err(error) = ptx::parse(text) {
                 link.complain(&mut state, &format!("{error}\n"));
-                return Err(INVALID_PTX);
+                return Err(refusal_of(text));
             }
             state.modules.push((name.clone(), text.to_owned()));
         }

@@ -233,8 +233,9 @@ impl Call {
         let context = self.current()?;
         let device = &context.device;
         let room = device.capacity().saturating_sub(device.arena.used());
-        free.set(room as usize)?;
-        total.set(device.arena.capacity() as usize)
+        free.set_if(room as usize);
+        total.set_if(device.arena.capacity() as usize);
+        Ok(())
     }
 
     fn mem_get_address_range(

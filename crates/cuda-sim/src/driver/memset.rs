@@ -106,7 +106,7 @@ impl Call {
         let spaces = self.spaces();
         fill.check(&spaces)?;
         if blocking {
-            self.uncapturable(&stream)?;
+            self.no_capture_on(&stream)?;
         } else if self.captured(&stream, || Ok(Payload::fill(fill, &stream.context)))? {
             return Ok(());
         }

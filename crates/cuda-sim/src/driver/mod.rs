@@ -25,6 +25,7 @@ mod graph;
 mod handle;
 mod host;
 pub(crate) mod instance;
+mod ipc;
 mod jit;
 mod launch;
 mod library;
@@ -68,6 +69,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         event::Exports::<SLOT>::ENTRIES,
         function::Exports::<SLOT>::ENTRIES,
         host::Exports::<SLOT>::ENTRIES,
+        ipc::Exports::<SLOT>::ENTRIES,
         launch::Exports::<SLOT>::ENTRIES,
         library::Exports::<SLOT>::ENTRIES,
         link::Exports::<SLOT>::ENTRIES,

@@ -202,7 +202,10 @@ impl Call {
         if dptr.is_null() && bytes.is_null() {
             return Err(INVALID_VALUE);
         }
-        let (addr, size) = module.global(name).ok_or(NOT_FOUND)?;
+        let Some((addr, size)) = module.global(name) else {
+            let is_kernel = module.code.program.kernel(name).is_some();
+            return Err(if is_kernel { INVALID_VALUE } else { NOT_FOUND });
+        };
         dptr.set_if(addr);
         bytes.set_if(size as usize);
         Ok(())

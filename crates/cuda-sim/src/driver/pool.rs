@@ -112,9 +112,29 @@ pub(super) fn location_id(location: &CUmemLocation) -> c_int {
     unsafe { bytes.wrapping_add(1).read() }
 }
 
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | WIN32 | WIN32_KMT | FABRIC`
+const HANDLE_TYPES: u32 = 15;
+
+/// Whether `cuda.h` has such a place.
+fn is_place(location: &CUmemLocation) -> bool {
+    type T = CUmemLocationType;
+    matches!(
+        location.type_,
+        T::CU_MEM_LOCATION_TYPE_DEVICE
+            | T::CU_MEM_LOCATION_TYPE_HOST
+            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA
+            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+    )
+}
+
 impl Call {
-    fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
-        self.pools.get(handle).ok_or(INVALID_HANDLE)
+    pub(super) fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
+        let unknown = if handle == 0 {
+            INVALID_VALUE
+        } else {
+            INVALID_HANDLE
+        };
+        self.pools.get(handle).ok_or(unknown)
     }
 
     fn mem_alloc_async(
@@ -156,7 +176,7 @@ impl Call {
         stream: &Stream,
     ) -> Status {
         if size == 0 {
-            return Err(INVALID_VALUE);
+            return dptr.set(0);
         }
         let size = size as u64;
         if let Some(addr) = self.capture_alloc(stream, pool.device, size)? {
@@ -217,7 +237,7 @@ impl Call {
     }
 
     fn device_get_mem_pool(&self, pool: Out<CUmemoryPool>, dev: CUdevice) -> Status {
-        let device = self.device(dev)?;
+        let device = self.device(dev).map_err(|_| INVALID_VALUE)?;
         let handle = device
             .pool
             .lock()
@@ -227,7 +247,7 @@ impl Call {
     }
 
     fn device_set_mem_pool(&self, dev: CUdevice, pool: Out<CUmemPoolHandle_st>) -> Status {
-        let device = self.device(dev)?;
+        let device = self.device(dev).map_err(|_| INVALID_VALUE)?;
         let pool = self.pool(pool.handle())?;
         if pool.device != device.ordinal {
             return Err(INVALID_VALUE);
@@ -242,12 +262,17 @@ impl Call {
         if props.allocType != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED {
             return Err(INVALID_VALUE);
         }
+        if !is_place(&props.location) || props.handleTypes.0 & !HANDLE_TYPES != 0 {
+            return Err(INVALID_VALUE);
+        }
         if props.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
             || props.handleTypes.0 != 0
         {
             return Err(NOT_SUPPORTED);
         }
-        let device = self.device(location_id(&props.location))?;
+        let device = self
+            .device(location_id(&props.location))
+            .map_err(|_| INVALID_VALUE)?;
         let mut created = Pool::new(device.ordinal, false);
         created.max_size = props.maxSize as u64;
         let handle = created.handle;
@@ -285,16 +310,20 @@ impl Call {
         let pool = self.pool(pool.handle())?;
         for index in 0..count {
             let wanted = map.get_at(index)?;
-            let device = self.pool_location(&wanted.location)?;
+            if wanted.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+                return Err(NOT_SUPPORTED);
+            }
+            let device = self.device(location_id(&wanted.location))?.ordinal;
             if !matches!(wanted.flags.0, 0 | 1 | 3) {
                 return Err(INVALID_VALUE);
             }
-            // Its own device always may.
+            // Its own device always may do all.
             if device == pool.device {
-                if wanted.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
-                    return Err(INVALID_VALUE);
+                match wanted.flags {
+                    CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => return Err(INVALID_DEVICE),
+                    CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => return Err(NOT_SUPPORTED),
+                    _ => continue,
                 }
-                continue;
             }
             let mut access = pool.access.lock().unwrap_or_else(PoisonError::into_inner);
             access.insert(device, wanted.flags);
@@ -323,7 +352,8 @@ impl Call {
         if location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
             return Err(INVALID_VALUE);
         }
-        Ok(self.device(location_id(location))?.ordinal)
+        let device = self.device(location_id(location));
+        Ok(device.map_err(|_| INVALID_VALUE)?.ordinal)
     }
 
     fn mem_pool_get_attribute(

@@ -74,6 +74,11 @@ impl Stream {
         self.queue == self.context.legacy
     }
 
+    /// Whether it is one of the default streams.
+    pub(super) fn is_default(&self) -> bool {
+        matches!(self.handle, LEGACY | PER_THREAD)
+    }
+
     /// Whether the legacy default stream waits for it.
     pub(super) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0

@@ -109,9 +109,6 @@ pub(super) struct Transfer {
 impl Transfer {
     /// What a 3D copy does; `INVALID_VALUE` for what the driver refuses.
     pub(super) fn new(spaces: &Spaces, copy: &CUDA_MEMCPY3D) -> Status<Self> {
-        if copy.srcLOD != 0 || copy.dstLOD != 0 {
-            return Err(INVALID_VALUE);
-        }
         let extent = [copy.WidthInBytes, copy.Height, copy.Depth];
         let src = End {
             sort: copy.srcMemoryType,
@@ -244,7 +241,11 @@ impl End {
         let or = |value: usize, default: usize| if value == 0 { default } else { value };
         let [width, rows, planes] = extent;
         let (pitch, height) = (or(self.pitch, width), or(self.height, rows));
-        let rows_fit = pitch >= width || rows <= 1;
+        let end = match self.pitch {
+            0 => width,
+            _ => self.at[0].checked_add(width).ok_or(INVALID_VALUE)?,
+        };
+        let rows_fit = pitch >= end || rows <= 1;
         let planes_fit = height >= rows || planes <= 1;
         if !rows_fit || !planes_fit {
             return Err(INVALID_VALUE);

@@ -19,7 +19,7 @@ use super::export::{Call, exports};
 use super::handle::fresh;
 use super::mapping::{Mapping, Physical, Prop};
 use super::pool::location_id;
-use super::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
+use super::status::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::memory::{Backing, GRANULARITY};
 
 exports! {
@@ -319,7 +319,11 @@ impl Call {
         option: CUmemAllocationGranularity_flags,
     ) -> Status {
         granularity.required()?;
-        self.checked(prop)?;
+        match self.checked(prop) {
+            // What it is of and where does not matter.
+            Err(INVALID_VALUE | INVALID_DEVICE) if !prop.raw().is_null() => {}
+            checked => drop(checked?),
+        }
         // The least, or what is recommended.
         if option.0 > 1 {
             return Err(INVALID_VALUE);

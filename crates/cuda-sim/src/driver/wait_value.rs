@@ -225,6 +225,9 @@ impl Call {
         flags: c_uint,
     ) -> Status {
         let stream = self.stream(stream.handle())?;
+        if count == 0 && flags == 0 {
+            return Ok(());
+        }
         self.queue_mem_ops(&stream, batch(&self.spaces(), count, params, flags)?)
     }
 

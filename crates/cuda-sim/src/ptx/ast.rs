@@ -80,6 +80,8 @@ pub struct Variable<'a> {
     pub align: Option<u64>,
     /// Whether brackets were given.
     pub array: bool,
+    /// `.attribute(.managed)`
+    pub managed: bool,
     /// The initial value, in order of elements.
     pub init: Vec<Init<'a>>,
     /// The line of the declaration.

@@ -373,6 +373,7 @@ impl<'a> Parser<'a> {
             count: Some(1),
             align: None,
             array: false,
+            managed: false,
             init: Vec::new(),
             line: 0,
         };
@@ -401,6 +402,7 @@ impl<'a> Parser<'a> {
                         if token.kind == Kind::End {
                             return Self::unexpected(token);
                         }
+                        variable.managed |= (token.kind, token.text) == (Kind::Dot, "managed");
                     }
                 }
                 (Kind::Dot, "v2") => variable.vector = 2,

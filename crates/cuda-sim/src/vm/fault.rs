@@ -159,8 +159,8 @@ pub enum LoadError {
         /// The newest version that is known.
         supported: (u32, u32),
     },
-    /// 209: `.target` is newer than the device, or a family that it is not of.
-    NoBinaryForGpu {
+    /// 218: `.target` is newer than the device, or a family that it is not of.
+    OtherTarget {
         /// The target of the text, as `sm_90a`.
         target: String,
         /// The device, as `sm_80`.
@@ -188,7 +188,7 @@ impl fmt::Display for LoadError {
                 "ptxas fatal   : Unsupported .version {}.{}; current version is '{}.{}'",
                 found.0, found.1, supported.0, supported.1
             ),
-            Self::NoBinaryForGpu { target, device } => {
+            Self::OtherTarget { target, device } => {
                 write!(f, "PTX for {target} does not run on a device of {device}")
             }
             Self::Unresolved(name) => {

@@ -12,6 +12,7 @@ use super::cluster::{Cluster, MAX_BLOCKS};
 use super::code::Trouble;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
+use super::program::product;
 use super::space::{Env, PARAM, Window};
 use super::texture::{Elements, Texture};
 use super::warp::{Fragment, Warp};
@@ -173,7 +174,7 @@ pub fn launch(
         return Err(Fault::before_start(FaultKind::InvalidValue, "?", message));
     };
     let refuse = |kind, message| Err(Fault::before_start(kind, &info.name, message));
-    let threads = params.block.iter().map(|&n| u64::from(n)).product::<u64>();
+    let threads = product(params.block);
     let blocks = params
         .grid
         .iter()
@@ -186,10 +187,7 @@ pub fn launch(
         let message = format!("a block of {threads} threads is too large");
         return refuse(FaultKind::InvalidValue, message);
     }
-    let allowed = info
-        .max_threads
-        .map(|max| max.iter().map(|&n| u64::from(n)).product::<u64>());
-    if allowed.is_some_and(|allowed| threads > allowed) {
+    if info.most_threads().is_some_and(|most| threads > most) {
         let message = format!("a block of {threads} threads is larger than the kernel allows");
         return refuse(FaultKind::InvalidValue, message);
     }
@@ -203,7 +201,7 @@ pub fn launch(
     let cluster = params.cluster.or(info.cluster).unwrap_or([1; 3]);
     let fits =
         [0, 1, 2].map(|axis| cluster[axis] > 0 && params.grid[axis].is_multiple_of(cluster[axis]));
-    let many = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+    let many = product(cluster);
     let agree = info.cluster.is_none_or(|required| required == cluster)
         && info.max_cluster.is_none_or(|most| many <= most.into());
     if fits.contains(&false) || many > MAX_BLOCKS.into() || !agree {

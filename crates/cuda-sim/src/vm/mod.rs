@@ -56,6 +56,7 @@ pub use check::Checks;
 pub use fault::{Detail, Fault, FaultKind, LoadError};
 pub use image::Image;
 pub use launch::{LaunchParams, LaunchStats, launch};
+pub(crate) use program::product;
 pub use program::{Global, GlobalSpace, Kernel, Param, Program, TargetInfo};
 pub use texture::{AddressMode, Channel, Elements, Level, Sampler, Shape, Texture};
 

@@ -63,6 +63,24 @@ pub struct Kernel {
     pub registers: u32,
 }
 
+impl Kernel {
+    /// The threads that a block may have by `.maxntid`, however they lie.
+    pub(crate) fn most_threads(&self) -> Option<u64> {
+        self.max_threads.map(product)
+    }
+
+    /// The threads that a block may have by its directives.
+    pub(crate) fn thread_bound(&self) -> Option<u64> {
+        self.required_threads.map(product).or(self.most_threads())
+    }
+}
+
+/// How many there are in all; programs may say any numbers.
+pub(crate) fn product(dims: [u32; 3]) -> u64 {
+    let times = |all: u64, &n: &u32| all.saturating_mul(u64::from(n));
+    dims.iter().fold(1, times)
+}
+
 /// Where a module variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalSpace {
@@ -85,6 +103,8 @@ pub struct Global {
     pub space: GlobalSpace,
     /// Whether `cuModuleGetGlobal` finds it (`.visible` and `.weak` do; so do internal ones, as on hardware).
     pub visible: bool,
+    /// Whether it is declared as managed memory, which it is not here: the host cannot touch it.
+    pub managed: bool,
     /// Its first bytes; the rest are zero.
     pub init: Vec<u8>,
     pub(crate) relocations: Vec<Relocation>,

@@ -124,8 +124,10 @@ fn what_is_set_is_read_back() {
         ok(bench.cuCtxGetLimit(&raw mut value, CUlimit::CU_LIMIT_STACK_SIZE));
     }
     assert_eq!(value, 4096);
-    let status = unsafe { bench.cuCtxSetLimit(CUlimit(77), 1) };
+    let status = unsafe { bench.cuCtxSetLimit(CUlimit::CU_LIMIT_SHMEM_SIZE, 1) };
     assert_eq!(status, CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+    let status = unsafe { bench.cuCtxSetLimit(CUlimit(77), 1) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     let mut config = CUfunc_cache(9);
     unsafe {
         ok(bench.cuCtxSetCacheConfig(CUfunc_cache::CU_FUNC_CACHE_PREFER_L1));

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use cuda_sim::{Builder, CUresult as R};
-use cuda_sys::{CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig};
+use cuda_sys::{CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig};
 
 use crate::support::{ADD, bench, late, ok};
 
@@ -76,17 +76,13 @@ fn wrong_shapes_are_refused() {
         (add, [1, 1, 1], [1, 0, 1], 0, invalid),
         (add, [1, 1, 1], [2048, 1, 1], 0, invalid),
         (add, [1, 1, 1], [32, 32, 2], 0, invalid),
+        (add, [1, 1, 1], [u32::MAX; 3], 0, invalid),
+        (add, [u32::MAX; 3], [1, 1, 1], 0, invalid),
         (add, [1, 1, 1], [1, 1, 65], 0, invalid),
         (add, [1, 65536, 1], [1, 1, 1], 0, invalid),
         (add, [1, 1, 1], [1, 1, 1], (48 << 10) + 1, invalid),
         (scale, [1, 1, 1], [1, 1, 1], (48 << 10) - 511, invalid),
-        (
-            scale,
-            [1, 1, 1],
-            [257, 1, 1],
-            0,
-            R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-        ),
+        (scale, [1, 1, 1], [257, 1, 1], 0, invalid),
         (
             ptr::without_provenance_mut(64),
             [1; 3],
@@ -139,6 +135,34 @@ fn wrong_shapes_are_refused() {
     assert_eq!(bench.download::<f32>(out, 4), [0.; 4]);
 }
 
+/// Bounds whose products are 0 in 32 bits, and more than 64 bits hold.
+#[test]
+fn bounds_may_be_any_numbers() {
+    let bench = bench(Builder::new());
+    let most = u32::MAX;
+    let text = format!(
+        ".version 8.0\n.target sm_75\n.address_size 64\n\
+         .visible .entry wide() .maxntid 65536, 65536, 4 {{ ret; }}\n\
+         .visible .entry wider() .maxntid {most}, {most}, {most} {{ ret; }}\n\
+         .visible .entry never() .reqntid {most}, {most}, {most} {{ ret; }}\n"
+    );
+    let module = bench.load(&text);
+    for (name, expected) in [
+        ("wide", R::CUDA_SUCCESS),
+        ("wider", R::CUDA_SUCCESS),
+        ("never", R::CUDA_ERROR_INVALID_VALUE),
+    ] {
+        let function = bench.function(module, name);
+        let mut threads = 0;
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        unsafe { ok(bench.cuFuncGetAttribute(&raw mut threads, attribute, function)) };
+        assert_eq!(threads, 1024, "{name}");
+        let status = bench.launch(function, [1, 1024], ptr::null_mut(), &mut []);
+        assert_eq!(status, expected, "{name}");
+        ok(bench.sync());
+    }
+}
+
 #[test]
 fn a_stream_of_another_context_is_refused() {
     let bench = bench(Builder::new());
@@ -188,8 +212,10 @@ fn attributes_are_obeyed_or_refused() {
         |attribute| attribute.value.priority = -1,
         1,
     ));
-    let status = launch(CUlaunchAttributeID(1000), |_| {}, 1);
+    let status = launch(A::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, |_| {}, 1);
     assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    let status = launch(CUlaunchAttributeID(1000), |_| {}, 1);
+    assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
     assert_eq!(bench.download::<u32>(data, 1), [5 * 3 * 3]);
 }
 

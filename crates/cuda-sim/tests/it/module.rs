@@ -43,8 +43,8 @@ fn wrong_images_are_refused_with_words() {
     let bench = bench(Builder::new());
     let head = ".version 8.0\n.target sm_75\n.address_size 64\n";
     for (image, status, words) in [
-        ("garbage".to_owned(), R::CUDA_ERROR_INVALID_PTX, "line 1"),
-        (String::new(), R::CUDA_ERROR_INVALID_PTX, "empty"),
+        ("garbage".to_owned(), R::CUDA_ERROR_INVALID_IMAGE, "line 1"),
+        (String::new(), R::CUDA_ERROR_INVALID_IMAGE, "empty"),
         (
             format!("{head}.visible .entry f() {{ mov.u32"),
             R::CUDA_ERROR_INVALID_PTX,
@@ -57,8 +57,23 @@ fn wrong_images_are_refused_with_words() {
         ),
         (
             ADD.replace("sm_75", "sm_100"),
-            R::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            R::CUDA_ERROR_INVALID_PTX,
             "sm_100",
+        ),
+        (
+            ADD.replace("sm_75", "sm_1"),
+            R::CUDA_ERROR_INVALID_PTX,
+            "sm_1",
+        ),
+        (
+            format!("{head}.visible .entry f() {{ .shared .b8 s[232449]; ret; }}"),
+            R::CUDA_ERROR_INVALID_PTX,
+            "shared data",
+        ),
+        (
+            format!("{head}.const .b8 a[65537];\n.visible .entry f() {{ ret; }}"),
+            R::CUDA_ERROR_INVALID_PTX,
+            "constant data",
         ),
     ] {
         let (found, log) = load(&bench, &CString::new(image.clone()).unwrap());

@@ -49,7 +49,8 @@ impl MemoryPool {
     /// # Errors
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's
-    /// device, `CUDA_ERROR_INVALID_VALUE` for less than all on the pool's own device, or what else the call answers.
+    /// device, or is that and shall have none; `CUDA_ERROR_NOT_SUPPORTED` if it is that and shall only read; or what else the
+    /// call answers.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
         let driver = self.device().driver();

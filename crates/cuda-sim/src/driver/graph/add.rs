@@ -248,7 +248,7 @@ impl Call {
         count: usize,
         event: Out<CUevent_st>,
     ) -> Status {
-        let event = self.event(event.handle())?;
+        let event = self.event(event.required()?.handle())?;
         let place = (node, graph.handle(), after, count);
         self.add(place, no_data(), |_| Ok(Payload::Record(event)))
             .map(drop)
@@ -262,7 +262,7 @@ impl Call {
         count: usize,
         event: Out<CUevent_st>,
     ) -> Status {
-        let event = self.event(event.handle())?;
+        let event = self.event(event.required()?.handle())?;
         let place = (node, graph.handle(), after, count);
         self.add(place, no_data(), |_| Ok(Payload::Wait(event)))
             .map(drop)

@@ -7,7 +7,7 @@ use cuda_sys::{CUgraphNode, CUgraphNode_st, CUlaunchAttributeID, CUlaunchAttribu
 use super::payload::{Kernel, Payload};
 use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
-use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::driver::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
     cuGraphKernelNodeSetAttribute => graph_kernel_node_set_attribute(
@@ -45,7 +45,7 @@ impl Attributes {
                 // SAFETY: the field of the union must be set ← the attribute's id says that it is.
                 let cluster = unsafe { value.clusterDim };
                 if cluster.x == 0 || cluster.y == 0 || cluster.z == 0 {
-                    return Err(INVALID_VALUE);
+                    return Err(INVALID_CLUSTER_SIZE);
                 }
                 self.cluster = Some([cluster.x, cluster.y, cluster.z]);
             }
@@ -57,6 +57,9 @@ impl Attributes {
                 // SAFETY: the first 4 bytes of the union must be set ← the attribute's id says that a field of that
                 // size is.
                 let number = unsafe { std::ptr::from_ref(value).cast::<u32>().read() };
+                if id == A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && number > 2 {
+                    return Err(INVALID_VALUE);
+                }
                 self.numbers.insert(id.0, number);
             }
             // A kernel begins when those before it have ended, which programmatic serialization allows.
@@ -64,6 +67,8 @@ impl Attributes {
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
+            // `cuda.h` has none beyond.
+            id if id.0 >= A::CU_LAUNCH_ATTRIBUTE_MAX.0 => return Err(INVALID_VALUE),
             _ => return Err(NOT_SUPPORTED),
         }
         Ok(())

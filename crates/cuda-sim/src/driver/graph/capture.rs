@@ -252,6 +252,16 @@ impl Instance {
         }
     }
 
+    /// Invalidates the capture that a stream is in, if it is.
+    pub(in crate::driver) fn invalidate_at(&self, stream: &Stream) {
+        if self.graphs.is_capturing() {
+            let mut world = self.graphs.lock();
+            if let Ok(Some(capture)) = world.capture_of(stream) {
+                world.invalidate(capture);
+            }
+        }
+    }
+
     pub(in crate::driver) fn invalidate(&self, capture: u64) {
         self.graphs.lock().invalidate(capture);
     }
@@ -425,7 +435,7 @@ impl Instance {
         Ok(true)
     }
 
-    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, and copies that block.
+    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, copies and fills that block.
     pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());

@@ -451,7 +451,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 let (size, align) = layout(variable);
                 self.shared = self.shared.next_multiple_of(align);
                 let at = self.shared;
-                self.shared = self.shared.saturating_add(size);
+                self.shared = self.shared.saturating_add(size).min(1 << 40);
                 if self.shared > 1 << 30 {
                     return invalid("Too much shared data");
                 }

@@ -63,6 +63,21 @@ pub(super) fn invalid_at(line: u32, message: &str) -> LoadError {
     ))
 }
 
+/// More bytes of shared memory no device has.
+const MAX_SHARED: u64 = 227 << 10;
+
+/// Bytes of constants in all.
+const MAX_CONSTANT: u64 = 64 << 10;
+
+/// The architectures of the PTX manual.
+const TARGETS: [u32; 29] = [
+    10, 11, 12, 13, 20, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90,
+    100, 101, 103, 110, 120,
+];
+
+/// From here on there may be others by now.
+const NEWEST: u32 = 121;
+
 fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {
     if module.version > target.max_ptx {
         return Err(LoadError::UnsupportedVersion {
@@ -77,6 +92,9 @@ fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), Loa
     if module.address_size != 64 {
         return Err(invalid_at(1, "Only '.address_size 64' is supported"));
     }
+    if sm < NEWEST && !TARGETS.contains(&sm) {
+        return Err(invalid_at(1, &format!("Unknown target 'sm_{sm}'")));
+    }
     let (major, minor) = target.compute_capability;
     let device = major * 10 + minor;
     let runs = match module.target.suffix {
@@ -87,7 +105,7 @@ fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), Loa
     if runs {
         return Ok(());
     }
-    Err(LoadError::NoBinaryForGpu {
+    Err(LoadError::OtherTarget {
         target: format!("sm_{sm}{}", module.target.suffix),
         device: format!("sm_{device}"),
     })
@@ -162,7 +180,7 @@ fn symbols<'a>(
                     let (size, align) = layout(variable);
                     *common = common.next_multiple_of(align);
                     let at = *common as u32;
-                    *common = common.saturating_add(size);
+                    *common = common.saturating_add(size).min(1 << 40);
                     Sym::Shared(at)
                 }
                 _ => {
@@ -223,7 +241,7 @@ fn symbols<'a>(
                         let (size, align) = layout(variable);
                         *common = common.next_multiple_of(align);
                         symbols.insert(variable.name, Sym::Shared(*common as u32));
-                        *common = common.saturating_add(size);
+                        *common = common.saturating_add(size).min(1 << 40);
                     }
                 }
             }
@@ -270,6 +288,7 @@ fn global(variable: &Variable<'_>) -> Global {
             _ => GlobalSpace::Global,
         },
         visible: variable.linkage != Linkage::Internal,
+        managed: variable.managed,
         init: Vec::new(),
         relocations: Vec::new(),
     }
@@ -376,10 +395,21 @@ fn kernel(
         (true, _) => common,
         _ => 0,
     };
+    if end.max(static_shared) > MAX_SHARED {
+        let message = format!(
+            "Entry function '{}' uses too much shared data",
+            function.name
+        );
+        return Err(invalid_at(function.line, &message));
+    }
     let three = |name: &str| {
         let found = function.directives.iter().find(|(other, _)| *other == name);
         found.map(|(_, values)| {
-            std::array::from_fn(|axis| values.get(axis).map_or(1, |&value| value as u32))
+            std::array::from_fn(|axis| {
+                values
+                    .get(axis)
+                    .map_or(1, |&value| u32::try_from(value).unwrap_or(u32::MAX))
+            })
         })
     };
     if three("blocksareclusters").is_some() {
@@ -395,7 +425,10 @@ fn kernel(
     }
     let constants = out.program.globals.iter();
     let constants = constants.filter(|global| global.space == GlobalSpace::Const);
-    let const_bytes = constants.map(|global| global.size).sum::<u64>() as u32;
+    let const_bytes = constants.fold(0, |all: u64, global| all.saturating_add(global.size));
+    if const_bytes > MAX_CONSTANT {
+        return Err(invalid_at(1, "File uses too much global constant data"));
+    }
     let code = &out.program.functions[index];
     out.program.kernels.push(Kernel {
         name: function.name.to_owned(),
@@ -403,7 +436,7 @@ fn kernel(
         param_bytes,
         static_shared: static_shared as u32,
         local_bytes: code.frame,
-        const_bytes,
+        const_bytes: const_bytes as u32,
         max_threads: three("maxntid"),
         required_threads: three("reqntid"),
         cluster: three("reqnctapercluster"),

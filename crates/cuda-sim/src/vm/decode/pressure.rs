@@ -64,7 +64,12 @@ pub(super) fn peak(function: &ptx::Function<'_>) -> u32 {
 fn bound(kernel: &ptx::Function<'_>) -> u32 {
     let directive = |name: &str| {
         let found = kernel.directives.iter().find(|(other, _)| *other == name);
-        found.map(|(_, values)| values.iter().product::<u64>().max(1))
+        found.map(|(_, values)| {
+            values
+                .iter()
+                .fold(1, |all: u64, &n| all.saturating_mul(n))
+                .clamp(1, 1 << 32)
+        })
     };
     let threads = directive("reqntid").or(directive("maxntid"));
     let blocks = directive("minnctapersm").unwrap_or(1);

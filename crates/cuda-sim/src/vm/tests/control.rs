@@ -220,7 +220,7 @@ fn targets_and_versions_are_checked() {
     };
     assert!(matches!(
         Device::load(&text, &small),
-        Err(LoadError::NoBinaryForGpu { .. })
+        Err(LoadError::OtherTarget { .. })
     ));
 }
 
