@@ -1,6 +1,7 @@
 //! Host memory that the device can use: pinned, registered, managed.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream, CUstream_st,
@@ -15,7 +16,7 @@ use super::status::{
     ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED,
     OUT_OF_MEMORY, Status,
 };
-use crate::memory::{RangeKind, RegisterError};
+use crate::memory::{Owner, RangeKind, RegisterError};
 
 exports! {
     cuMemHostAlloc => mem_host_alloc(pp: *mut *mut c_void, size: usize, flags: c_uint);
@@ -50,13 +51,20 @@ const CPU: c_int = -1;
 
 impl Call {
     /// Makes host memory known to all devices, or to none.
-    fn expose(&self, start: *mut u8, size: u64, kind: RangeKind) -> Result<(), RegisterError> {
+    fn expose(
+        &self,
+        start: *mut u8,
+        size: u64,
+        kind: RangeKind,
+        owner: Option<&Arc<Block>>,
+    ) -> Result<(), RegisterError> {
         for (index, device) in self.devices.iter().enumerate() {
-            // SAFETY: the memory must stay valid until it is unregistered and no map of before is in use, and
-            // the host must expect changes ← it is a `Block` that is listed until then, or the program's, whose
-            // contract with cuMemHostRegister says so; before either is unregistered, all work of the devices
-            // is waited for.
-            let registered = unsafe { device.arena.register_host(start, size, kind) };
+            let owner = owner.map(|block| Arc::clone(block) as Owner);
+            // SAFETY: the memory must stay valid while its owner lives, or without one until it is unregistered and no
+            // map of before is in use, and the host must expect changes ← it is a `Block`, which owns it, or the
+            // program's, whose contract with cuMemHostRegister says so; before that is unregistered, all work of
+            // the devices is waited for.
+            let registered = unsafe { device.arena.register_host(start, size, kind, owner) };
             if let Err(error) = registered {
                 for known in &self.devices[..index] {
                     // It was registered a moment ago.
@@ -73,7 +81,7 @@ impl Call {
         context: &Context,
         size: usize,
         range: RangeKind,
-        kind: impl FnOnce(Block) -> Kind,
+        kind: Kind,
     ) -> Status<*mut u8> {
         if size == 0 {
             return Err(INVALID_VALUE);
@@ -84,10 +92,11 @@ impl Call {
             return Err(OUT_OF_MEMORY);
         }
         let block = Block::new(size as u64).ok_or(OUT_OF_MEMORY)?;
+        let block = Arc::new(block);
         let start = block.start();
-        self.expose(start, size as u64, range)
+        self.expose(start, size as u64, range, Some(&block))
             .map_err(|_| OUT_OF_MEMORY)?;
-        self.note(start.addr() as u64, size as u64, kind(block), context);
+        self.note(start.addr() as u64, size as u64, kind, context);
         Ok(start)
     }
 
@@ -100,9 +109,7 @@ impl Call {
         if size == 0 {
             return pp.set(std::ptr::null_mut());
         }
-        let start = self.new_block(&context, size, RangeKind::Pinned, |block| {
-            Kind::Pinned(block, flags)
-        })?;
+        let start = self.new_block(&context, size, RangeKind::Pinned, Kind::Pinned(flags))?;
         pp.set(start.cast())
     }
 
@@ -126,7 +133,7 @@ impl Call {
         if p.is_null() {
             return Ok(());
         }
-        let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Pinned(..)))?;
+        let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Pinned(_)))?;
         if taken { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
@@ -138,10 +145,16 @@ impl Call {
         if flags & IO_MEMORY != 0 {
             return Err(NOT_SUPPORTED);
         }
+        // What is a device's is not the host's, whose addresses and those are apart.
+        let spaces = self.spaces();
+        let last = p.handle().saturating_add(size as u64 - 1);
+        if spaces.is_device(p.handle()) || spaces.is_device(last) {
+            return Err(INVALID_VALUE);
+        }
         if self.is_allocated_pinned(p.handle()) {
             return Err(INVALID_VALUE);
         }
-        let exposed = self.expose(p.raw().cast(), size as u64, RangeKind::Pinned);
+        let exposed = self.expose(p.raw().cast(), size as u64, RangeKind::Pinned, None);
         exposed.map_err(|error| match error {
             RegisterError::Overlap => ALREADY_REGISTERED,
             RegisterError::NotRegistered | RegisterError::BadRange => INVALID_VALUE,
@@ -165,7 +178,7 @@ impl Call {
     /// Whether the address is in memory of `cuMemHostAlloc`.
     fn is_allocated_pinned(&self, addr: u64) -> bool {
         self.find_allocation(addr, |_, allocation| {
-            matches!(allocation.kind, Kind::Pinned(..))
+            matches!(allocation.kind, Kind::Pinned(_))
         })
         .unwrap_or(false)
     }
@@ -190,7 +203,7 @@ impl Call {
         self.current()?;
         let found = self.find_allocation(p.handle(), |_, allocation| match allocation.kind {
             // With unified addressing all of it is mapped.
-            Kind::Pinned(_, flags) | Kind::Registered(flags) => Some(flags | 2),
+            Kind::Pinned(flags) | Kind::Registered(flags) => Some(flags | 2),
             _ => None,
         });
         flags.set(found.flatten().ok_or(INVALID_VALUE)?)
@@ -202,9 +215,8 @@ impl Call {
         if !matches!(flags, 1 | 2) {
             return Err(INVALID_VALUE);
         }
-        let start = self.new_block(&context, size, RangeKind::Managed, |block| {
-            Kind::Managed(block, Pages::new())
-        })?;
+        let kind = Kind::Managed(Pages::new());
+        let start = self.new_block(&context, size, RangeKind::Managed, kind)?;
         dptr.set(start.addr() as u64)
     }
 

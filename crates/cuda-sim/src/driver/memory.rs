@@ -52,11 +52,11 @@ pub(super) enum Kind {
     /// `cuMemAllocAsync`
     Pool(Arc<Pool>),
     /// `cuMemHostAlloc`, with its flags.
-    Pinned(#[expect(dead_code, reason = "owns the bytes")] Block, u32),
+    Pinned(u32),
     /// `cuMemHostRegister`, with its flags.
     Registered(u32),
     /// `cuMemAllocManaged`
-    Managed(#[expect(dead_code, reason = "owns the bytes")] Block, Pages),
+    Managed(Pages),
     /// An allocation node of a graph.
     Graph(Arc<GraphMemory>),
 }
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// Host memory of ours.
+/// Host memory of ours. Those who may use it keep it, so that it outlives what still runs when it is freed.
 #[derive(Debug)]
 pub(super) struct Block {
     start: *mut u8,
@@ -77,6 +77,8 @@ pub(super) struct Block {
 
 // SAFETY: a `Block` owns its bytes; nothing about them is tied to a thread.
 unsafe impl Send for Block {}
+// SAFETY: as for `Send`; through `&self` nothing is read but the address.
+unsafe impl Sync for Block {}
 
 impl Block {
     /// `size` bytes at the start of a page, holding [`POISON`]; `None` if there is no room.

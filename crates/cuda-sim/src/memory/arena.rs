@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::free_list::FreeList;
 use super::freed::Graveyard;
-use super::map::{MemoryMap, Range, RangeKind};
+use super::map::{MemoryMap, Owner, Range, RangeKind};
 use super::reservation::Reservation;
 use super::shadow::Shadow;
 use super::{POISON, POISON_LIMIT};
@@ -93,7 +93,8 @@ struct State {
     live: BTreeMap<u64, (u64, u64)>,
     /// Ranges that are taken for good and are live at times, likewise.
     reserved: BTreeMap<u64, (u64, u64)>,
-    host: BTreeMap<u64, Range>,
+    /// Host memory that the device may use, with what keeps it.
+    host: BTreeMap<u64, (Range, Option<Owner>)>,
     /// What of a virtual space the device may use, and what keeps its bytes.
     granted: BTreeMap<u64, Range>,
     granted_storage: Option<Arc<Reservation>>,
@@ -293,7 +294,8 @@ impl Arena {
         (offset - start < size.max(1)).then_some((self.base + start, size))
     }
 
-    /// Lets the device use `len` bytes of host memory at `host`, under the same address.
+    /// Lets the device use `len` bytes of host memory at `host`, under the same address. Who has a map of it has
+    /// `owner`.
     ///
     /// # Errors
     ///
@@ -301,13 +303,14 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// The memory must stay valid for reads and writes until it is unregistered and every [`MemoryMap`] taken
-    /// before that is gone, and the host must expect the device to change it.
+    /// The memory must stay valid for reads and writes while `owner` lives, or without one until it is unregistered and
+    /// every [`MemoryMap`] taken before that is gone, and the host must expect the device to change it.
     pub unsafe fn register_host(
         &self,
         host: *mut u8,
         len: u64,
         kind: RangeKind,
+        owner: Option<Owner>,
     ) -> Result<(), RegisterError> {
         let start = host.expose_provenance() as u64;
         let end = start.checked_add(len).ok_or(RegisterError::BadRange)?;
@@ -315,7 +318,7 @@ impl Arena {
             return Err(RegisterError::BadRange);
         }
         let mut state = self.state();
-        if let Some((_, below)) = state.host.range(..end).next_back()
+        if let Some((_, (below, _))) = state.host.range(..end).next_back()
             && below.start + below.len > start
         {
             return Err(RegisterError::Overlap);
@@ -326,7 +329,7 @@ impl Arena {
             host,
             kind,
         };
-        state.host.insert(start, range);
+        state.host.insert(start, (range, owner));
         state.map = None;
         Ok(())
     }
@@ -339,11 +342,13 @@ impl Arena {
     pub fn unregister_host(&self, host: *const u8) -> Result<u64, RegisterError> {
         let mut state = self.state();
         let start = host.addr() as u64;
-        let range = state
+        let (range, owner) = state
             .host
             .remove(&start)
             .ok_or(RegisterError::NotRegistered)?;
         state.note_freed(start, range.len, "the program");
+        drop(state);
+        drop(owner);
         Ok(range.len)
     }
 
@@ -360,13 +365,16 @@ impl Arena {
             kind: RangeKind::Device,
         });
         let ranges = device
-            .chain(state.host.values().copied())
+            .chain(state.host.values().map(|(range, _)| *range))
             .chain(granted::joined(state.granted.values()))
             .collect();
         let freed = state.freed.to_vec();
         let mut storage = vec![Arc::clone(&self.storage)];
         storage.extend(state.granted_storage.clone());
-        let map = Arc::new(MemoryMap::new(ranges, freed, storage, self.shadow.clone()));
+        let owners = state.host.values().filter_map(|(_, owner)| owner.clone());
+        let owners = owners.collect();
+        let shadow = self.shadow.clone();
+        let map = Arc::new(MemoryMap::new(ranges, freed, storage, owners, shadow));
         state.map = Some(Arc::clone(&map));
         map
     }

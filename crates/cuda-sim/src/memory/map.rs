@@ -1,5 +1,6 @@
 //! What the device can reach, as a snapshot, and checked copies through it.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -48,6 +49,9 @@ impl Range {
     }
 }
 
+/// What keeps host memory valid that is not the program's.
+pub type Owner = Arc<dyn Any + Send + Sync>;
+
 /// An access outside every live range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessError {
@@ -71,13 +75,14 @@ impl std::error::Error for AccessError {}
 
 /// The live ranges at one moment, sorted by address.
 ///
-/// Keeps the storage of its arenas alive, so a stale map reads old bytes at worst. Registered host ranges are kept
-/// valid by whoever registered them.
+/// Keeps the storage of its arenas alive, and the owners of host ranges, so a stale map reads old bytes at worst. Host
+/// ranges without an owner are kept valid by whoever registered them.
 #[derive(Debug, Default)]
 pub struct MemoryMap {
     ranges: Vec<Range>,
     freed: Vec<Freed>,
     storage: Vec<Arc<Reservation>>,
+    owners: Vec<Owner>,
     /// What was written, where that is looked for.
     shadows: Vec<Arc<Shadow>>,
 }
@@ -87,6 +92,7 @@ impl MemoryMap {
         mut ranges: Vec<Range>,
         freed: Vec<Freed>,
         storage: Vec<Arc<Reservation>>,
+        owners: Vec<Owner>,
         shadow: Option<Arc<Shadow>>,
     ) -> Self {
         ranges.sort_unstable_by_key(|range| range.start);
@@ -94,6 +100,7 @@ impl MemoryMap {
             ranges,
             freed,
             storage,
+            owners,
             shadows: shadow.into_iter().collect(),
         }
     }
@@ -108,6 +115,7 @@ impl MemoryMap {
             all.ranges.extend(shared.copied());
             all.freed.extend_from_slice(&map.freed);
             all.storage.extend(map.storage.iter().cloned());
+            all.owners.extend(map.owners.iter().cloned());
             all.shadows.extend(map.shadows.iter().cloned());
         }
         all.ranges.sort_unstable_by_key(|range| range.start);

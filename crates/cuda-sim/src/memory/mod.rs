@@ -19,7 +19,7 @@ mod shadow;
 mod virtual_space;
 
 pub use arena::{Arena, FreeError, RegisterError};
-pub use map::{AccessError, MemoryMap, Range, RangeKind};
+pub use map::{AccessError, MemoryMap, Owner, Range, RangeKind};
 pub use virtual_space::{Backing, GRANULARITY, VirtualSpace};
 
 /// The byte that fresh device memory holds.

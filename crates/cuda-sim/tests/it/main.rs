@@ -25,6 +25,7 @@ mod graph_exec;
 mod graph_memory;
 mod graph_random;
 mod graph_support;
+mod host;
 mod launch;
 mod memory;
 mod module;

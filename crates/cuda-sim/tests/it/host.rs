@@ -1,0 +1,101 @@
+//! Host memory that devices may use: what is refused, and what is freed too early.
+
+use std::alloc::{self, Layout};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_sim::{Builder, CUresult};
+
+use crate::support::{OK, bench, ok};
+
+/// Says that it runs, waits to be told, then writes.
+const LATE: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry late(.param .u64 flags, .param .u64 target) {
+    .reg .pred %p;
+    .reg .b32 %r<3>;
+    .reg .b64 %a<3>;
+    ld.param.u64 %a1, [flags];
+    ld.param.u64 %a2, [target];
+    mov.u32 %r1, 7;
+    st.volatile.global.u32 [%a1], %r1;
+again:
+    ld.volatile.global.u32 %r2, [%a1+4];
+    setp.eq.u32 %p, %r2, 0;
+    @%p bra again;
+    st.global.u32 [%a2], %r1;
+    ret;
+}
+";
+
+/// Of each allocation here.
+const SIZE: usize = 8192;
+
+#[test]
+fn what_is_a_devices_is_not_registered() {
+    let bench = bench(Builder::new());
+    let device = bench.alloc(SIZE);
+    let mut reserved = 0;
+    let refused = |addr: u64| {
+        let start: *mut c_void = ptr::without_provenance_mut(addr as usize);
+        let status = unsafe { bench.cuMemHostRegister_v2(start, SIZE, 0) };
+        assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
+    };
+    refused(device);
+    refused(device - SIZE as u64 / 2);
+    if cfg!(target_os = "linux") {
+        unsafe { ok(bench.cuMemAddressReserve(&raw mut reserved, 2 << 20, 0, 0, 0)) };
+        refused(reserved);
+    }
+    assert_eq!(bench.simulator.live().host_allocations, 0);
+    // It is the device's as before.
+    unsafe { ok(bench.cuMemsetD8_v2(device, 9, SIZE)) };
+    assert_eq!(bench.download::<u8>(device, SIZE), [9; SIZE]);
+}
+
+/// A program that frees memory under a kernel is wrong, and a GPU would stop the kernel; but nothing of the program's is
+/// to be overwritten for it here.
+#[test]
+fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
+    let bench = bench(Builder::new());
+    let flags: *mut AtomicU32 = bench.pinned(8).cast();
+    // Page-locked memory is aligned, and stays for the whole test.
+    let (runs, go) = unsafe { (&*flags, &*flags.wrapping_add(1)) };
+    runs.store(0, Ordering::Release);
+    go.store(0, Ordering::Release);
+    let function = bench.function(bench.load(LATE), "late");
+    let stream = bench.stream(1);
+
+    let mut other = ptr::null_mut();
+    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    let target = bench.pinned(SIZE);
+    let mut params = [flags.addr() as u64, target.addr() as u64];
+    assert_eq!(bench.launch(function, [1, 1], stream, &mut params), OK);
+    let start = Instant::now();
+    while runs.load(Ordering::Acquire) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        thread::yield_now();
+    }
+    unsafe { ok(bench.cuCtxDestroy_v2(other)) };
+    assert_eq!(bench.simulator.live().contexts, 1);
+
+    // Whoever allocates as much now might get what was freed.
+    let layout = Layout::from_size_align(SIZE, 4096).unwrap();
+    let blocks: Vec<*mut u8> = (0..64)
+        .map(|_| unsafe { alloc::alloc_zeroed(layout) })
+        .collect();
+    go.store(1, Ordering::Release);
+    assert_eq!(unsafe { bench.cuStreamSynchronize(stream) }, OK);
+    for block in blocks {
+        let bytes = unsafe { std::slice::from_raw_parts(block, SIZE) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        unsafe { alloc::dealloc(block, layout) };
+    }
+    unsafe { ok(bench.cuMemFreeHost(flags.cast())) };
+    assert_eq!(bench.simulator.live().host_allocations, 0);
+}
