@@ -20,6 +20,7 @@ mod event;
 mod fault;
 mod found;
 mod graph;
+mod graph_child;
 mod graph_conditional;
 mod graph_exec;
 mod graph_memory;

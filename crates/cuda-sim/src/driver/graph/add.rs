@@ -15,7 +15,7 @@ use super::model::{Edge, Link, Owner};
 use super::payload::Payload;
 use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
-use crate::driver::handle::pointer;
+use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
@@ -135,12 +135,13 @@ impl Call {
         let links = links(after, data, count)?;
         let mut world = self.graphs.lock();
         world.check_links(graph, &links)?;
+        let before = fresh();
         let payload = payload(&mut world)?;
         let inner = payload.inner();
         let added = world.add_checked(graph, links, payload);
         if added.is_err() {
             // What was made for it goes with it, unless it was there before.
-            for graph in inner {
+            for graph in inner.into_iter().filter(|&graph| graph > before) {
                 world.remove_graph(graph);
             }
         }
