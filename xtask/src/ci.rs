@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{coverage, headers, nvrtc, programs, regen_bindings, setup, test, tidy};
+use crate::{coverage, drivers, headers, nvrtc, programs, regen_bindings, setup, test, tidy};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
     }),
     ("headers", headers::reduced),
     ("nvrtc", nvrtc::reduced),
+    ("drivers", drivers::reduced),
     ("programs", programs::reduced),
     ("rebuild", rebuild),
 ];

@@ -8,47 +8,48 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{self, Workspace};
 use crate::{nvrtc, setup};
 
-/// Each version with the NVRTC that compiles for it, which is of that release or of the one before.
-const VERSIONS: [(&str, &str); 6] = [
-    ("12.0", "12.0"),
-    ("12.2", "12.0"),
-    ("12.4", "12.4"),
-    ("12.6", "12.4"),
-    ("13.0", "13.0"),
-    ("13.5", "13.5"),
-];
+/// Each compiles with the NVRTC of its release.
+const VERSIONS: [&str; 6] = ["12.0", "12.2", "12.4", "12.6", "13.0", "13.5"];
 /// Of so many tests one may be skipped as it needs a newer driver.
 const SKIPPED: usize = 20;
 
-const TESTS: [&str; 8] = [
-    "test",
-    "--release",
-    "-p",
-    "cuda-driver",
-    "--features",
-    "nvrtc",
-    "--test",
-    "it",
-];
-
 /// All versions.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
-    let releases: BTreeSet<String> = VERSIONS
+    matrix(workspace, &VERSIONS, &["--release"])
+}
+
+/// The oldest.
+pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
+    let oldest = &VERSIONS[..1];
+    println!(
+        "{} of {} versions of the driver (all: cargo xtask full drivers)",
+        oldest.len(),
+        VERSIONS.len()
+    );
+    matrix(workspace, oldest, &[])
+}
+
+fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<()> {
+    let sets: Vec<String> = versions
         .iter()
-        .map(|(_, release)| format!("nvrtc/{release}"))
+        .map(|version| format!("nvrtc/{version}"))
         .collect();
-    let sets: Vec<String> = releases.into_iter().collect();
     let dir = setup::ensure(workspace, &sets)?.join("nvrtc");
-    workspace::run(workspace.cargo(TESTS).arg("--no-run"))?;
+    let tests = || {
+        let mut command = workspace.cargo(["test", "-p", "cuda-driver", "--all-features"]);
+        command.args(profile).args(["--test", "it"]);
+        command
+    };
+    workspace::run(tests().arg("--no-run"))?;
     let mut failed = Vec::new();
     println!("{:<8} {:>8} {:>8}", "driver", "tests", "skipped");
-    for (version, release) in VERSIONS {
+    for version in versions {
         let list = workspace.target.join("skipped-tests-of-drivers.txt");
         fs::write(&list, "")?;
-        let mut command = workspace.cargo(TESTS);
+        let mut command = tests();
         command
             .env("CUDA_TEST_DRIVER", version)
-            .env("CUDA_NVRTC_LIBRARY", nvrtc::library(&dir, release)?)
+            .env("CUDA_NVRTC_LIBRARY", nvrtc::library(&dir, version)?)
             .env("CUDA_TEST_SKIPPED", &list);
         let output = command.output().context("cargo could not be started")?;
         let said = String::from_utf8_lossy(&output.stdout);
