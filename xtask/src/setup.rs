@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Also fetch the headers of every CUDA version that the bindings are tested against
     #[arg(long)]
     all_headers: bool,
-    /// Also fetch these versions of NVRTC (12.0, 12.4, 12.9, 13.0, 13.3 or 13.5)
+    /// Also fetch these versions of NVRTC (12.0, 12.2, 12.4, 12.6, 12.9, 13.0, 13.3 or 13.5)
     #[arg(long, value_delimiter = ',', value_name = "VERSION")]
     nvrtc: Vec<String>,
     /// Fetch even though this machine has a CUDA toolkit
