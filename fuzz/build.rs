@@ -30,6 +30,7 @@ const HANDLES: &[&str] = &[
     "CUlibrary",
     "CUlinkState",
     "CUmemoryPool",
+    "CUmipmappedArray",
     "CUmodule",
     "CUstream",
     "CUuserObject",
@@ -98,6 +99,7 @@ fn made(param: &str, ty: &str) -> String {
     }
     match last {
         ty if HANDLES.contains(&ty) => format!("maker.handle({ty:?}).cast()"),
+        "CUtexObject" | "CUsurfObject" => format!("maker.handle({last:?}).addr() as _"),
         "c_int"
         | "c_uint"
         | "c_ushort"

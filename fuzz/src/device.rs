@@ -1,10 +1,13 @@
 //! A software device that a program is loaded into and run on.
 
+use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::ptr;
 
 use cuda_sim::{Builder, Simulator};
 use cuda_sys::{CUcontext, CUfunction, CUmodule, CUresult, DriverLibrary};
+
+use crate::objects::Objects;
 
 /// Instructions of a warp after which a kernel is stopped.
 const INSTRUCTIONS: u64 = 1_000;
@@ -18,6 +21,9 @@ pub struct Device {
     driver: DriverLibrary,
     simulator: Simulator,
     buffers: [u64; 4],
+    objects: Objects,
+    /// What the kernels that were loaded last get first.
+    first: RefCell<Vec<u64>>,
 }
 
 impl Device {
@@ -36,6 +42,8 @@ impl Device {
             driver,
             simulator,
             buffers: [0; 4],
+            objects: Objects::default(),
+            first: RefCell::default(),
         };
         device.start();
         device
@@ -56,12 +64,14 @@ impl Device {
             // SAFETY: so many bytes were just allocated.
             must(unsafe { driver.cuMemsetD8_v2(*buffer, 1, BUFFER) });
         }
+        self.objects = Objects::new(driver);
     }
 
     /// Loads a text; `None` is an error of the driver. A NUL ends the text.
     pub fn load(&self, text: &[u8]) -> Option<CUmodule> {
         let end = text.iter().position(|&byte| byte == 0);
         let text = CString::new(&text[..end.unwrap_or(text.len())]).ok()?;
+        *self.first.borrow_mut() = self.objects.of(&text.to_string_lossy());
         let mut module: CUmodule = ptr::null_mut();
         // SAFETY: the text ends with a NUL, and the other pointer is to a local.
         let status = unsafe {
@@ -140,7 +150,10 @@ impl Device {
             if !status.is_success() {
                 return values;
             }
-            let mut value = if size == 8 {
+            let object = self.first.borrow().get(values.len()).copied();
+            let mut value = if let (8, Some(object)) = (size, object) {
+                object.to_le_bytes().to_vec()
+            } else if size == 8 {
                 self.buffers[values.len() % 4].to_le_bytes().to_vec()
             } else {
                 vec![64, 0, 0, 0]

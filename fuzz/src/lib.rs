@@ -5,6 +5,7 @@
 mod calls;
 mod device;
 mod maker;
+mod objects;
 mod structures;
 mod tokens;
 

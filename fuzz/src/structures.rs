@@ -55,6 +55,30 @@ impl Maker<'_> {
                 let fields = fields.u32(format).u32(self.below(5) as u64);
                 fields.u32(self.below(8) as u64)
             }
+            "CUDA_RESOURCE_DESC" => self.resource(none),
+            "CUDA_TEXTURE_DESC" => {
+                let mut fields = none;
+                for end in [5, 5, 5, 3] {
+                    fields = fields.u32(self.below(end) as u64);
+                }
+                let flags = [0, 1, 2, 3, 0x12, 0x22, 0x42, 4][self.below(8)];
+                let fields = fields.u32(flags).u32(self.below(3) as u64);
+                let fields = fields.u32(self.below(2) as u64);
+                let clamp = |number: usize| u64::from((number as f32).to_bits());
+                let fields = fields.u32(clamp(self.below(3))).u32(clamp(self.below(3)));
+                fields.u32(clamp(self.below(9)))
+            }
+            "CUDA_RESOURCE_VIEW_DESC" => {
+                let format = [0, 1, 3, 22, 23, 34, 35][self.below(7)];
+                let mut fields = none.u32(format);
+                for _ in 0..3 {
+                    fields = fields.u64(self.below(17) as u64);
+                }
+                for _ in 0..4 {
+                    fields = fields.u32(self.below(3) as u64);
+                }
+                fields
+            }
             "CUDA_KERNEL_NODE_PARAMS" => self.kernel(none, true),
             "CUDA_KERNEL_NODE_PARAMS_v1" => self.kernel(none, false),
             "CUDA_MEMSET_NODE_PARAMS" => self.memset(none),
@@ -101,6 +125,29 @@ impl Maker<'_> {
             _ => return None,
         };
         Some(fields.0)
+    }
+
+    /// What a texture or a surface is of.
+    fn resource(&mut self, none: Fields) -> Fields {
+        let kind = self.below(5) as u64;
+        let fields = none.u32(kind);
+        let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
+        let fields = match kind {
+            0 => fields.u64(self.handle("CUarray").addr() as u64),
+            1 => fields.u64(self.handle("CUmipmappedArray").addr() as u64),
+            _ => {
+                let fields = fields.u64(self.address()).u32(format);
+                fields.u32(self.below(5) as u64)
+            }
+        };
+        match kind {
+            2 => fields.u64(self.below(8192) as u64),
+            3 => {
+                let fields = fields.u64(self.below(65) as u64).u64(self.below(17) as u64);
+                fields.u64([32, 64, 512, 100][self.below(4)])
+            }
+            _ => fields,
+        }
     }
 
     /// One side of a copy of two or three dimensions.
