@@ -189,6 +189,29 @@ fn what_is_gone_is_a_fault() {
     }
 }
 
+/// Memory that another allocation has by now is that one's, as far as it reaches.
+#[test]
+fn memory_behind_a_texture_is_what_is_there_now() {
+    let bench = bench(Builder::new());
+    let out = bench.alloc(512);
+    let old = bench.upload(&[1_u8; 2048]);
+    let texture = bench.make_texture(&of_memory(old, 2048, U8, 1), &clamped(INTEGER), None);
+    let texture = texture.unwrap();
+    unsafe { ok(bench.cuMemFree_v2(old)) };
+    let new = bench.upload(&[2_u8; 16]);
+    assert_eq!(new, old);
+    let status = bench.run("fetch", &mut [texture, out]);
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
+    let reports = bench.simulator.take_reports();
+    let access = reports[0].access.unwrap();
+    assert_eq!(
+        (access.address, access.size),
+        (new + 16, 1),
+        "{}",
+        reports[0]
+    );
+}
+
 #[test]
 fn what_nobody_wrote_is_reported() {
     let bench = bench(Builder::new().check_uninitialised(true));
