@@ -185,6 +185,8 @@ pub enum Error {
     },
     /// Memory that a graph allocates is not freed by it.
     GraphMemoryKept,
+    /// Kernels change nodes of the graph, and it was not uploaded since it was made, or since the host has changed such a node.
+    NotUploaded,
     /// The device or driver cannot do it.
     Unsupported {
         /// What was asked for.
@@ -310,6 +312,9 @@ impl fmt::Display for Error {
                 write!(f, "{what} is not possible while a graph is captured")
             }
             Self::GraphMemoryKept => f.write_str("a node allocates memory that no node frees"),
+            Self::NotUploaded => f.write_str(
+                "kernels change nodes of the graph, which is to be uploaded before it is launched",
+            ),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
             Self::OutOfRange { len } => {
                 write!(

@@ -82,7 +82,7 @@ pub use graph::{Capture, CaptureScope};
 pub use graph::{
     ConditionalHandle, DotFlags, GraphAllocation, GraphHostBuffer, GraphMemoryStatistics,
 };
-pub use graph::{CopySource, CopyTarget, Graph, GraphExec, InstantiateFlags};
+pub use graph::{CopySource, CopyTarget, DeviceNode, Graph, GraphExec, InstantiateFlags};
 pub use graph::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub use graph::{HostRead, HostWrite, KernelAttributes, Switchable};
 pub use launch::{

@@ -21,8 +21,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the graph itself
-    /// and for a body of a conditional node, or what the call answers.
+    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the graph itself,
+    /// for a body of a conditional node, and for a graph in which [kernels change nodes](Self::set_device_updatable), or
+    /// what the call answers.
     #[doc(alias = "cuGraphAddChildGraphNode")]
     pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
@@ -59,6 +60,7 @@ impl Graph {
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);
         }
+        Parts::without_device_nodes(&all, "a graph with nodes that kernels change in another")?;
         let mut owners = Owners::default();
         let known = all.iter().flat_map(|parts| &parts.nodes);
         let nodes = known.map(|node| &node.owners);
@@ -73,7 +75,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for the body of a conditional node, or what the calls answer: graphs that allocate memory cannot
+    /// [`Error::Unsupported`] for the body of a conditional node and where [kernels change
+    /// nodes](Self::set_device_updatable), or what the calls answer: graphs that allocate memory cannot
     /// be cloned.
     #[doc(alias = "cuGraphClone")]
     pub fn try_clone(&self) -> Result<Self> {
@@ -85,6 +88,7 @@ impl Graph {
         let context = self.context();
         let driver = context.driver();
         let all = self.root.lock();
+        Parts::without_device_nodes(&all, "a copy of a graph with nodes that kernels change")?;
         let parts = &all[0];
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;

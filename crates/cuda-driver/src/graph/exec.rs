@@ -50,6 +50,8 @@ pub(super) struct Inner {
     pub(super) record: Arc<Record>,
     /// Whether it can wait for the program. Never goes back.
     may_block: AtomicBool,
+    /// Whether it must be uploaded before it is launched. Changes only while `record` is locked.
+    pub(super) needs_upload: AtomicBool,
     state: Mutex<State>,
     /// The graph that it was made of: the driver knows the executable's nodes by those of the graph.
     pub(super) root: Arc<Root>,
@@ -73,7 +75,8 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::Instantiate`] with the reason and the node if the driver refuses the graph, [`Error::GraphMemoryKept`] if a
-    /// node allocates memory that no node frees, [`Error::Unsupported`] for the body of a conditional node.
+    /// node allocates memory that no node frees, [`Error::Unsupported`] for the body of a conditional node. A graph in which
+    /// [kernels change nodes](Self::set_device_updatable) is refused while there is another executable of it.
     #[doc(alias = "cuGraphInstantiate")]
     #[doc(alias = "cuGraphInstantiateWithParams")]
     pub fn instantiate(&self) -> Result<GraphExec> {
@@ -149,6 +152,7 @@ impl Graph {
             handle,
             record,
             may_block,
+            needs_upload: AtomicBool::new(state.has_device_nodes()),
             state: Mutex::new(state),
             root: Arc::clone(&self.root),
         };
@@ -167,11 +171,14 @@ impl GraphExec {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if the stream is of another context, [`Error::Borrowed`] if the host has a buffer that the
-    /// graph uses, or what the calls answer.
+    /// graph uses, [`Error::NotUploaded`] if [kernels change nodes](Graph::set_device_updatable) of it, or what the calls answer.
     #[doc(alias = "cuGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let inner = &*self.inner;
+        if inner.needs_upload.load(Ordering::Acquire) {
+            return Err(Error::NotUploaded);
+        }
         let may_block = inner.may_block.load(Ordering::Acquire);
         inner.record.replay(stream, may_block, || {
             // SAFETY: executable and stream must be alive, what the nodes use must be there until the launch is done, and no
@@ -196,14 +203,20 @@ impl GraphExec {
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let _current = stream.bind()?;
-        // SAFETY: executable and stream must be alive, and no other thread use the executable ← both are borrowed; the
-        // record is locked.
-        Ok(self.inner.record.alone(|| unsafe {
-            call!(
-                self.inner.handle.driver(),
-                cuGraphUpload(self.as_raw(), stream.as_raw())
-            )
-        })?)
+        let inner = &*self.inner;
+        let upload = || -> Result<(), DriverError> {
+            // SAFETY: executable and stream must be alive, and no other thread use the executable ← both are borrowed; the
+            // record is locked.
+            unsafe {
+                call!(
+                    inner.handle.driver(),
+                    cuGraphUpload(self.as_raw(), stream.as_raw())
+                )
+            }?;
+            inner.needs_upload.store(false, Ordering::Release);
+            Ok(())
+        };
+        Ok(inner.record.alone(upload)?)
     }
 
     /// The context in which it runs.

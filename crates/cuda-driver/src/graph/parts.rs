@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
 use super::conflicts::{Conflicts, Reach};
+use super::device_node::DeviceNode;
 use super::node::{Edge, EdgeKind, NodeId, NodeKind};
 use super::{Owners, RawGraph};
 use crate::context::Context;
@@ -119,6 +120,8 @@ pub(crate) struct Parts {
     pub(crate) others: Vec<Arc<Owners>>,
     /// Allocations that no node frees yet.
     pub(crate) unfreed: usize,
+    /// The nodes that kernels change. None of them is ever taken out.
+    pub(super) device_nodes: Vec<(u32, DeviceNode)>,
 }
 
 /// What is known of a node.
@@ -167,6 +170,7 @@ impl Parts {
             origin: None,
             others: Vec::new(),
             unfreed: 0,
+            device_nodes: Vec::new(),
         }
     }
 

@@ -24,7 +24,8 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::OtherGraph`], [`Error::NodeGone`] if it was taken out before, [`Error::Capturing`] while the graph is captured,
-    /// [`Error::Unsupported`] for nodes that allocate or free memory, and where an edge that is not full would have to become
+    /// [`Error::Unsupported`] for nodes that allocate or free memory or that
+    /// [kernels change](Self::set_device_updatable), and where an edge that is not full would have to become
     /// one, or what the calls answer: the driver refuses it in a graph that allocates memory. Then it is still there.
     #[doc(alias = "cuGraphDestroyNode")]
     pub fn remove(&mut self, node: impl Into<NodeId>) -> Result<()> {
@@ -36,6 +37,11 @@ impl Graph {
             });
         }
         let node = all[self.at].place(node.into())?;
+        if Parts::is_device_updatable(&all, self.at, node) {
+            return Err(Error::Unsupported {
+                what: "taking out a node that kernels change",
+            });
+        }
         let edges = all[self.at].edges_around(node)?;
         let parts = &mut all[self.at];
         parts.is_reshaped = true;

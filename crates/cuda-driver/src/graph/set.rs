@@ -53,7 +53,8 @@ impl GraphExec {
     ///
     /// # Safety
     ///
-    /// As [`Graph::kernel`]; and nodes that use the same memory in a way that matters wait for this one, or it for them.
+    /// As [`Graph::kernel`]; and nodes that use the same memory in a way that matters wait for this one, or it for them. If
+    /// [kernels change the node](Graph::set_device_updatable), none does so now, and no other thread launches the executable.
     #[doc(alias = "cuGraphExecKernelNodeSetParams")]
     pub unsafe fn set_kernel<A: KernelArgs>(
         &self,
@@ -290,9 +291,18 @@ impl GraphExec {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), or what the call answers.
+    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::Unsupported`] for a node that
+    /// [kernels change](Graph::set_device_updatable), or what the call answers.
     #[doc(alias = "cuGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
+        let state = self.inner().lock();
+        // One may do so right now, which nobody could know here.
+        if state.is_device_updatable(state.place(node.id())?) {
+            return Err(Error::Unsupported {
+                what: "switching a node that kernels change",
+            });
+        }
+        drop(state);
         self.with_node(node.id(), |it| {
             // SAFETY: executable and node must be valid ← those of `it` are.
             unsafe {
@@ -304,7 +314,7 @@ impl GraphExec {
         })
     }
 
-    /// `cuGraphNodeGetEnabled(node)`—Whether the node does anything.
+    /// `cuGraphNodeGetEnabled(node)`—Whether the node does anything, as far as the host has said it.
     ///
     /// # Errors
     ///

@@ -27,6 +27,8 @@ struct Nodes {
     is_reshaped: bool,
     /// The graph that it is in, and the node there.
     parent: Option<(usize, u32)>,
+    /// Those that kernels change.
+    device_nodes: Vec<usize>,
 }
 
 /// Where a node is: in which graph, and which there.
@@ -41,6 +43,7 @@ impl State {
             has_edges_back: parts.has_edges_back,
             is_reshaped: parts.is_reshaped,
             parent: parts.parent,
+            device_nodes: parts.device_nodes.iter().map(|it| it.0 as usize).collect(),
         };
         let mut graphs: Vec<Nodes> = all.iter().map(nodes).collect();
         // What bodies use is asked of their nodes.
@@ -92,6 +95,17 @@ impl State {
 
     pub(super) fn node_mut(&mut self, (graph, node): Place) -> Option<&mut NodeInfo> {
         self.graphs.get_mut(graph)?.nodes.get_mut(node)
+    }
+
+    /// Whether kernels change a node.
+    pub(super) fn is_device_updatable(&self, (graph, node): Place) -> bool {
+        let graph = self.graphs.get(graph);
+        graph.is_some_and(|graph| graph.device_nodes.contains(&node))
+    }
+
+    /// Whether kernels change any.
+    pub(super) fn has_device_nodes(&self) -> bool {
+        self.graphs.iter().any(|it| !it.device_nodes.is_empty())
     }
 
     /// An error if a node that is not ordered with this one uses the same memory in a way that matters: beside it, or beside
@@ -176,6 +190,7 @@ impl State {
                 has_edges_back: old.has_edges_back,
                 is_reshaped: old.is_reshaped,
                 parent: old.parent,
+                device_nodes: old.device_nodes.clone(),
             }
         };
         Self {

@@ -1,5 +1,6 @@
 //! Changing executables: all at once, and what changes of single nodes have in common.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use cuda_sys::{
@@ -29,7 +30,8 @@ impl GraphExec {
     /// # Errors
     ///
     /// [`Error::GraphUpdate`] with the reason and the node if the driver refuses it, [`Error::OtherContext`],
-    /// [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of a conditional node. Then nothing has changed.
+    /// [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of a conditional node, and where
+    /// [kernels change nodes](Graph::set_device_updatable) of either. Then nothing has changed.
     #[doc(alias = "cuGraphExecUpdate")]
     pub fn update(&self, graph: &Graph) -> Result<()> {
         if graph.context() != self.context() {
@@ -45,6 +47,13 @@ impl GraphExec {
         let all = graph.root.lock();
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);
+        }
+        let what = "an update by a graph with nodes that kernels change";
+        Parts::without_device_nodes(&all, what)?;
+        if state.has_device_nodes() {
+            return Err(Error::Unsupported {
+                what: "an update of an executable with nodes that kernels change",
+            });
         }
         let new = state.like(&all);
         let mut info = CUgraphExecUpdateResultInfo {
@@ -135,13 +144,19 @@ impl GraphExec {
         let entered = context.gate().enter();
         // The new ones are held before the old ones go.
         owners.attach(&inner.record);
+        let is_device_updatable = state.is_device_updatable(place);
         let info = state.node_mut(place).ok_or(Error::OtherGraph)?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
             node: info.raw.0,
         };
-        let result = inner.record.alone(|| change(&changing));
+        let result = inner.record.alone(|| {
+            if is_device_updatable {
+                inner.needs_upload.store(true, Ordering::Release);
+            }
+            change(&changing)
+        });
         let old = match &result {
             Ok(()) => std::mem::replace(&mut info.owners, owners),
             Err(_) => owners,

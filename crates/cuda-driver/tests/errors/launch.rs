@@ -99,6 +99,7 @@ cases! { g:
         g.d.cuLaunchKernelEx(null(), g.plain, parameters.as_mut_ptr(), null_mut())
     };
     "launched_with_an_unknown_attribute" => configured(g, 99, [0; 3], 1, 1);
+    "launched_for_kernels_to_change" => configured(g, 13, [1, 0, 0], 1, 1);
     "launched_in_clusters_that_do_not_divide" => configured(g, 4, [2, 1, 1], 3, 32);
     "launched_in_clusters_of_nothing" => configured(g, 4, [0, 1, 1], 4, 32);
     "launched_in_clusters_of_17" => configured(g, 4, [17, 1, 1], 17, 32);

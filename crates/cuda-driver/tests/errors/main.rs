@@ -17,6 +17,7 @@ mod capture;
 mod context;
 mod copy;
 mod device;
+mod device_node;
 mod graph;
 mod ground;
 mod launch;
@@ -48,6 +49,7 @@ fn cases() -> Vec<Case> {
         module::CASES,
         launch::CASES,
         graph::CASES,
+        device_node::CASES,
         texture::CASES,
     ]
     .concat()

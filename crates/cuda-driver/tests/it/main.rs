@@ -22,6 +22,7 @@ mod future;
 mod global;
 mod graph;
 mod graph_attributes;
+mod graph_device_node;
 mod graph_exec;
 mod graph_owners;
 mod graph_remove;

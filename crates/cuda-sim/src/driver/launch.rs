@@ -11,7 +11,7 @@ use super::context::Context;
 use super::device::Device;
 use super::export::{Call, exports};
 use super::function::Function;
-use super::graph::{Attributes, Conditionals, Kernel, Payload};
+use super::graph::{Attributes, Conditionals, Kernel, Payload, tell_device_node};
 use super::handle::Table;
 use super::instance::Instance;
 use super::occupancy;
@@ -230,10 +230,14 @@ impl Call {
             return Err(code);
         }
         let params = pack(&function, params, extra)?;
+        let is_of_graphs = attributes.is_of_graphs();
         if self.captured(&stream, || {
             Kernel::new(&function, shape, &params, attributes).map(Payload::Kernel)
         })? {
             return Ok(());
+        }
+        if is_of_graphs {
+            return Err(INVALID_VALUE);
         }
         let job = self.job(&function, shape, params);
         self.enqueue(&stream, &[], move || job.run());
@@ -321,13 +325,20 @@ impl Call {
             cooperative: attributes.cooperative,
             cluster: attributes.cluster,
         };
+        let device_node = attributes.device_node();
         self.launch(
             f.handle(),
             (shape, attributes),
             config.hStream.addr() as u64,
             params,
             extra,
-        )
+        )?;
+        let Some(device_node) = device_node else {
+            return Ok(());
+        };
+        // SAFETY: there must be `numAttrs` attributes, which may be written ← the contract of cuLaunchKernelEx.
+        let attributes = unsafe { config.attrs.wrap() };
+        tell_device_node(attributes, config.numAttrs as usize, device_node)
     }
 }
 

@@ -22,6 +22,7 @@ mod found;
 mod graph;
 mod graph_child;
 mod graph_conditional;
+mod graph_device_node;
 mod graph_exec;
 mod graph_memory;
 mod graph_random;

@@ -94,7 +94,9 @@ impl World {
 
     /// Refuses a graph that there cannot be two of.
     pub(super) fn check_copyable(&self, graph: u64) -> Status {
-        if self.any_node(graph, &Payload::is_memory) {
+        // Which node a copy of a handle would stand for, the manual does not say.
+        let unique = |payload: &Payload| payload.is_memory() || payload.is_device_updatable();
+        if self.any_node(graph, &unique) {
             return Err(NOT_SUPPORTED);
         }
         if self.any_node(graph, &Payload::is_conditional) {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cuda_sys::{CUgraphNode, CUgraphNode_st, CUlaunchAttributeID, CUlaunchAttributeValue};
+use cuda_sys::{
+    CUgraphNode, CUgraphNode_st, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+};
 
 use super::payload::{Kernel, Payload};
-use crate::driver::arg::{In, Out};
+use crate::driver::arg::{Arg, In, Out};
 use crate::driver::export::{Call, exports};
+use crate::driver::handle::fresh;
 use crate::driver::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
@@ -26,7 +29,12 @@ pub(in crate::driver) struct Attributes {
     pub(in crate::driver) cluster: Option<[u32; 3]>,
     /// Numbers by attribute.
     numbers: BTreeMap<u32, u32>,
+    /// What a node has to be, if it was said: one that kernels can change, by this handle, or, if that is 0, not.
+    updatable: Option<u64>,
 }
+
+const UPDATABLE: CUlaunchAttributeID =
+    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
 impl Attributes {
     /// `NOT_SUPPORTED` for what would change what a launch does and is not implemented.
@@ -62,6 +70,18 @@ impl Attributes {
                 }
                 self.numbers.insert(id.0, number);
             }
+            UPDATABLE => {
+                // SAFETY: the first 4 bytes of the union must be set ← `deviceUpdatable`, which the attribute's id says is
+                // set, lies there.
+                let wanted = unsafe { std::ptr::from_ref(value).cast::<i32>().read() };
+                self.updatable = match (wanted, self.device_node()) {
+                    (0, None) => Some(0),
+                    (1, None) => Some(fresh()),
+                    (1, known) => known,
+                    // Nothing else is a choice, and there is no way back.
+                    _ => return Err(INVALID_VALUE),
+                };
+            }
             // A kernel begins when those before it have ended, which programmatic serialization allows.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -92,10 +112,49 @@ impl Attributes {
             | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
                 value.sharedMemCarveout = self.numbers.get(&id.0).copied().unwrap_or(0);
             }
+            UPDATABLE => {
+                if let Some(node) = self.device_node() {
+                    value = updatable(node);
+                }
+            }
             _ => return Err(NOT_SUPPORTED),
         }
         Ok(value)
     }
+
+    /// The handle by which kernels would change the node, if they can.
+    pub(in crate::driver) fn device_node(&self) -> Option<u64> {
+        self.updatable.filter(|&node| node != 0)
+    }
+
+    /// Whether something is set that only nodes of graphs can have.
+    pub(in crate::driver) fn is_of_graphs(&self) -> bool {
+        self.updatable.is_some()
+    }
+}
+
+/// The value that tells the handle of a node that kernels can change.
+fn updatable(node: u64) -> CUlaunchAttributeValue {
+    let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+    // SAFETY: there must be room for it, aligned ← `deviceUpdatableKernelNode` of the union is an `int` and a pointer.
+    unsafe { (&raw mut value).cast::<[u64; 2]>().write([1, node]) };
+    value
+}
+
+/// Writes the handle of a node where the launch that was captured has its attribute.
+pub(in crate::driver) fn tell_device_node(
+    attributes: Out<CUlaunchAttribute>,
+    count: usize,
+    node: u64,
+) -> Status {
+    for index in 0..count {
+        let attribute = attributes.get_at(index)?;
+        if attribute.id == UPDATABLE {
+            let value = updatable(node);
+            attributes.set_at(index, CUlaunchAttribute { value, ..attribute });
+        }
+    }
+    Ok(())
 }
 
 fn kernel(payload: &Payload) -> Status<&Kernel> {
@@ -124,8 +183,20 @@ impl Call {
         attribute: CUlaunchAttributeID,
         value: In<CUlaunchAttributeValue>,
     ) -> Status {
-        let value = value.get()?;
-        self.set_attributes(node.handle(), |all| all.set(attribute, &value))
+        let given = value.get()?;
+        let mut device_node = None;
+        self.set_attributes(node.handle(), |all| {
+            all.set(attribute, &given)?;
+            device_node = all.device_node();
+            Ok(())
+        })?;
+        if let (UPDATABLE, Some(device_node)) = (attribute, device_node) {
+            // SAFETY: it must be valid for a write ← the handle is returned there, says the manual, although the pointer is one
+            // to what is not written.
+            let value = unsafe { value.raw().cast_mut().wrap() };
+            value.set(updatable(device_node))?;
+        }
+        Ok(())
     }
 
     fn graph_kernel_node_get_attribute(
@@ -151,6 +222,9 @@ impl Call {
                 .clone()
         };
         self.set_attributes(dst.handle(), |all| {
+            if from.device_node().or(all.device_node()).is_some() {
+                return Err(INVALID_VALUE);
+            }
             *all = from;
             Ok(())
         })

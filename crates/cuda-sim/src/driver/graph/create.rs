@@ -89,6 +89,9 @@ impl Call {
         if world.graph(home)?.has_memory_nodes() {
             return Err(NOT_SUPPORTED);
         }
+        if world.node(node.handle())?.payload.is_device_updatable() {
+            return Err(NOT_SUPPORTED);
+        }
         world.remove_node(node.handle())
     }
 

@@ -60,8 +60,8 @@ impl Call {
         if source.is_body || matches!(source.owner, Owner::Capture(_)) {
             return Err(plain(INVALID_VALUE));
         }
-        let memory = |payload: &Payload| matches!(payload, Payload::Alloc(_) | Payload::Free(_));
-        let is_unique = world.any_node(graph, &memory);
+        let unique = |payload: &Payload| payload.is_memory() || payload.is_device_updatable();
+        let is_unique = world.any_node(graph, &unique);
         if is_unique && world.execs.values().any(|exec| exec.graph == graph) {
             return Err(plain(NOT_SUPPORTED));
         }

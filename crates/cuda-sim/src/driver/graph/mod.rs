@@ -36,7 +36,7 @@ use template::Exec;
 use super::export::Entry;
 use crate::engine::QueueId;
 
-pub(super) use attribute::Attributes;
+pub(super) use attribute::{Attributes, tell_device_node};
 pub(super) use conditional::Conditionals;
 pub(super) use memory::GraphMemory;
 pub(super) use model::Edge;

@@ -256,6 +256,11 @@ impl Payload {
         matches!(self, Self::Alloc(_) | Self::Free(_))
     }
 
+    /// Whether kernels can change it.
+    pub(super) fn is_device_updatable(&self) -> bool {
+        matches!(self, Self::Kernel(kernel) if kernel.attributes.device_node().is_some())
+    }
+
     /// Whether it is a conditional node, which keeps its graph from being cloned.
     pub(super) fn is_conditional(&self) -> bool {
         matches!(self, Self::Conditional(_))

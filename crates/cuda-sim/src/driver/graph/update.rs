@@ -115,6 +115,10 @@ impl Template {
             return Err((topology, 0, 0));
         }
         for (old, new) in self.nodes.iter().zip(&new.nodes) {
+            if old.payload.is_device_updatable() || new.payload.is_device_updatable() {
+                let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+                return Err((why, new.source, 0));
+            }
             if old.payload.sort() != new.payload.sort() {
                 let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
                 return Err((why, new.source, 0));

@@ -1,0 +1,244 @@
+//! Kernel nodes that kernels change on the device: what the host can do with them, and what is refused.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{DeviceNode, Error, Graph, Node, node_kind};
+
+use crate::support::{Bench, MIX, everywhere, has_version};
+
+const N: u32 = 1 << 8;
+
+/// Writes the number that it is given.
+const TELL: &str = "
+    .version 7.0
+    .target sm_70
+    .address_size 64
+    .visible .entry tell(.param .u64 out, .param .u64 number) {
+        .reg .b64 %out, %number;
+        ld.param.u64 %out, [out];
+        ld.param.u64 %number, [number];
+        cvta.to.global.u64 %out, %out;
+        st.global.u64 [%out], %number;
+        ret;
+    }";
+
+/// Devices whose driver knows such nodes.
+fn benches(test: &str) -> Vec<Bench> {
+    if has_version(test, (12, 4)) {
+        everywhere(test).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+/// A graph of one node, which makes `2 * x + y` of `x`, and which kernels may change.
+struct Ground {
+    stream: Stream,
+    mix: Function,
+    x: DeviceBuffer<u32>,
+    y: DeviceBuffer<u32>,
+    graph: Graph,
+    node: Node<node_kind::Kernel>,
+    handle: DeviceNode,
+}
+
+impl Ground {
+    fn new(bench: &Bench) -> Self {
+        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        // SAFETY: no kernel here changes a node.
+        let handle = unsafe { graph.set_device_updatable(node) }.unwrap();
+        Self {
+            stream,
+            mix,
+            x,
+            y,
+            graph,
+            node,
+            handle,
+        }
+    }
+
+    /// A graph of the same nodes and edges that no kernel changes.
+    fn plain(&mut self) -> Graph {
+        let mut graph = Graph::new(self.stream.context()).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        let args = (&mut self.x, &self.y, N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        unsafe { graph.kernel(&[], &self.mix, config, args) }.unwrap();
+        graph
+    }
+
+    #[track_caller]
+    fn expect(&self, value: u32) {
+        assert_eq!(self.x.to_vec().unwrap(), vec![value; N as usize]);
+    }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
+    match result {
+        Err(Error::Unsupported { what }) => assert!(what.contains(words), "{what}"),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
+    let test = "kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same";
+    for bench in benches(test) {
+        let mut ground = Ground::new(&bench);
+        // SAFETY: no kernel here changes a node.
+        let again = unsafe { ground.graph.set_device_updatable(ground.node) }.unwrap();
+        assert_eq!(again, ground.handle);
+        let other = Ground::new(&bench);
+        assert_ne!(other.handle, ground.handle);
+        let raw = ground.handle.as_raw().addr() as u64;
+        assert_ne!(raw, 0);
+        let mut out = DeviceBuffer::<u64>::zeroed(&ground.stream, 1).unwrap();
+        let tell = bench.kernel(TELL, "tell");
+        let (config, args) = (LaunchConfig::new(1, 1), (&mut out, ground.handle));
+        // SAFETY: the kernel writes one number, and only looks at the handle as one.
+        unsafe { ground.stream.launch(&tell, config, args) }.unwrap();
+        assert_eq!(out.to_vec().unwrap(), [raw], "{}", bench.name);
+        // SAFETY: it is refused.
+        let refused = unsafe { ground.graph.set_device_updatable(other.node) };
+        assert_eq!(refused, Err(Error::OtherGraph));
+    }
+}
+
+#[test]
+fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
+    let test = "an_executable_that_kernels_change_is_launched_once_it_is_uploaded";
+    for bench in benches(test) {
+        let mut ground = Ground::new(&bench);
+        let exec = ground.graph.instantiate().unwrap();
+        assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
+        ground.expect(1);
+        exec.upload(&ground.stream).unwrap();
+        exec.launch(&ground.stream).unwrap();
+        exec.launch(&ground.stream).unwrap();
+        // 2 * (2 * 1 + 10) + 10
+        ground.expect(34);
+        // What the host changes has to be brought there too.
+        let fresh = filled(&ground.stream, 100);
+        let config = LaunchConfig::for_num_elems(N);
+        let args = (&mut ground.x, &fresh, N);
+        // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no kernel changes this one.
+        unsafe { exec.set_kernel(ground.node, &ground.mix, config, args) }.unwrap();
+        drop(fresh);
+        assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
+        exec.upload(&ground.stream).unwrap();
+        exec.launch(&ground.stream).unwrap();
+        // 2 * 34 + 100
+        ground.expect(168);
+        exec.close().unwrap();
+    }
+}
+
+#[test]
+fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
+    let test = "a_graph_that_kernels_change_has_one_executable_at_a_time";
+    for bench in benches(test) {
+        let ground = Ground::new(&bench);
+        let first = ground.graph.instantiate().unwrap();
+        let second = ground.graph.instantiate();
+        assert!(
+            matches!(second, Err(Error::Instantiate(_))),
+            "{}: {second:?}",
+            bench.name
+        );
+        first.upload(&ground.stream).unwrap();
+        first.launch(&ground.stream).unwrap();
+        first.close().unwrap();
+        ground.stream.synchronize().unwrap();
+        let second = ground.graph.instantiate().unwrap();
+        second.upload(&ground.stream).unwrap();
+        second.launch(&ground.stream).unwrap();
+        // 2 * (2 * 1 + 10) + 10
+        ground.expect(34);
+    }
+}
+
+#[test]
+fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
+    let test = "a_node_that_kernels_change_stays_and_its_graph_is_not_copied";
+    for bench in benches(test) {
+        let mut ground = Ground::new(&bench);
+        let node = ground.node;
+        refused(ground.graph.remove(node), "taking out");
+        refused(ground.graph.try_clone().map(drop), "copy");
+        let mut outer = Graph::new(&bench.context).unwrap();
+        refused(outer.child(&[], &ground.graph), "in another");
+        assert!(outer.is_empty());
+        let exec = ground.graph.instantiate().unwrap();
+        refused(exec.set_enabled(node, false), "switching");
+        assert_eq!(exec.is_enabled(node), Ok(true));
+        exec.upload(&ground.stream).unwrap();
+        exec.launch(&ground.stream).unwrap();
+        ground.expect(12);
+    }
+}
+
+#[test]
+fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others() {
+    let test = "executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others";
+    for bench in benches(test) {
+        let mut ground = Ground::new(&bench);
+        let plain = ground.plain();
+        let changed = ground.graph.instantiate().unwrap();
+        refused(changed.update(&plain), "an update of an executable");
+        let exec = plain.instantiate().unwrap();
+        refused(exec.update(&ground.graph), "an update by a graph");
+        // Both are as before.
+        exec.launch(&ground.stream).unwrap();
+        ground.expect(12);
+        changed.upload(&ground.stream).unwrap();
+        changed.launch(&ground.stream).unwrap();
+        ground.expect(34);
+        // Of graphs that it runs a node cannot be one either.
+        let mut outer = Graph::new(&bench.context).unwrap();
+        let child = outer.child(&[], &plain).unwrap();
+        let outer = outer.instantiate().unwrap();
+        refused(outer.set_child(child, &ground.graph), "copy");
+        outer.launch(&ground.stream).unwrap();
+        ground.expect(78);
+    }
+}
+
+#[test]
+fn kernels_change_nodes_in_bodies_too() {
+    let test = "kernels_change_nodes_in_bodies_too";
+    for bench in benches(test) {
+        let Ground {
+            stream,
+            mix,
+            mut x,
+            y,
+            ..
+        } = Ground::new(&bench);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let handle = graph.conditional_handle(Some(1)).unwrap();
+        let (outside, mut body) = graph.if_node(&[], handle).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        let node = unsafe { body.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        // SAFETY: no kernel here changes a node.
+        unsafe { body.set_device_updatable(node) }.unwrap();
+        refused(graph.remove(outside), "taking out");
+        refused(body.remove(node), "taking out");
+        let exec = graph.instantiate().unwrap();
+        refused(exec.set_enabled(node, true), "switching");
+        assert_eq!(exec.launch(&stream), Err(Error::NotUploaded));
+        exec.upload(&stream).unwrap();
+        exec.launch(&stream).unwrap();
+        assert_eq!(x.to_vec().unwrap(), vec![12; N as usize], "{}", bench.name);
+    }
+}

@@ -1,0 +1,255 @@
+//! Kernel nodes that kernels can change: the attribute, the handle, and what the manual forbids.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult};
+use cuda_sys::{
+    CUgraph, CUgraphExec, CUgraphExecUpdateResult as Why, CUgraphExecUpdateResultInfo, CUgraphNode,
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUstream,
+};
+
+use crate::support::{Bench, TROUBLE, bench, ok};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const UPDATABLE: CUlaunchAttributeID =
+    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+
+/// `deviceUpdatable`, and the handle.
+fn value(words: [u64; 2]) -> CUlaunchAttributeValue {
+    let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+    unsafe { (&raw mut value).cast::<[u64; 2]>().write(words) };
+    value
+}
+
+fn words(value: &CUlaunchAttributeValue) -> [u64; 2] {
+    unsafe { ptr::from_ref(value).cast::<[u64; 2]>().read() }
+}
+
+struct Ground {
+    bench: Bench,
+    data: u64,
+    graph: CUgraph,
+    node: CUgraphNode,
+}
+
+impl Ground {
+    /// A graph with a node that adds 1 to a word.
+    fn new() -> Self {
+        let bench = bench(Builder::new());
+        let data = bench.upload(&[0_u32]);
+        let graph = bench.graph();
+        let node = Self::add(&bench, graph, data);
+        Self {
+            bench,
+            data,
+            graph,
+            node,
+        }
+    }
+
+    fn add(bench: &Bench, graph: CUgraph, data: u64) -> CUgraphNode {
+        let increment = bench.function(bench.load(TROUBLE), "increment");
+        bench.kernel(graph, &[], increment, &mut [data])
+    }
+
+    fn set(&self, node: CUgraphNode, wanted: u64) -> (CUresult, u64) {
+        let mut value = value([wanted, 0]);
+        let place = (&raw mut value).cast_const();
+        let answer = unsafe {
+            self.bench
+                .cuGraphKernelNodeSetAttribute(node, UPDATABLE, place)
+        };
+        (answer, words(&value)[1])
+    }
+
+    fn get(&self, node: CUgraphNode) -> [u64; 2] {
+        let mut value = value([7, 7]);
+        let place = &raw mut value;
+        unsafe {
+            ok(self
+                .bench
+                .cuGraphKernelNodeGetAttribute(node, UPDATABLE, place));
+        };
+        words(&value)
+    }
+
+    fn instantiate(&self) -> (CUresult, CUgraphExec) {
+        let mut exec = ptr::null_mut();
+        let place = &raw mut exec;
+        let answer = unsafe { self.bench.cuGraphInstantiateWithFlags(place, self.graph, 0) };
+        (answer, exec)
+    }
+
+    /// A launch with the attribute.
+    fn launch(&self, stream: CUstream, attribute: &mut CUlaunchAttribute) -> CUresult {
+        let increment = self.bench.function(self.bench.load(TROUBLE), "increment");
+        let mut data = self.data;
+        let mut params: [*mut c_void; 1] = [(&raw mut data).cast()];
+        let config = CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 1,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream,
+            attrs: attribute,
+            numAttrs: 1,
+        };
+        let params = params.as_mut_ptr();
+        unsafe {
+            self.bench
+                .cuLaunchKernelEx(&raw const config, increment, params, ptr::null_mut())
+        }
+    }
+}
+
+#[test]
+fn a_node_opts_in_and_never_out() {
+    let ground = Ground::new();
+    let node = ground.node;
+    assert_eq!(ground.get(node), [0, 0]);
+    for wrong in [2, u64::from(u32::MAX)] {
+        assert_eq!(ground.set(node, wrong), (INVALID, 0));
+    }
+    assert_eq!(ground.set(node, 0), (CUresult::CUDA_SUCCESS, 0));
+    assert_eq!(ground.get(node), [0, 0]);
+    let (answer, handle) = ground.set(node, 1);
+    ok(answer);
+    assert_ne!(handle, 0);
+    assert_eq!(ground.get(node), [1, handle]);
+    assert_eq!(ground.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
+    assert_eq!(ground.set(node, 0).0, INVALID);
+    assert_eq!(ground.get(node), [1, handle]);
+    let other = Ground::add(&ground.bench, ground.graph, ground.data);
+    let (answer, second) = ground.set(other, 1);
+    ok(answer);
+    assert_ne!(second, handle);
+    let empty = ground.bench.empty(ground.graph, &[]);
+    assert_eq!(ground.set(empty, 1).0, INVALID);
+}
+
+#[test]
+fn a_node_stays_and_gives_its_attributes_to_none() {
+    let ground = Ground::new();
+    let (bench, node) = (&ground.bench, ground.node);
+    let other = Ground::add(bench, ground.graph, ground.data);
+    unsafe { ok(bench.cuGraphKernelNodeCopyAttributes(other, node)) };
+    ok(ground.set(node, 1).0);
+    for (to, from) in [(other, node), (node, other)] {
+        assert_eq!(
+            unsafe { bench.cuGraphKernelNodeCopyAttributes(to, from) },
+            INVALID
+        );
+    }
+    assert_eq!(ground.get(other), [0, 0]);
+    unsafe {
+        assert!(bench.cuGraphDestroyNode(node) != CUresult::CUDA_SUCCESS);
+        ok(bench.cuGraphDestroyNode(other));
+    }
+    assert_eq!(bench.nodes(ground.graph), [node]);
+    bench.run_graph(ground.graph);
+    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+}
+
+#[test]
+fn there_is_one_executable_at_a_time_and_no_copy() {
+    let ground = Ground::new();
+    let bench = &ground.bench;
+    ok(ground.set(ground.node, 1).0);
+    let (answer, exec) = ground.instantiate();
+    ok(answer);
+    assert!(ground.instantiate().0 != CUresult::CUDA_SUCCESS);
+    let mut made = ptr::null_mut();
+    let mut child = ptr::null_mut();
+    let outer = bench.graph();
+    unsafe {
+        assert!(bench.cuGraphClone(&raw mut made, ground.graph) != CUresult::CUDA_SUCCESS);
+        let child = &raw mut child;
+        let answer = bench.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, ground.graph);
+        assert!(answer != CUresult::CUDA_SUCCESS);
+        let stream = bench.stream(1);
+        ok(bench.cuGraphUpload(exec, stream));
+        ok(bench.cuGraphLaunch(exec, stream));
+        ok(bench.cuStreamSynchronize(stream));
+        ok(bench.cuGraphExecDestroy(exec));
+    }
+    assert_eq!(bench.nodes(outer), []);
+    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+    ok(ground.instantiate().0);
+}
+
+#[test]
+fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
+    let ground = Ground::new();
+    let bench = &ground.bench;
+    let plain = bench.graph();
+    Ground::add(bench, plain, ground.data);
+    let exec = bench.instantiate(plain);
+    ok(ground.set(ground.node, 1).0);
+    let changed = bench.instantiate(ground.graph);
+    for (exec, graph) in [(exec, ground.graph), (changed, plain)] {
+        let mut info = CUgraphExecUpdateResultInfo {
+            result: Why::CU_GRAPH_EXEC_UPDATE_SUCCESS,
+            errorNode: ptr::null_mut(),
+            errorFromNode: ptr::null_mut(),
+        };
+        let answer = unsafe { bench.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
+        assert_eq!(answer, CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        assert_eq!(info.result, Why::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+        assert_eq!(info.errorNode, bench.nodes(graph)[0]);
+    }
+}
+
+#[test]
+fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
+    let ground = Ground::new();
+    let bench = &ground.bench;
+    let stream = bench.stream(1);
+    let attribute = |wanted| CUlaunchAttribute {
+        id: UPDATABLE,
+        pad: [0; 4],
+        value: value([wanted, 0]),
+    };
+    assert_eq!(ground.launch(stream, &mut attribute(1)), INVALID);
+    assert_eq!(ground.launch(stream, &mut attribute(0)), INVALID);
+    bench.begin(stream);
+    let mut given = attribute(1);
+    ok(ground.launch(stream, &mut given));
+    assert_eq!(ground.launch(stream, &mut attribute(2)), INVALID);
+    let graph = bench.end(stream).unwrap();
+    let [is_updatable, handle] = words(&given.value);
+    assert_eq!(is_updatable, 1);
+    let nodes = bench.nodes(graph);
+    assert_eq!(nodes.len(), 1);
+    assert_eq!(ground.get(nodes[0]), [1, handle]);
+    bench.run_graph(graph);
+    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+}
+
+#[test]
+fn a_kernel_that_changes_nodes_is_refused_by_the_name_of_what_it_calls() {
+    // As the library `cudadevrt` has it, which is machine code.
+    let ptx = ".version 8.4
+        .target sm_90
+        .address_size 64
+        .extern .func (.param .b32 status) cudaGraphKernelNodeSetParam (
+            .param .b64 node, .param .b64 offset, .param .b64 value, .param .b64 size);
+        .visible .entry change(.param .u64 node) {
+            .reg .b64 %n; .reg .b32 %r;
+            ld.param.u64 %n, [node];
+            { .param .b32 status; .param .b64 a; .param .b64 b; .param .b64 c; .param .b64 d;
+              st.param.b64 [a], %n; st.param.b64 [b], 0; st.param.b64 [c], %n; st.param.b64 [d], 8;
+              call.uni (status), cudaGraphKernelNodeSetParam, (a, b, c, d);
+              ld.param.b32 %r, [status]; }
+            ret;
+        }";
+    let bench = bench(Builder::new());
+    let change = bench.function(bench.load(ptx), "change");
+    ok(bench.launch(change, [1, 1], bench.stream(1), &mut [1]));
+    assert!(bench.sync() != CUresult::CUDA_SUCCESS);
+    let fault = bench.simulator.fault(0).unwrap();
+    assert!(fault.contains("cudaGraphKernelNodeSetParam"), "{fault}");
+}
