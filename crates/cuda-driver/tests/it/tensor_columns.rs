@@ -90,7 +90,12 @@ impl Convolution {
         self.strides()[3] * self.images
     }
 
-    /// The byte of the tensor where an element begins, if it is inside.
+    /// The channels that are written: pieces of 16 bytes.
+    fn written(&self) -> usize {
+        (self.channels * self.size).next_multiple_of(16) / self.size
+    }
+
+    /// The byte of the tensor where an element of a pixel begins, if that is inside.
     fn element(&self, channel: usize, pixel: [i64; 3], image: usize) -> Option<usize> {
         let strides = self.strides();
         let mut at = channel * self.size + image * strides[3];
@@ -100,7 +105,7 @@ impl Convolution {
                 .filter(|&at| at < self.image[d]);
             at += place? * strides[d];
         }
-        (channel < self.channels && image < self.images).then_some(at)
+        (image < self.images).then_some(at)
     }
 
     fn map(&self, memory: &DeviceSlice<'_, u8>) -> Result<TensorMap, cuda_driver::Error> {
@@ -168,8 +173,8 @@ impl Convolution {
     }
 
     /// Tells of each element of the matrix where it is in shared memory, one block behind the other, and where in the
-    /// tensor, if it is inside: the loops of the convolution.
-    fn each_element(&self, mut tell: impl FnMut(usize, Option<usize>)) {
+    /// tensor, if it is inside, where a pixel has so many channels: the loops of the convolution.
+    fn each_element(&self, channels: usize, mut tell: impl FnMut(usize, Option<usize>)) {
         let (blocks, taps, chunks) = self.grid();
         let [q, p, o] = [0, 1, 2].map(|d| self.filters(d));
         for channel in 0..chunks * self.block.0 {
@@ -196,9 +201,10 @@ impl Convolution {
                         let chunk = channel / self.block.0 * taps + tap;
                         let block = chunk * blocks + row / self.block.1;
                         let shared = self.in_shared(row % self.block.1, channel % self.block.0);
+                        let place = self.element(channel, pixel, image);
                         tell(
                             block * self.block_bytes() + shared,
-                            self.element(channel, pixel, image),
+                            place.filter(|_| channel < channels),
                         );
                         row += 1;
                     }
@@ -351,7 +357,7 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
             let (x, y, z) = conv.grid();
             let mut expected = vec![0; x * y * z * conv.block_bytes()];
             let (mut inside, mut outside) = (0, 0);
-            conv.each_element(|shared, place| match place {
+            conv.each_element(conv.channels, |shared, place| match place {
                 Some(place) => {
                     let element = &bytes[place..place + conv.size];
                     expected[shared..shared + conv.size].copy_from_slice(element);
@@ -401,7 +407,7 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             let bytes = pattern(x * y * z * conv.block_bytes(), conv.rank);
             let mut expected = vec![0xaa; conv.bytes()];
             let mut written = 0;
-            conv.each_element(|shared, place| {
+            conv.each_element(conv.written(), |shared, place| {
                 if let Some(place) = place {
                     let element = &bytes[shared..shared + conv.size];
                     expected[place..place + conv.size].copy_from_slice(element);

@@ -282,6 +282,20 @@ fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
             limit(TensorMap::im2col(&memory, &images, &corners)),
             range("lower corner", Some(2), -17, (-16, 15))
         );
+        // Three channels of 4 bytes are written as 16 bytes, for which the last pixel has no room.
+        let narrow = |pixels| {
+            let layout = TensorLayout::new(F32, &[3, pixels, 1]).strides(&[16, 16 * pixels]);
+            let images = buffer.slice(..BYTES - 4).unwrap();
+            TensorMap::im2col(&images, &layout, &columns)
+        };
+        assert_eq!(
+            limit(narrow(BYTES as u64 / 16)),
+            TensorMapError::Memory {
+                tensor: BYTES as u64,
+                memory: BYTES as u64 - 4,
+            }
+        );
+        narrow(BYTES as u64 / 16 - 1).unwrap();
     }
 }
 

@@ -237,7 +237,7 @@ impl Call {
             return Ok(());
         }
         if is_of_graphs {
-            return Err(INVALID_VALUE);
+            return Err(NOT_SUPPORTED);
         }
         let job = self.job(&function, shape, params);
         self.enqueue(&stream, &[], move || job.run());

@@ -157,6 +157,11 @@ impl Transfer<'_, '_> {
         let Some(columns) = &self.map.columns else {
             return Ok(());
         };
+        let row = self.map.dims[0] * self.map.element.bytes();
+        if matches!(self.direction, Direction::Reduce(_)) && !row.is_multiple_of(CHUNK) {
+            let message = format!("a reduction of pixels of {row} bytes, not a multiple of 16");
+            return Err(self.wrong(message));
+        }
         let most = match self.map.rank {
             3 => 0xffff,
             4 => 0xff,
@@ -215,6 +220,16 @@ impl Transfer<'_, '_> {
         Ok(())
     }
 
+    /// How many elements of a row there are to copy. An H200 writes the channels of images in whole chunks.
+    fn columns(&self) -> u64 {
+        let columns = self.map.dims[0];
+        if self.map.columns.is_none() || self.direction != Direction::Store {
+            return columns;
+        }
+        let size = self.map.element.bytes();
+        (columns * size).next_multiple_of(CHUNK) / size
+    }
+
     /// Tells of the access to a chunk of shared memory.
     fn observe(&self, at: u64) {
         if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
@@ -237,10 +252,11 @@ impl Transfer<'_, '_> {
         outside: &mut Reach,
     ) -> Result<(), Trouble> {
         let size = self.map.element.bytes();
+        let columns = self.columns();
         for at in (0..CHUNK).step_by(size as usize) {
             let column = self.start[0] + ((chunk + at) / size) as i64;
             let is_there =
-                is_there && usize::try_from(column).is_ok_and(|at| (at as u64) < self.map.dims[0]);
+                is_there && usize::try_from(column).is_ok_and(|at| (at as u64) < columns);
             if !is_there {
                 if self.direction == Direction::Load {
                     // SAFETY: an element of the chunk of live bytes at `place` ← the caller.

@@ -78,7 +78,8 @@ impl Attributes {
                     (0, None) => Some(0),
                     (1, None) => Some(fresh()),
                     (1, known) => known,
-                    // Nothing else is a choice, and there is no way back.
+                    // There is no way back.
+                    (0, Some(_)) => return Err(NOT_SUPPORTED),
                     _ => return Err(INVALID_VALUE),
                 };
             }
@@ -223,7 +224,7 @@ impl Call {
         };
         self.set_attributes(dst.handle(), |all| {
             if from.device_node().or(all.device_node()).is_some() {
-                return Err(INVALID_VALUE);
+                return Err(NOT_SUPPORTED);
             }
             *all = from;
             Ok(())
