@@ -222,8 +222,8 @@ impl Call {
     }
 }
 
-/// What a view reads elements as; `None` for what they are.
-fn view_format(format: CUresourceViewFormat) -> Status<Option<(Channel, u32)>> {
+/// What a view reads elements as.
+fn view_format(format: CUresourceViewFormat) -> Status<(Channel, u32)> {
     let kinds = [
         Channel::U8,
         Channel::S8,
@@ -234,12 +234,11 @@ fn view_format(format: CUresourceViewFormat) -> Status<Option<(Channel, u32)>> {
         Channel::F16,
         Channel::F32,
     ];
-    // `CU_RES_VIEW_FORMAT_NONE`, then 1, 2 and 4 channels of each, then blocks.
+    // 1, 2 and 4 channels of each, then blocks. An H200 takes `CU_RES_VIEW_FORMAT_NONE` for no format.
     match format.0 as c_uint {
-        0 => Ok(None),
         number @ 1..=24 => {
             let place = number as usize - 1;
-            Ok(Some((kinds[place / 3], 1 << (place % 3))))
+            Ok((kinds[place / 3], 1 << (place % 3)))
         }
         25..=34 => Err(NOT_SUPPORTED),
         _ => Err(INVALID_VALUE),
@@ -255,10 +254,9 @@ pub(super) fn view(
     let right = |is_right: bool| if is_right { Ok(()) } else { Err(INVALID_VALUE) };
     right(matches!(resource, Resource::Array(_) | Resource::Mipmap(_)))?;
     let bytes = |channel: Channel, channels: u32| channel.bytes() * u64::from(channels);
-    if let Some((channel, channels)) = view_format(view.format)? {
-        right(bytes(channel, channels) == bytes(elements.channel, elements.channels))?;
-        (elements.channel, elements.channels) = (channel, channels);
-    }
+    let (channel, channels) = view_format(view.format)?;
+    right(bytes(channel, channels) == bytes(elements.channel, elements.channels))?;
+    (elements.channel, elements.channels) = (channel, channels);
     // A dimension that is not there is 0.
     let [width, height, depth] = elements.levels[0].size.map(|axis| axis as usize);
     let is_layered = matches!(
@@ -267,7 +265,8 @@ pub(super) fn view(
     );
     let same = |given: usize, own: usize| given == own || given == 0 && own == 1;
     right(view.width == width && same(view.height, height))?;
-    right(is_layered || same(view.depth, depth))?;
+    // All layers, however many of them are seen.
+    right(same(view.depth, depth))?;
     let (first, last) = (view.firstMipmapLevel, view.lastMipmapLevel);
     right(first <= last && (last as usize) < elements.levels.len())?;
     elements.levels = elements.levels[first as usize..=last as usize].to_vec();

@@ -144,7 +144,8 @@ fn descriptions_come_back() {
     texture.borderColor = [1.0, 2.0, 3.0, 4.0];
     let mut view: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_FLOAT_1X32;
-    (view.width, view.height, view.firstLayer, view.lastLayer) = (8, 4, 2, 3);
+    (view.width, view.height, view.depth) = (8, 4, 6);
+    (view.firstLayer, view.lastLayer) = (2, 3);
     let with = bench.make_texture(&of_array(array), &texture, Some(&view));
     let (with, without) = (
         with.unwrap(),
@@ -167,9 +168,12 @@ fn descriptions_come_back() {
     assert_eq!(back.borderColor, texture.borderColor);
     assert_eq!((part.width, part.firstLayer, part.lastLayer), (8, 2, 3));
     // Views of what is not there.
-    let wrong: [fn(&mut CUDA_RESOURCE_VIEW_DESC); 6] = [
+    let wrong: [fn(&mut CUDA_RESOURCE_VIEW_DESC); 8] = [
         |view| view.width = 7,
         |view| view.height = 5,
+        // Of so many layers as are seen.
+        |view| view.depth = 2,
+        |view| view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_NONE,
         |view| view.lastLayer = 6,
         |view| view.firstLayer = 4,
         |view| view.lastMipmapLevel = 1,

@@ -327,7 +327,7 @@ fn a_view_of_layers_in_another_format() {
     // SAFETY: zeros are a value of each field.
     let mut view: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_UINT_4X8;
-    (view.width, view.height, view.depth) = (6, 5, 3);
+    (view.width, view.height, view.depth) = (6, 5, 7);
     (view.firstLayer, view.lastLayer) = (2, 4);
     for bench in everywhere("a_view_of_layers_in_another_format") {
         let array = Array::new(&bench, &words, LAYERED);
