@@ -202,12 +202,12 @@ mod tests {
     fn ranges_do_not_overlap_and_come_back() {
         let space = VirtualSpace::new().unwrap();
         let one = space.reserve(4096, 0, 0).unwrap();
-        let wide = space.reserve(GRANULARITY, 1 << 30, 0).unwrap();
-        assert!(wide.is_multiple_of(1 << 30));
-        assert!(space.contains(one) && space.contains(wide) && !space.contains(0));
         // Right behind, as asked for; then that is taken.
         let behind = space.reserve(GRANULARITY, 0, one + GRANULARITY).unwrap();
         assert_eq!(behind, one + GRANULARITY);
+        let wide = space.reserve(GRANULARITY, 1 << 30, 0).unwrap();
+        assert!(wide.is_multiple_of(1 << 30));
+        assert!(space.contains(one) && space.contains(wide) && !space.contains(0));
         let elsewhere = space.reserve(GRANULARITY, 0, behind).unwrap();
         assert_ne!(elsewhere, behind);
         assert_eq!(space.host(behind).addr() - space.host(one).addr(), 2 << 20);
