@@ -12,6 +12,7 @@ use cuda_sys::{
 use crate::support::{Bench, TROUBLE, bench, ok};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
@@ -121,7 +122,7 @@ fn a_node_opts_in_and_never_out() {
     assert_ne!(handle, 0);
     assert_eq!(ground.get(node), [1, handle]);
     assert_eq!(ground.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
-    assert_eq!(ground.set(node, 0).0, INVALID);
+    assert_eq!(ground.set(node, 0).0, UNSUPPORTED);
     assert_eq!(ground.get(node), [1, handle]);
     let other = Ground::add(&ground.bench, ground.graph, ground.data);
     let (answer, second) = ground.set(other, 1);
@@ -141,7 +142,7 @@ fn a_node_stays_and_gives_its_attributes_to_none() {
     for (to, from) in [(other, node), (node, other)] {
         assert_eq!(
             unsafe { bench.cuGraphKernelNodeCopyAttributes(to, from) },
-            INVALID
+            UNSUPPORTED
         );
     }
     assert_eq!(ground.get(other), [0, 0]);
@@ -213,8 +214,8 @@ fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
         pad: [0; 4],
         value: value([wanted, 0]),
     };
-    assert_eq!(ground.launch(stream, &mut attribute(1)), INVALID);
-    assert_eq!(ground.launch(stream, &mut attribute(0)), INVALID);
+    assert_eq!(ground.launch(stream, &mut attribute(1)), UNSUPPORTED);
+    assert_eq!(ground.launch(stream, &mut attribute(0)), UNSUPPORTED);
     bench.begin(stream);
     let mut given = attribute(1);
     ok(ground.launch(stream, &mut given));
