@@ -18,15 +18,13 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &VERSIONS, &["--release"])
 }
 
-/// The oldest.
+/// The oldest on which few tests skip: conditional nodes, edges with data and nodes that kernels change are there.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
-    let oldest = &VERSIONS[..1];
     println!(
-        "{} of {} versions of the driver (all: cargo xtask full drivers)",
-        oldest.len(),
+        "1 of {} versions of the driver (all: cargo xtask full drivers)",
         VERSIONS.len()
     );
-    matrix(workspace, oldest, &[])
+    matrix(workspace, &["12.4"], &[])
 }
 
 fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<()> {
