@@ -1,4 +1,4 @@
-//! Older drivers: the tests of the safe layer on software drivers of older CUDA versions.
+//! Older drivers: the tests of the safe layer, and the kernels that NVRTC compiles, on software drivers of older CUDA versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,8 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
     let dir = setup::ensure(workspace, &sets)?.join("nvrtc");
     let tests = || {
         let mut command = workspace.cargo(["test", "-p", "cuda-driver", "--all-features"]);
-        command.args(profile).args(["--test", "it"]);
+        command.args(profile);
+        command.args(["--test", "it", "--test", "corpus"]);
         command
     };
     workspace::run(tests().arg("--no-run"))?;

@@ -5,14 +5,20 @@
 //! on any number of threads go on by themselves.
 
 use std::any::Any;
+use std::hint;
 use std::num::NonZero;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// More threads than these do not move bytes faster: a few fill the bus to the device.
 const MOST_HELPERS: usize = 7;
+/// Who posts a job wakes so many, and each who joins as many more: to wake one takes as long as to copy some 100 KiB.
+const WAKES: usize = 2;
+/// So long a thread looks whether the last helper is done before it sleeps until then. Pieces are shorter than this, and who
+/// sleeps wakes late.
+const LOOKS: Duration = Duration::from_micros(50);
 /// A helper with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -131,9 +137,7 @@ impl Posted {
         state.threads += started;
         drop(state);
         let posted = Self { id };
-        for _ in 0..woken {
-            CREW.wake.notify_one();
-        }
+        CREW.wake_up(woken);
         for _ in 0..started {
             let started = thread::Builder::new()
                 .name(String::from("cuda-copy"))
@@ -153,6 +157,7 @@ impl Posted {
     }
 
     fn end(&self) -> Option<Box<dyn Any + Send>> {
+        let start = Instant::now();
         let mut state = CREW.lock();
         loop {
             let at = state.jobs.iter().position(|job| job.id == self.id)?;
@@ -161,10 +166,14 @@ impl Posted {
             if job.inside == 0 {
                 return state.jobs.swap_remove(at).panic;
             }
-            state = CREW
-                .left
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = if start.elapsed() < LOOKS {
+                drop(state);
+                (0..64).for_each(|_| hint::spin_loop());
+                CREW.lock()
+            } else {
+                let left = CREW.left.wait(state);
+                left.unwrap_or_else(PoisonError::into_inner)
+            };
         }
     }
 }
@@ -181,6 +190,13 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes some of those that are `wanted`; they wake others.
+    fn wake_up(&self, wanted: usize) {
+        for _ in 0..wanted.min(WAKES) {
+            self.wake.notify_one();
+        }
+    }
+
     /// What a helper does all day.
     fn help(&self) {
         let mut state = self.lock();
@@ -189,7 +205,9 @@ impl Crew {
                 job.open -= 1;
                 job.inside += 1;
                 let (id, work) = (job.id, job.work);
+                let wanted = job.open.min(state.idle);
                 drop(state);
+                self.wake_up(wanted);
                 // SAFETY: the closure must be alive ← the job is not taken back while a helper is inside.
                 let call = || unsafe { (work.call)(work.closure) };
                 let result = panic::catch_unwind(AssertUnwindSafe(call));

@@ -15,8 +15,8 @@ use crate::order::Access;
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when `destination` is filled.
     ///
-    /// The device copies to page-locked blocks of the context, and this thread from there; from 1 MiB on others help,
-    /// and both happen at once. On an error `destination` may hold a part.
+    /// The device copies to page-locked blocks of the context, and this thread from there; above 512 KiB others
+    /// help, and both happen at once. On an error `destination` may hold a part.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyHtoDAsync()`—Overwrites the elements; returns when `source` is free again.
     ///
-    /// This thread copies to page-locked blocks of the context, and the device from there; from 1 MiB on others help,
+    /// This thread copies to page-locked blocks of the context, and the device from there; above 1 MiB others help,
     /// and both happen at once. The device need not have come to the copy when this returns: a fault of earlier work is
     /// told by a later call. Where many copies are queued already, this waits for the first of them.
     ///

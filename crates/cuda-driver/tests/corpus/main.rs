@@ -8,6 +8,8 @@ mod async_copies;
 mod atomics;
 mod clusters;
 mod collective;
+#[path = "../common/mod.rs"]
+mod common;
 mod control;
 mod differential;
 mod faults;

@@ -1,16 +1,14 @@
 //! Devices to run on, and their compiler.
 
 use std::collections::HashMap;
-use std::env;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Arch, Compiled, CudaHeaders, Nvrtc, Options, Program};
-use cuda_sim::{BuildError, Builder, Simulator};
+use cuda_sim::{Builder, Simulator};
+
+use crate::common::{gpu_driver, is_required, simulator, skipped};
 
 /// CUDA C++, and what compiling it needs.
 pub(crate) struct Source {
@@ -225,41 +223,18 @@ fn nvrtc(test: &str) -> Option<Nvrtc> {
     }
 }
 
-fn is_required() -> bool {
-    env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1")
-}
-
-/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
-fn skipped(what: &str) {
-    println!("skipped: {what}");
-    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
-        let mut list = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .unwrap();
-        writeln!(list, "cuda-driver: {what}").unwrap();
-    }
-}
-
 /// A software device, which looks for all that it can if it `checks`.
 fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     let builder = Builder::new()
         .compute_capability(major, minor)
         .check_all(checks)
         .capture_output(true);
-    // A process has room for so many at once, and tests run beside each other: waits for room.
-    let simulator = loop {
-        match builder.clone().build() {
-            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
-            built => break built.unwrap(),
-        }
-    };
+    let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     Bench::of(&driver, Some(simulator), nvrtc)
 }
 
-/// A software device of each compute capability, fresh. One at a time; none if there is no compiler.
+/// A software device of each compute capability that the compiler knows, fresh. One at a time; none if there is no compiler.
 ///
 /// Each looks for the mistakes of kernels that a GPU does not tell of; what it finds is a failure.
 pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {
@@ -273,8 +248,12 @@ pub(crate) fn unchecked(test: &str) -> impl Iterator<Item = Bench> {
 
 fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
     nvrtc(test).into_iter().flat_map(move |nvrtc| {
-        let capabilities = [(7, 5), (8, 0), (9, 0), (10, 0)].into_iter();
-        capabilities.map(move |capability| software(&nvrtc, capability, checks))
+        let known = nvrtc.supported_archs().unwrap();
+        let mut capabilities = vec![(7, 5), (8, 0), (9, 0), (10, 0)];
+        capabilities.retain(|&(major, minor)| known.contains(&Arch::compute(major, minor)));
+        capabilities
+            .into_iter()
+            .map(move |capability| software(&nvrtc, capability, checks))
     })
 }
 
@@ -286,14 +265,7 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
 /// The GPU if there is one. Says what was skipped if not.
 pub(crate) fn gpu(test: &str) -> Option<Bench> {
     let nvrtc = nvrtc(test)?;
-    match Driver::load() {
-        Ok(driver) => Some(Bench::of(&driver, None, &nvrtc)),
-        Err(error) => {
-            assert!(!is_required(), "{test} needs a GPU: {error}");
-            skipped(&format!("{test} on a GPU: there is none"));
-            None
-        }
-    }
+    Some(Bench::of(&gpu_driver(test)?, None, &nvrtc))
 }
 
 /// A generator of numbers, the same in each run.

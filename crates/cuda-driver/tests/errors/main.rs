@@ -14,6 +14,8 @@
 
 mod apart;
 mod capture;
+#[path = "../common/mod.rs"]
+mod common;
 mod context;
 mod copy;
 mod device;

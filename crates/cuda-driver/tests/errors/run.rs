@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::process::{self, Command};
-use std::thread;
-use std::time::Duration;
 
-use cuda_sim::{BuildError, Builder};
+use cuda_sim::Builder;
 use cuda_sys::{CUresult, DriverLibrary};
 
+use crate::common::{gpu_driver, simulator};
 use crate::ground::{Case, Ground};
 
 /// The first call that a child makes.
@@ -20,13 +19,7 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
         .version(13_000)
         .compute_capability(9, 0)
         .strict_ptx(true);
-    // A process has room for so many at once, and tests run beside each other: waits for room.
-    let simulator = loop {
-        match builder.clone().build() {
-            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
-            built => break built.unwrap(),
-        }
-    };
+    let simulator = simulator(&builder);
     let library = simulator.library().unwrap();
     let ground = Ground::new(&library);
     let mut codes = BTreeMap::new();
@@ -41,12 +34,7 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
 
 /// What the GPU answers to that many calls; none if there is no GPU.
 pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
-    if let Err(error) = DriverLibrary::system() {
-        let required = env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
-        assert!(!required, "wrong calls need a GPU: {error}");
-        println!("skipped: wrong calls on a GPU: there is none");
-        return None;
-    }
+    drop(gpu_driver("wrong calls")?);
     let mut codes = BTreeMap::new();
     let mut from = 0;
     while from < count {

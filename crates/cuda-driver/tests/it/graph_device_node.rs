@@ -2,8 +2,10 @@
 
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceNode, Error, Graph, Node, node_kind};
+use cuda_sim::Builder;
+use cuda_sys::CUresult;
 
-use crate::support::{Bench, MIX, everywhere, has_version};
+use crate::support::{Bench, MIX, everywhere, has_version, software};
 
 const N: u32 = 1 << 8;
 
@@ -88,6 +90,24 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
         Err(Error::Unsupported { what }) => assert!(what.contains(words), "{what}"),
         other => panic!("not refused: {other:?}"),
     }
+}
+
+#[test]
+fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
+    let bench = software(Builder::new().version(12_030));
+    let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let config = LaunchConfig::for_num_elems(N);
+    // SAFETY: the kernel touches N words of each; each has N.
+    let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+    // SAFETY: it is refused.
+    let refused = unsafe { graph.set_device_updatable(node) }.unwrap_err();
+    let status = refused.status();
+    assert_eq!(status, Some(CUresult::CUDA_ERROR_INVALID_VALUE));
+    let exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(x.to_vec().unwrap(), vec![12; N as usize]);
 }
 
 #[test]

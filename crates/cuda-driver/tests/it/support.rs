@@ -1,14 +1,11 @@
 //! Drivers to test on, and kernels.
 
-use std::env;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::thread;
-use std::time::Duration;
-
 use cuda_driver::Version;
 use cuda_driver::prelude::*;
-use cuda_sim::{BuildError, Builder, Schedule, Simulator};
+use cuda_sim::{Builder, Schedule, Simulator};
+
+use crate::common::gpu_driver;
+pub(crate) use crate::common::{built, older, simulator, skipped};
 
 /// Doubles what `x` holds and adds `y`: `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
@@ -45,40 +42,6 @@ impl Bench {
     }
 }
 
-/// A software driver as `builder` describes it, of the [version](older) that the tests run on unless that names one.
-pub(crate) fn simulator(builder: &Builder) -> Simulator {
-    let simulator = built(builder);
-    let Some(version) = older() else {
-        return simulator;
-    };
-    let newest = cuda_sys::BINDINGS.version;
-    if simulator.library().unwrap().version() != newest {
-        return simulator;
-    }
-    drop(simulator);
-    built(&builder.clone().version(version.number()))
-}
-
-/// A software driver of the version that `builder` names.
-///
-/// A process has room for so many at once, and tests run beside each other: waits for room.
-pub(crate) fn built(builder: &Builder) -> Simulator {
-    loop {
-        match builder.clone().build() {
-            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
-            built => return built.unwrap(),
-        }
-    }
-}
-
-/// The CUDA version of the software drivers that tests run on, where it is not the newest: `CUDA_TEST_DRIVER=12.0`.
-pub(crate) fn older() -> Option<Version> {
-    let text = env::var("CUDA_TEST_DRIVER").ok()?;
-    let (major, minor) = text.split_once('.').expect("CUDA_TEST_DRIVER is like 12.0");
-    let number = major.parse::<u32>().unwrap() * 1000 + minor.parse::<u32>().unwrap() * 10;
-    Some(Version::new(number))
-}
-
 /// Whether drivers are as new as `test` needs. Says what was skipped if not.
 pub(crate) fn has_version(test: &str, since: (u32, u32)) -> bool {
     let needed = Version::new(since.0 * 1000 + since.1 * 10);
@@ -96,30 +59,9 @@ pub(crate) fn software(builder: Builder) -> Bench {
     Bench::of(&driver, Some(simulator))
 }
 
-/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
-pub(crate) fn skipped(what: &str) {
-    println!("skipped: {what}");
-    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
-        let mut list = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .unwrap();
-        writeln!(list, "cuda-driver: {what}").unwrap();
-    }
-}
-
 /// The GPU, if there is one. Says what was skipped if not, and fails if `CUDA_TEST_REQUIRE` is 1.
 pub(crate) fn gpu(test: &str) -> Option<Bench> {
-    match Driver::load() {
-        Ok(driver) => Some(Bench::of(&driver, None)),
-        Err(error) => {
-            let required = env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
-            assert!(!required, "{test} needs a GPU: {error}");
-            skipped(&format!("{test} on a GPU: there is none"));
-            None
-        }
-    }
+    Some(Bench::of(&gpu_driver(test)?, None))
 }
 
 /// Where most tests run: an eager and two late software devices, and the GPU if there is one. One at a time.

@@ -1,14 +1,11 @@
 //! Devices to run operations on.
 
 use std::env;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::thread;
-use std::time::Duration;
 
 use cuda_driver::prelude::*;
-use cuda_sim::{BuildError, Builder, Simulator};
+use cuda_sim::{Builder, Simulator};
 
+use crate::common::{gpu_driver, simulator};
 use crate::kernel::{BLOCK, Dialect, OUT, module};
 use crate::operation::{Operation, Results, cut};
 
@@ -41,47 +38,19 @@ pub(crate) fn benches(test: &str) -> Vec<Bench> {
         benches.push(software((7, 5), Dialect::Typed));
         benches.push(software((8, 0), Dialect::Bits));
     }
-    match Driver::load() {
-        Ok(driver) => {
-            for dialect in [Dialect::Typed, Dialect::Bits] {
-                benches.push(Bench::of(&driver, None, dialect));
-            }
-        }
-        Err(error) => {
-            let required = env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
-            assert!(!required, "{test} needs a GPU: {error}");
-            skipped(&format!(
-                "{test} against the results of a GPU: there is none"
-            ));
+    if let Some(driver) = gpu_driver(test) {
+        for dialect in [Dialect::Typed, Dialect::Bits] {
+            benches.push(Bench::of(&driver, None, dialect));
         }
     }
     benches
-}
-
-/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
-fn skipped(what: &str) {
-    println!("skipped: {what}");
-    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
-        let mut list = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .unwrap();
-        writeln!(list, "cuda-driver: {what}").unwrap();
-    }
 }
 
 fn software((major, minor): (u32, u32), dialect: Dialect) -> Bench {
     let builder = Builder::new()
         .compute_capability(major, minor)
         .strict_ptx(true);
-    // A process has room for so many at once, and tests run beside each other: waits for room.
-    let simulator = loop {
-        match builder.clone().build() {
-            Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
-            built => break built.unwrap(),
-        }
-    };
+    let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     Bench::of(&driver, Some(simulator), dialect)
 }

@@ -5,6 +5,8 @@
 //! and on the GPU if there is one; what the GPU gives is compared with what the software device gives too.
 
 mod bench;
+#[path = "../common/mod.rs"]
+mod common;
 mod compare;
 mod input;
 mod kernel;

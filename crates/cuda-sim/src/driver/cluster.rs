@@ -47,7 +47,9 @@ impl Call {
         let function = self.function(function.handle())?;
         let resident = resident(&function, &config)?;
         let kernel = function.kernel()?;
-        let cluster = attributes_of(&config)?.cluster.or(kernel.cluster);
+        let cluster = attributes_of(&config, self.config.version)?
+            .cluster
+            .or(kernel.cluster);
         let cluster = cluster.unwrap_or([1; 3]);
         let size = product(cluster);
         let agree = kernel.cluster.is_none_or(|required| required == cluster);

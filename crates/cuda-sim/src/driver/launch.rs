@@ -317,7 +317,7 @@ impl Call {
         extra: Out<*mut c_void>,
     ) -> Status {
         let config = config.get()?;
-        let attributes = attributes_of(&config)?;
+        let attributes = attributes_of(&config, self.config.version)?;
         let shape = Shape {
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
             block: [config.blockDimX, config.blockDimY, config.blockDimZ],
@@ -342,14 +342,14 @@ impl Call {
     }
 }
 
-/// The attributes of a launch; `NOT_SUPPORTED` for those that would change what it does and are not implemented.
-pub(super) fn attributes_of(config: &CUlaunchConfig) -> Status<Attributes> {
+/// The attributes of a launch, as a driver of `version` takes them.
+pub(super) fn attributes_of(config: &CUlaunchConfig, version: u32) -> Status<Attributes> {
     let mut all = Attributes::default();
     // SAFETY: there must be `numAttrs` attributes ← the contract of cuLaunchKernelEx.
     let attributes = unsafe { config.attrs.wrap() };
     for index in 0..config.numAttrs as usize {
         let attribute = attributes.get_at(index)?;
-        all.set(attribute.id, &attribute.value)?;
+        all.set(version, attribute.id, &attribute.value)?;
     }
     Ok(all)
 }

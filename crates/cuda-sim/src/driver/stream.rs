@@ -330,7 +330,7 @@ impl Call {
         }
         let attributes = stream.attributes.lock();
         let mut attributes = attributes.unwrap_or_else(PoisonError::into_inner);
-        attributes.set(attribute, &value)
+        attributes.set(self.config.version, attribute, &value)
     }
 
     fn stream_copy_attributes(&self, dst: Out<CUstream_st>, src: Out<CUstream_st>) -> Status {

@@ -20,8 +20,14 @@ pub(super) struct Chunks {
     failed: Mutex<Option<Error>>,
 }
 
-/// Copies of more bytes are worth waking others for.
-const ALONE: usize = 1 << 20;
+/// Copies of more bytes to the device are worth waking others for.
+const ALONE_TO_DEVICE: usize = LARGE;
+/// The same of those to the host.
+const ALONE_TO_HOST: usize = 512 << 10;
+/// A further thread for each so many bytes of those.
+const SHARE: usize = 512 << 10;
+/// So many pieces to the host at least, if they do not get too small: for what is done at the same time.
+const PIECES: usize = 8;
 /// From this size on the caches of the threads that copy to the host hold what they have in hand.
 const IN_CACHES: usize = 4 << 20;
 /// From this size on, fewer calls and events are worth more than pieces that are in many hands soon.
@@ -29,10 +35,6 @@ const LONG: usize = 32 << 20;
 /// From this size on, copies to the device through the caches were the faster ones (docs/performance.md): the source, which is in
 /// no cache, is what the threads wait for.
 const BEYOND: usize = 128 << 20;
-/// A further thread for each so many bytes of those.
-const SHARE: usize = 512 << 10;
-/// So many pieces at least, if they do not get too small: for what is done at the same time.
-const PIECES: usize = 8;
 
 /// Which way a copy goes.
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +47,17 @@ impl Chunks {
     /// Pieces of multiples of `unit` bytes, which is no more than a block.
     pub(super) fn new(bytes: usize, unit: usize, way: Way) -> Self {
         let share = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
-        let is_shared = bytes > ALONE;
+        let is_shared = match way {
+            Way::ToDevice => bytes > ALONE_TO_DEVICE,
+            Way::ToHost => bytes > ALONE_TO_HOST,
+        };
         let chunk = match way {
             _ if bytes >= LONG => LARGE,
-            _ if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
-            // The device takes what is queued while this thread goes on: with the fewest calls it goes on first.
-            Way::ToDevice => LARGE / 2,
+            // To queue a piece takes as long as to copy half of this.
+            Way::ToDevice if is_shared => LARGE / 2,
+            // The device takes it while this thread goes on.
+            Way::ToDevice => LARGE,
+            Way::ToHost if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
             // The device fills one block while this thread empties another.
             Way::ToHost => share(4).clamp(2 * SMALL, LARGE / 4),
         };

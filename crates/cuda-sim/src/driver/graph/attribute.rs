@@ -37,13 +37,18 @@ const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
 impl Attributes {
-    /// `NOT_SUPPORTED` for what would change what a launch does and is not implemented.
+    /// `INVALID_VALUE` for what a driver of `version` does not know, and `NOT_SUPPORTED` for what would change what a launch does
+    /// and is not implemented.
     pub(in crate::driver) fn set(
         &mut self,
+        version: u32,
         id: CUlaunchAttributeID,
         value: &CUlaunchAttributeValue,
     ) -> Status {
         type A = CUlaunchAttributeID;
+        if !is_known(id, version) {
+            return Err(INVALID_VALUE);
+        }
         match id {
             A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
                 // SAFETY: the field of the union must be set ← the attribute's id says that it is.
@@ -88,8 +93,6 @@ impl Attributes {
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
-            // `cuda.h` has none beyond.
-            id if id.0 >= A::CU_LAUNCH_ATTRIBUTE_MAX.0 => return Err(INVALID_VALUE),
             _ => return Err(NOT_SUPPORTED),
         }
         Ok(())
@@ -132,6 +135,22 @@ impl Attributes {
     pub(in crate::driver) fn is_of_graphs(&self) -> bool {
         self.updatable.is_some()
     }
+}
+
+/// Whether a driver of `version` knows the attribute, as the headers have them. (Not `CU_LAUNCH_ATTRIBUTE_MAX`, which is that of the
+/// header that the bindings are of.)
+fn is_known(id: CUlaunchAttributeID, version: u32) -> bool {
+    let since = match id.0 {
+        ..=10 => 12_000,
+        12 => 12_030,
+        13 => 12_040,
+        14 => 12_050,
+        11 => 12_080,
+        15..=16 => 13_000,
+        17..=18 => 13_020,
+        _ => return false,
+    };
+    version >= since
 }
 
 /// The value that tells the handle of a node that kernels can change.
@@ -186,8 +205,9 @@ impl Call {
     ) -> Status {
         let given = value.get()?;
         let mut device_node = None;
+        let version = self.config.version;
         self.set_attributes(node.handle(), |all| {
-            all.set(attribute, &given)?;
+            all.set(version, attribute, &given)?;
             device_node = all.device_node();
             Ok(())
         })?;
