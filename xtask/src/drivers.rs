@@ -10,6 +10,8 @@ use crate::{nvrtc, setup};
 
 /// Each compiles with the NVRTC of its release.
 const VERSIONS: [&str; 6] = ["12.0", "12.2", "12.4", "12.6", "13.0", "13.5"];
+/// What kernels include: NVRTC before 13.3 carries none, and these suit each of CUDA 12.
+const HEADERS: &str = "device-headers/12.9";
 /// Of so many tests one may be skipped as it needs a newer driver.
 const SKIPPED: usize = 20;
 
@@ -28,15 +30,16 @@ pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
 }
 
 fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<()> {
-    let sets: Vec<String> = versions
+    let mut sets: Vec<String> = versions
         .iter()
         .map(|version| format!("nvrtc/{version}"))
         .collect();
-    let dir = setup::ensure(workspace, &sets)?.join("nvrtc");
+    sets.push(HEADERS.to_owned());
+    let dir = setup::ensure(workspace, &sets)?;
     let tests = || {
         let mut command = workspace.cargo(["test", "-p", "cuda-driver", "--all-features"]);
         command.args(profile);
-        command.args(["--test", "it", "--test", "corpus"]);
+        command.args(["--no-fail-fast", "--test", "it", "--test", "corpus"]);
         command
     };
     workspace::run(tests().arg("--no-run"))?;
@@ -48,8 +51,14 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
         let mut command = tests();
         command
             .env("CUDA_TEST_DRIVER", version)
-            .env("CUDA_NVRTC_LIBRARY", nvrtc::library(&dir, version)?)
+            .env(
+                "CUDA_NVRTC_LIBRARY",
+                nvrtc::library(&dir.join("nvrtc"), version)?,
+            )
             .env("CUDA_TEST_SKIPPED", &list);
+        if version.starts_with("12.") {
+            command.env("CUDA_TEST_HEADERS", dir.join(HEADERS).join("include"));
+        }
         let output = command.output().context("cargo could not be started")?;
         let said = String::from_utf8_lossy(&output.stdout);
         let text = fs::read_to_string(&list)?;

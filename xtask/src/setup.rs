@@ -8,6 +8,7 @@
 //! | `include/`, `lib/` | the newest headers, NVRTC and libclang |
 //! | `headers/<version>/` | the four headers that bindings are generated from (`--all-headers`) |
 //! | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
+//! | `device-headers/12.9/include` | what kernels include, for the NVRTC of any CUDA 12 (`full drivers`) |
 //!
 //! Each set ends with a `versions.txt`; a set whose stamp is there and says what is pinned is left alone.
 

@@ -169,6 +169,11 @@ fn required(set: &str, platform: Platform) -> &'static [&'static str] {
     match (set.split('/').next(), platform) {
         (Some("headers"), _) => HEADERS,
         (Some("nvrtc"), _) => &["include/nvrtc.h", "lib"],
+        (Some("device-headers"), _) => &[
+            "include/cuda_fp16.h",
+            "include/crt/mma.h",
+            "include/nv/target",
+        ],
         (_, Platform::Windows) => &[
             "include/cuda.h",
             "include/cudaProfiler.h",

@@ -1,6 +1,8 @@
 //! Devices to run on, and their compiler.
 
 use std::collections::HashMap;
+use std::env;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -78,11 +80,14 @@ impl Source {
         } else {
             options
         };
-        if self.headers {
-            options.cuda_headers(&CudaHeaders::find(nvrtc).unwrap())
-        } else {
-            options
+        if !self.headers {
+            return options;
         }
+        let headers = match env::var_os("CUDA_TEST_HEADERS") {
+            Some(dir) => CudaHeaders::of(Path::new(&dir)),
+            None => CudaHeaders::find(nvrtc).unwrap(),
+        };
+        options.cuda_headers(&headers)
     }
 
     /// PTX for a virtual architecture, compiled once for all tests.

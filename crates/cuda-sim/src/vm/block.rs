@@ -197,6 +197,10 @@ impl Block {
                 rest if rest >= LANES as u32 => u32::MAX,
                 rest => (1 << rest) - 1,
             };
+            if checks.of_accesses() {
+                // A register that was not written shall not depend on what ran here before: what is found is found again.
+                warp.clear_registers();
+            }
             warp.reset(index, function, code, live);
             warp.set_local(stride, code.frame);
             warp.watch.clone_from(&self.common.watch);

@@ -184,6 +184,12 @@ impl Warp {
         }
     }
 
+    pub(super) fn clear_registers(&mut self) {
+        self.r32.fill([0; LANES]);
+        self.r64.fill([0; LANES]);
+        self.preds.fill(0);
+    }
+
     /// Gives each lane `stride` bytes of local memory; the first `poison` of them get the pattern of fresh memory.
     pub(super) fn set_local(&mut self, stride: u32, poison: u32) {
         let words = stride as usize / 8 * LANES;

@@ -87,8 +87,8 @@ extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned
     if (i >= n) return;
     unsigned a = in[i].x, b = in[i].y;
     unsigned *o = out[i];
-    o[0] = __dp4a((int)a, (int)b, 1000);
-    o[1] = __dp4a(a, b, 1000u);
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(o[0]) : "r"(a), "r"(b), "r"(1000));
+    asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(o[1]) : "r"(a), "r"(b), "r"(1000));
     o[2] = __dp2a_lo((int)a, (int)b, -5);
     o[3] = __dp2a_hi(a, b, 5u);
     o[4] = __vadd4(a, b);
@@ -105,7 +105,7 @@ extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned
     o[15] = __vsubus4(a, b);
 }
 
-// What C++ has no words for.
+// What C++ has no words for. NVRTC 12.0 takes no `=&r`, so results that are early go through a register of their own.
 extern "C" __global__ void inline_ptx(const uint2 *in, unsigned (*out)[16], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -118,17 +118,21 @@ extern "C" __global__ void inline_ptx(const uint2 *in, unsigned (*out)[16], unsi
     asm("bfe.u32 %0, %1, %2, %3;" : "=r"(o[4]) : "r"(a), "r"(b & 31), "r"(c & 15));
     asm("bfe.s32 %0, %1, %2, %3;" : "=r"(o[5]) : "r"(a), "r"(b & 31), "r"(c & 15));
     asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(o[6]) : "r"(a), "r"(b), "r"(b & 31), "r"(c & 15));
-    asm("add.cc.u32 %0, %2, %3; addc.u32 %1, %4, %5;" : "=&r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(b), "r"(c));
+    asm("{ .reg .u32 l; add.cc.u32 l, %2, %3; addc.u32 %1, %4, %5; mov.u32 %0, l; }"
+        : "=r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(b), "r"(c));
     o[7] = lo;
     o[8] = hi;
-    asm("sub.cc.u32 %0, %2, %3; subc.u32 %1, %4, %5;" : "=&r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(b), "r"(c));
+    asm("{ .reg .u32 l; sub.cc.u32 l, %2, %3; subc.u32 %1, %4, %5; mov.u32 %0, l; }"
+        : "=r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(b), "r"(c));
     o[9] = lo;
     o[10] = hi;
-    asm("mad.lo.cc.u32 %0, %2, %3, %4; madc.hi.u32 %1, %2, %3, %5;" : "=&r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(c), "r"(a));
+    asm("{ .reg .u32 l; mad.lo.cc.u32 l, %2, %3, %4; madc.hi.u32 %1, %2, %3, %5; mov.u32 %0, l; }"
+        : "=r"(lo), "=r"(hi) : "r"(a), "r"(b), "r"(c), "r"(a));
     o[11] = lo;
     o[12] = hi;
-    asm("{ .reg .pred p, q, r; setp.eq.u32 r, %1, %1; setp.lt.and.s32 p|q, %1, %2, r; selp.u32 %0, 5, 9, p; @q add.u32 %0, %0, 100; }"
-        : "=&r"(o[13]) : "r"(a), "r"(b));
+    asm("{ .reg .pred p, q, r; .reg .u32 s; setp.eq.u32 r, %1, %1; setp.lt.and.s32 p|q, %1, %2, r; selp.u32 s, 5, 9, p;"
+        "  @q add.u32 s, s, 100; mov.u32 %0, s; }"
+        : "=r"(o[13]) : "r"(a), "r"(b));
     asm("bfind.u32 %0, %1;" : "=r"(o[14]) : "r"(a >> (b & 31)));
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, l}; }" : "=r"(o[15]) : "r"(a));
 }

@@ -172,7 +172,7 @@ KERNEL(bytes_at_once, 3, 8) {
     r[4] = __vabsdiffu4(v[0], v[1]);
     r[5] = __vcmpgtu4(v[0], v[1]);
     r[6] = __vavgu4(v[0], v[1]);
-    r[7] = __dp4a((int)v[0], (int)v[1], (int)v[2]);
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r[7]) : "r"(v[0]), "r"(v[1]), "r"(v[2]));
 }
 
 KERNEL(wide_products, 4, 4) {

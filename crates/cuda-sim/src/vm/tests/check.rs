@@ -444,3 +444,17 @@ fn code_that_is_not_checked_tells_nothing() {
     device.run(1, 64, &[out]).unwrap();
     assert!(device.reports.lock().unwrap().is_empty());
 }
+
+#[test]
+fn a_register_that_nobody_wrote_does_not_depend_on_the_block_before() {
+    let text = kernel(
+        "mov.u32 %x1, %ctaid.x; setp.ne.u32 %p0, %x1, 0; @%p0 bra $tell; mov.u32 %x5, 7;
+         $tell: mul.wide.u32 %y1, %x1, 4; add.u64 %at, %at, %y1; st.global.u32 [%at], %x5;",
+    );
+    let device = checked(&text);
+    let out = device.upload(&[0xcd; 4 * 256]);
+    assert_eq!(found_by(&device, 256, 1, &[out]), []);
+    let mut expected = [0_u32; 256];
+    expected[0] = 7;
+    assert_eq!(device.download32(out, 256), expected);
+}
