@@ -258,7 +258,7 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, value)
     }
 
-    /// The share of the first-level cache that is shared memory, in percent; the driver may take more.
+    /// The share of the first-level cache that is shared memory, in percent; the driver may take more. CUDA 12.5 on.
     #[must_use]
     pub fn shared_memory_carveout(self, percent: u32) -> Self {
         self.with(

@@ -6,11 +6,11 @@ use std::cell::Cell;
 use cuda_driver::prelude::*;
 use cuda_driver::{
     AccessProperty, ArgList, ArgumentError, ClusterScheduling, DeviceAttribute, Error, Graph,
-    Kernel, LaunchAttributes, MemSyncDomain, Reads, Status, Writes,
+    Kernel, LaunchAttributes, MemSyncDomain, Reads, Status, Version, Writes,
 };
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, skipped, software};
+use crate::support::{COPY, MIX, everywhere, older, skipped, software};
 
 /// What `out[block]` is after the kernel, if each block has `bytes` of dynamic shared memory.
 const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
@@ -281,6 +281,8 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
         let window = || input.as_slice();
         let policy =
             |hit, miss| LaunchAttributes::new().access_policy_window(window(), 0.5, hit, miss);
+        let has_carveout = older().is_none_or(|version| version >= Version::new(12_050));
+        let carveout = has_carveout.then(|| LaunchAttributes::new().shared_memory_carveout(50));
         for attributes in [
             LaunchAttributes::new(),
             LaunchAttributes::new().cooperative(),
@@ -290,13 +292,15 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
                 .cluster_scheduling(ClusterScheduling::Spread),
             LaunchAttributes::new().mem_sync_domain(MemSyncDomain::Remote),
             LaunchAttributes::new().mem_sync_domain_map(0, 1),
-            LaunchAttributes::new().shared_memory_carveout(50),
             policy(AccessProperty::Persisting, AccessProperty::Streaming),
             LaunchAttributes::new()
                 .cooperative()
                 .priority(-1)
                 .priority(0),
-        ] {
+        ]
+        .into_iter()
+        .chain(carveout)
+        {
             let mut output = DeviceBuffer::<u32>::zeroed(&stream, n as usize).unwrap();
             let config = LaunchConfig::for_num_elems(n);
             // SAFETY: the kernel reads n words of the one and writes n of the other.

@@ -46,13 +46,17 @@ impl Resource {
         match desc.resType {
             CUresourcetype::CU_RESOURCE_TYPE_ARRAY => {
                 // SAFETY: a pointer as a number, of which any bits are one ← all variants are integers and pointers.
-                let array = unsafe { desc.res.array.hArray.addr() };
-                Ok(Self::Array(array as u64))
+                match unsafe { desc.res.array.hArray.addr() } {
+                    0 => Err(INVALID_VALUE),
+                    array => Ok(Self::Array(array as u64)),
+                }
             }
             CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY => {
                 // SAFETY: as above.
-                let array = unsafe { desc.res.mipmap.hMipmappedArray.addr() };
-                Ok(Self::Mipmap(array as u64))
+                match unsafe { desc.res.mipmap.hMipmappedArray.addr() } {
+                    0 => Err(INVALID_VALUE),
+                    array => Ok(Self::Mipmap(array as u64)),
+                }
             }
             CUresourcetype::CU_RESOURCE_TYPE_LINEAR => {
                 // SAFETY: integers, of which any bits are some ← all variants are integers and pointers.

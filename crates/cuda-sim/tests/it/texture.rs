@@ -34,7 +34,7 @@ fn what_is_no_texture_is_refused() {
         ("rows", of_rows(memory, [30, 8], 512), filtered(0), Ok(())),
         ("flags of a resource", flagged, clamped(0), Err(BAD)),
         ("no type", none, clamped(0), Err(BAD)),
-        ("no array", of_array(ptr::null_mut()), clamped(0), Err(GONE)),
+        ("no array", of_array(ptr::null_mut()), clamped(0), Err(BAD)),
         (
             "another's handle",
             of_array(mipmap.cast()),

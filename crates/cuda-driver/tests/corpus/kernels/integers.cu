@@ -89,8 +89,8 @@ extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned
     unsigned *o = out[i];
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(o[0]) : "r"(a), "r"(b), "r"(1000));
     asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(o[1]) : "r"(a), "r"(b), "r"(1000));
-    o[2] = __dp2a_lo((int)a, (int)b, -5);
-    o[3] = __dp2a_hi(a, b, 5u);
+    asm("dp2a.lo.s32.s32 %0, %1, %2, %3;" : "=r"(o[2]) : "r"(a), "r"(b), "r"(-5));
+    asm("dp2a.hi.u32.u32 %0, %1, %2, %3;" : "=r"(o[3]) : "r"(a), "r"(b), "r"(5));
     o[4] = __vadd4(a, b);
     o[5] = __vsub4(a, b);
     o[6] = __vmaxs4(a, b);

@@ -62,6 +62,13 @@ impl Template {
         }
     }
 
+    /// Whether kernels change a node of it.
+    pub(super) fn is_device_updatable(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |node| found |= node.payload.is_device_updatable());
+        found
+    }
+
     /// The node that was made from `source`.
     pub(super) fn find_mut(&mut self, source: u64) -> Option<&mut ExecNode> {
         for node in &mut self.nodes {

@@ -18,7 +18,7 @@ use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::space::Spaces;
-use crate::driver::status::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, Status};
+use crate::driver::status::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::driver::wait_value::MemOp;
 
 exports! {
@@ -115,10 +115,6 @@ impl Template {
             return Err((topology, 0, 0));
         }
         for (old, new) in self.nodes.iter().zip(&new.nodes) {
-            if old.payload.is_device_updatable() || new.payload.is_device_updatable() {
-                let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-                return Err((why, new.source, 0));
-            }
             if old.payload.sort() != new.payload.sort() {
                 let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
                 return Err((why, new.source, 0));
@@ -174,6 +170,10 @@ impl Call {
         let (objects, cells) = (world.objects_of(graph), world.cells_of(graph));
         let spaces = self.spaces();
         let changed = world.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
+        if changed.template.is_device_updatable() || new.is_device_updatable() {
+            world.trash.extend(objects);
+            return Err(NOT_SUPPORTED);
+        }
         if let Err(refused) = changed.template.check_update(&new, &spaces) {
             world.trash.extend(objects);
             return Ok(Err(refused));
@@ -211,6 +211,8 @@ impl Call {
                 result.set(why)?;
                 Err(GRAPH_EXEC_UPDATE_FAILURE)
             }
+            // As a GPU's driver does it, which says nothing more.
+            Err(NOT_SUPPORTED) => Err(NOT_SUPPORTED),
             Err(code) => {
                 result.set(Why::CU_GRAPH_EXEC_UPDATE_ERROR)?;
                 Err(code)
@@ -238,6 +240,7 @@ impl Call {
                 put(why, node, from)?;
                 Err(GRAPH_EXEC_UPDATE_FAILURE)
             }
+            Err(NOT_SUPPORTED) => Err(NOT_SUPPORTED),
             Err(code) => {
                 put(Why::CU_GRAPH_EXEC_UPDATE_ERROR, 0, 0)?;
                 Err(code)
@@ -356,6 +359,9 @@ impl Call {
             let (Payload::Child(_), Some(inner)) = (&node.payload, node.inner.first_mut()) else {
                 return Err(INVALID_VALUE);
             };
+            if new.is_device_updatable() {
+                return Err(NOT_SUPPORTED);
+            }
             inner
                 .check_update(&new, &spaces)
                 .map_err(|_| INVALID_VALUE)?;
