@@ -37,7 +37,7 @@ const CHECKS: &[Check] = &[
     ),
     (
         "fuzz",
-        "libFuzzer on the software device: PTX, launches and calls, 30 minutes each (--minutes)",
+        "libFuzzer on the software device: PTX, launches and calls, side by side for 30 minutes (--minutes)",
         fuzz::full,
     ),
     (

@@ -6,8 +6,9 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::full::Options;
 use crate::need::{self, Need};
@@ -24,7 +25,7 @@ const TARGETS: [(&str, u32); 3] = [
 /// What the targets begin with beside their own seeds.
 const KERNELS: &str = "crates/cuda-driver/tests/corpus/kernels";
 
-/// Every target for the time that `options` say.
+/// Every target, side by side, for the time that `options` say.
 pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     let sysroot = need::sysroot(workspace)?;
     let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
@@ -53,11 +54,27 @@ pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Err(error) = nvrtc_seeds(workspace, &written) {
         println!("no PTX from NVRTC to begin with: {error:#}");
     }
-    println!("{} minutes each (--minutes)", options.minutes);
-    let mut crashes = 0;
-    for (target, longest) in TARGETS {
-        crashes += fuzz(workspace, &dir, &written, target, longest, options.minutes)?;
-    }
+    workspace::run(&mut cargo(
+        workspace,
+        &["fuzz", "build", "--sanitizer", "address"],
+    ))?;
+    println!(
+        "{} minutes, all targets side by side (--minutes)",
+        options.minutes
+    );
+    let crashes = thread::scope(|scope| {
+        let runs = TARGETS.map(|(target, longest)| {
+            let (dir, written) = (&dir, &written);
+            scope.spawn(move || fuzz(workspace, dir, written, target, longest, options.minutes))
+        });
+        let mut crashes = 0;
+        for run in runs {
+            crashes += run
+                .join()
+                .map_err(|_| anyhow!("the thread of a target panicked"))??;
+        }
+        Ok::<_, anyhow::Error>(crashes)
+    })?;
     if crashes > 0 {
         bail!("{crashes} crashes: see {}", dir.join("found").display());
     }

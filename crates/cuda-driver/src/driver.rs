@@ -68,14 +68,29 @@ impl Driver {
             .cloned()
     }
 
-    /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software device.
+    /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software device. All drivers of one library are
+    /// handles of the same one.
     ///
     /// # Errors
     ///
     /// What `cuInit` answers.
     pub fn new(library: impl Into<Arc<DriverLibrary>>) -> Result<Self> {
+        /// By the addresses of their libraries; so that a context has one list of all that is ordered there.
+        static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
+        let library = library.into();
+        let address = Arc::as_ptr(&library).addr();
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, inner)| inner.strong_count() > 0);
+        let mut own = all.iter().filter(|(other, _)| *other == address);
+        if let Some(inner) = own.find_map(|(_, inner)| inner.upgrade()) {
+            return Ok(Self {
+                inner,
+                life: None,
+                device: None,
+            });
+        }
         let inner = Inner {
-            library: library.into(),
+            library,
             contexts: Mutex::default(),
             may_block: AtomicBool::new(false),
             has_strays: AtomicBool::new(false),
@@ -89,6 +104,7 @@ impl Driver {
         };
         // SAFETY: no pointers; the flags must be 0 ← they are.
         unsafe { call!(driver, cuInit(0)) }?;
+        all.push((address, Arc::downgrade(&driver.inner)));
         Ok(driver)
     }
 

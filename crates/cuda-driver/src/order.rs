@@ -281,8 +281,9 @@ impl Tracker {
             return;
         }
         let id = this.id;
-        // A write stands for everything that its stream has waited for before its event.
-        let stands_for_waited = access.write && (is_last || this.event.is_none());
+        // A write stands for everything that its stream has waited for before its event; not one that later ones of its kind do not
+        // wait for.
+        let stands_for_waited = access.write && !access.signal && (is_last || this.event.is_none());
         uses.retain(|earlier| {
             if earlier.id != id {
                 let is_covered =

@@ -348,11 +348,7 @@ impl Drop for GraphExec {
             // A drop has nobody to tell; `close` does.
             let _ = inner.end();
         };
-        if pending::is_inside_host_function() {
-            pending::defer(&driver, end);
-        } else {
-            end();
-        }
+        pending::outside(&driver, end);
     }
 }
 

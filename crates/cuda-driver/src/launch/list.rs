@@ -1,5 +1,6 @@
 //! Arguments whose number is known only when the program runs.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,7 +44,8 @@ pub struct ArgList<'a> {
     end: usize,
     /// Without its lifetime, so that a list that is only dropped later borrows nothing any more.
     uses: SmallVec<[Tracked<'static>; INLINE]>,
-    borrows: PhantomData<&'a mut ()>,
+    /// Whoever launches it has what it borrows to itself, so two threads must not do it at once: it is not `Sync`.
+    borrows: PhantomData<(&'a mut (), Cell<()>)>,
 }
 
 /// As aligned as any value that a kernel takes.

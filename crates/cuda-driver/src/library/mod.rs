@@ -23,6 +23,7 @@ use crate::module::{
     Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, image_of, kernel_name, not_found,
     read_image,
 };
+use crate::pending;
 use crate::stream::{SendPtr, Stream};
 
 /// Device code for all contexts of a driver. Cloning it gives another handle of the same code.
@@ -250,7 +251,8 @@ impl Drop for LibraryInner {
         let contexts = places.into_iter().map(|(_, context)| context).collect();
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        unload(handle, contexts);
+        let driver = handle.driver().clone();
+        pending::outside(&driver, move || unload(handle, contexts));
     }
 }
 

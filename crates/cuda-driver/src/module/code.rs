@@ -184,10 +184,6 @@ impl Drop for ModuleInner {
                 }
             });
         };
-        if pending::is_inside_host_function() {
-            pending::defer(self.context.driver(), unload);
-        } else {
-            unload();
-        }
+        pending::outside(self.context.driver(), unload);
     }
 }

@@ -122,11 +122,7 @@ impl Drop for Held {
         let take_back = move || {
             let _ = source.take_back(block);
         };
-        if pending::is_inside_host_function() {
-            pending::defer(&driver, take_back);
-        } else {
-            take_back();
-        }
+        pending::outside(&driver, take_back);
     }
 }
 

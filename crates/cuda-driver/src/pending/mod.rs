@@ -14,7 +14,7 @@ mod watch;
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
-pub(crate) use watch::{defer, is_inside_host_function, must_defer, settle};
+pub(crate) use watch::{defer, is_inside_host_function, must_defer, outside, settle};
 
 use std::any::Any;
 use std::ffi::c_void;

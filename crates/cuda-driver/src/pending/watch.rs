@@ -105,6 +105,15 @@ pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     WATCH.deferred.notify_all();
 }
 
+/// Does `work` now, or, inside a host function, where calls are not allowed, on the thread that looks after what is pending.
+pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
+    if is_inside_host_function() {
+        defer(driver, work);
+    } else {
+        work();
+    }
+}
+
 pub(super) fn add(entry: Entry) -> Id {
     let mut state = lock();
     let id = Id(state.next);

@@ -1,6 +1,7 @@
 //! Contexts: sharing, and what is current on a thread.
 
 use std::ptr;
+use std::sync::Arc;
 use std::thread;
 
 use cuda_driver::prelude::*;
@@ -177,4 +178,24 @@ fn threads_that_come_and_go_share_one_primary_context() {
         calls["cuDevicePrimaryCtxRelease_v2"] + 1
     );
     assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+}
+
+#[test]
+fn all_drivers_of_one_library_are_one() {
+    let simulator = Builder::new().build().unwrap();
+    let library = Arc::new(simulator.library().unwrap());
+    let drivers = [(); 2].map(|()| Driver::new(Arc::clone(&library)).unwrap());
+    let contexts = drivers.each_ref().map(|driver| {
+        let device = driver.device(0).unwrap();
+        device.primary_context().unwrap()
+    });
+    assert_eq!(contexts[0], contexts[1]);
+    assert_eq!(
+        contexts[0].default_stream().unwrap(),
+        contexts[1].default_stream().unwrap()
+    );
+    drop((contexts, drivers));
+    assert!(simulator.live().is_empty(), "{}", simulator.live());
+    // And a new one after the last is gone.
+    Driver::new(library).unwrap().device(0).unwrap();
 }

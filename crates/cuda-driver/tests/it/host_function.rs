@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status};
+use cuda_driver::{CachingPool, Error, JitOptions, Library, Status};
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{everywhere, late, software};
+use crate::support::{COPY, everywhere, late, software};
 use crate::task::{block_on, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,9 +94,24 @@ fn what_a_host_function_drops_is_given_back_by_another_thread() {
         let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 100, PinnedFlags::empty());
         let registered =
             RegisteredBuffer::from_vec(&bench.context, vec![1_u32; 5000], RegisterFlags::empty());
-        let kernel = bench.kernel(crate::support::COPY, "copy");
+        let kernel = bench.kernel(COPY, "copy");
         let (pinned, registered) = (pinned.unwrap(), registered.unwrap());
-        let own = (stream.clone(), event, buffer, pinned, registered, kernel);
+        let driver = bench.context.driver();
+        let library = Library::load(driver, &Ptx::new(COPY).unwrap(), &JitOptions::new()).unwrap();
+        let of_library = library.kernel("copy").unwrap().function(&bench.context);
+        drop(library);
+        let pool = CachingPool::new(&bench.context);
+        drop(pool.zeroed::<u32>(&bench.stream(), 1000).unwrap());
+        let kernels = (kernel, of_library.unwrap());
+        let own = (
+            stream.clone(),
+            event,
+            buffer,
+            pinned,
+            registered,
+            kernels,
+            pool,
+        );
         let call = stream.launch_host(move || drop(own)).unwrap();
         drop(stream);
         call.wait().unwrap();
@@ -183,7 +198,7 @@ fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends(
         // Used at home, and late on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
-        let copy = bench.kernel(crate::support::COPY, "copy");
+        let copy = bench.kernel(COPY, "copy");
         let config = LaunchConfig::for_num_elems(64);
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe { first.launch(&copy, config, (&source, &mut other, 64_u32)) }.unwrap();
@@ -210,7 +225,7 @@ fn threads_that_queue_while_others_block_are_waited_for_on_their_own() {
         let home = bench.stream();
         let (a, b) = (bench.stream(), bench.stream());
         let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();
-        let copy = bench.kernel(crate::support::COPY, "copy");
+        let copy = bench.kernel(COPY, "copy");
         let config = LaunchConfig::for_num_elems(16);
         thread::scope(|scope| {
             scope.spawn(|| {

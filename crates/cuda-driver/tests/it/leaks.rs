@@ -3,13 +3,14 @@
 //! `CUDA_FULL=1` runs the full number of cycles.
 
 use std::env;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, Error, Status};
-use cuda_sim::{Builder, Rule};
+use cuda_driver::{CachingPool, ContextFlags, Error, Graph, Status};
+use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::support::{COPY, gpu, software};
 
@@ -31,6 +32,8 @@ struct Rig {
     /// Whether calls are made to fail.
     is_failing: bool,
     failed: AtomicU32,
+    /// How often nodes of graphs have called the host; they own it too.
+    calls: Arc<AtomicU32>,
 }
 
 impl Rig {
@@ -42,6 +45,7 @@ impl Rig {
             contexts: [one.clone(), two],
             is_failing,
             failed: AtomicU32::new(0),
+            calls: Arc::default(),
         }
     }
 
@@ -86,7 +90,9 @@ impl Rig {
         if cycle % 500 == 499 {
             drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
         }
-        match random.u32(..8) {
+        // Where no event can be had, nothing tells when a launch of an executable is done, and it keeps what it uses.
+        let kinds = if self.is_failing { 8 } else { 9 };
+        match random.u32(..kinds) {
             0 => {
                 let mut zeroes = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
                 zeroes.fill(7)?;
@@ -136,6 +142,26 @@ impl Rig {
                 drop(source);
                 assert_eq!(there.to_vec()?, words);
             }
+            // The source and the graph go before the launch, and the executable and its stream while it runs.
+            8 => {
+                let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
+                let source = DeviceBuffer::from_host(&home, &words)?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                let mut graph = Graph::new(one)?;
+                let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
+                // SAFETY: the kernel reads so many words of the one and writes as many of the other; each has as many.
+                let node = unsafe { graph.kernel(&[], &self.kernel, config, args) }?;
+                let owned = Arc::clone(&self.calls);
+                let call = move || {
+                    owned.fetch_add(1, Ordering::Relaxed);
+                };
+                graph.host(&[node.edge()], call)?;
+                let exec = graph.instantiate()?;
+                drop((source, graph));
+                exec.launch(&stream)?;
+                drop((exec, stream));
+                assert_eq!(copy.to_vec()?, words);
+            }
             _ => {
                 let _current = two.make_current()?;
                 let mut halves = DeviceBuffer::from_host(&home, &words)?;
@@ -148,6 +174,16 @@ impl Rig {
     }
 }
 
+/// What an executable that was dropped while it ran has kept, another thread lets go a little later.
+fn nothing_is_left(simulator: &Simulator) {
+    let start = Instant::now();
+    while !simulator.live().is_empty() {
+        let live = simulator.live();
+        assert!(start.elapsed() < Duration::from_secs(10), "{live}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_million_cycles_on_eight_threads_leave_nothing() {
     let bench = software(Builder::new().devices(2));
@@ -155,9 +191,11 @@ fn a_million_cycles_on_eight_threads_leave_nothing() {
     let two = bench.context.driver().device(1).unwrap();
     let rig = Rig::new(&bench.context, two.primary_context().unwrap(), false);
     rig.run(cycles(1_000_000, 4_000), 1_000_000);
+    let calls = Arc::clone(&rig.calls);
     drop((rig, bench.context, two));
-    let live = simulator.live();
-    assert!(live.is_empty(), "{live}");
+    nothing_is_left(&simulator);
+    assert!(calls.load(Ordering::Relaxed) > 100);
+    assert_eq!(Arc::strong_count(&calls), 1, "closures are left");
 }
 
 /// The same where memory and other things cannot be had now and then.
@@ -186,8 +224,7 @@ fn cycles_that_fail_half_way_leave_nothing() {
     assert!(rig.failed.load(Ordering::Relaxed) > 100);
     simulator.clear_rules();
     drop((rig, bench.context, two));
-    let live = simulator.live();
-    assert!(live.is_empty(), "{live}");
+    nothing_is_left(&simulator);
 }
 
 /// `bundle/run.sh` runs tests of such names one by one: what other tests allocate would be taken for a leak.

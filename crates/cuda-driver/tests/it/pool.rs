@@ -1,5 +1,7 @@
 //! Memory pools of the driver.
 
+use std::thread;
+
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceAttribute, Error, MemoryPool, PoolAccess, PoolReuse};
 use cuda_sim::Builder;
@@ -160,4 +162,19 @@ fn access_is_given_to_peers_and_taken_away() {
     let elsewhere = software(Builder::new());
     let error = pool.access(elsewhere.context.device()).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}
+
+#[test]
+fn a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current() {
+    for bench in benches("a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current")
+    {
+        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        let legacy = bench.context.legacy_stream();
+        // Nothing is current on a new thread.
+        let words = thread::scope(|scope| {
+            let allocate = || pool.zeroed::<u32>(&legacy, 8)?.to_vec();
+            scope.spawn(allocate).join().unwrap()
+        });
+        assert_eq!(words.unwrap(), [0; 8], "{}", bench.name);
+    }
 }

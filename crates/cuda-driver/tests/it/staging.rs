@@ -301,6 +301,38 @@ fn one_block_is_enough_for_a_copy() {
     }
 }
 
+/// Where blocks are short, threads of one copy and other copies take them from each other: whatever is told to be copied is.
+#[test]
+fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
+    let bench = software(Builder::new().host_memory(3400 << 10));
+    let copies: u32 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|seed| {
+                let stream = bench.stream();
+                scope.spawn(move || {
+                    let source = noise(seed, 3 << 20);
+                    let mut copies = 0;
+                    for _ in 0..20 {
+                        let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 3 << 20).unwrap();
+                        let copied = buffer
+                            .copy_from_host(&source)
+                            .and_then(|()| buffer.to_vec());
+                        match copied {
+                            Ok(bytes) => assert!(bytes == source),
+                            Err(Error::OutOfMemory { .. }) => continue,
+                            Err(error) => panic!("{error}"),
+                        }
+                        copies += 1;
+                    }
+                    copies
+                })
+            })
+            .collect();
+        threads.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    assert!(copies > 0);
+}
+
 #[test]
 fn copies_under_way_end_before_their_blocks() {
     for seed in 0..4 {

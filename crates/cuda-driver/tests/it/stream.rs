@@ -381,6 +381,24 @@ fn streams_wait_for_values_that_others_set() {
 }
 
 #[test]
+fn values_that_several_streams_set_come_behind_what_wrote_the_buffer() {
+    for seed in 0..64 {
+        let bench = software(late(seed));
+        let setting = [bench.stream(), bench.stream(), bench.stream()];
+        let waiting = bench.stream();
+        let flags = support::flags(&bench.stream(), &[0_u32; 4]);
+        for (index, stream) in (0..).zip(&setting) {
+            stream.write_value(&flags, index, 7_u32).unwrap();
+        }
+        waiting
+            .wait_value(&flags, 3, WaitCondition::EQUAL, 0_u32)
+            .unwrap();
+        bench.context.synchronize().unwrap();
+        assert_eq!(flags.to_vec().unwrap(), [7, 7, 7, 0], "seed {seed}");
+    }
+}
+
+#[test]
 fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
     for seed in 0..16 {
         let bench = software(late(seed));

@@ -64,12 +64,13 @@ pub(super) enum Mode {
 
 impl Instance {
     fn copy(&self, stream: &Stream, dst: Side, src: Side, extent: Extent, mode: Mode) -> Status {
-        let all = Transfer { dst, src, extent };
+        let mut all = Transfer { dst, src, extent };
         if all.is_empty() {
             return Ok(());
         }
         let spaces = self.spaces();
-        let (dst_known, src_known) = all.check(&spaces)?;
+        all.check(&spaces)?;
+        let Transfer { dst, src, .. } = all;
         if mode == Mode::Blocking {
             self.no_capture_on(stream)?;
         } else if self.captured(stream, || {
@@ -81,12 +82,12 @@ impl Instance {
         let late = self.config.late_pageable;
         let wait = match mode {
             Mode::Blocking => !(spaces.is_device(dst.addr) && spaces.is_device(src.addr)),
-            Mode::Queued => !dst_known && !late,
+            Mode::Queued => !dst.is_known && !late,
         };
         if wait {
             return self.run(stream, move || all.run(&spaces));
         }
-        if src_known || late {
+        if src.is_known || late {
             self.enqueue(stream, &[], move || all.run(&spaces));
             return Ok(());
         }
@@ -101,6 +102,7 @@ impl Instance {
                 pitch: extent.width,
                 slice: extent.width * extent.height,
                 array: None,
+                is_known: false,
             };
             transfer(&spaces, dst, staged, extent)
         });

@@ -122,10 +122,12 @@ impl Call {
         let Some(allocation) = self.forget(addr, which) else {
             return Ok(false);
         };
-        for device in self.devices.iter() {
-            self.drain_device(device);
-        }
+        self.drain();
         self.release(addr, &allocation, self.function.name);
+        if matches!(allocation.kind, Kind::Registered(_)) {
+            // What another thread queued meanwhile; the memory is the program's, which may free it next.
+            self.drain();
+        }
         allocation.device.alive().map(|()| true)
     }
 

@@ -183,6 +183,13 @@ impl Instance {
     pub(super) fn drain_device(&self, device: &Device) {
         self.engine.wait(&self.device_tail(device));
     }
+
+    /// The same of all devices.
+    pub(super) fn drain(&self) {
+        for device in self.devices.iter() {
+            self.drain_device(device);
+        }
+    }
 }
 
 impl Call {
@@ -224,8 +231,11 @@ impl Call {
         let allocation = self
             .forget(dptr, |kind| !kind.is_host())
             .ok_or(INVALID_VALUE)?;
-        if !matches!(allocation.kind, Kind::Pool(_)) {
-            self.drain_device(&allocation.device);
+        match allocation.kind {
+            Kind::Pool(_) => {}
+            // Any device may have it in use.
+            Kind::Managed(_) => self.drain(),
+            _ => self.drain_device(&allocation.device),
         }
         self.release(dptr, &allocation, self.function.name);
         allocation.device.alive()

@@ -86,9 +86,14 @@ impl Spaces {
         }
     }
 
-    /// The address in this process of `len` bytes at `addr`, with what keeps them there.
-    fn host(&self, addr: u64, len: u64) -> Result<(*mut u8, Option<Arc<MemoryMap>>), String> {
-        if !self.is_known(addr) {
+    /// The address in this process of `len` bytes at `addr`, with what keeps them there. What `was_known` and is no more, has
+    /// been freed.
+    fn host(
+        &self,
+        (addr, was_known): (u64, bool),
+        len: u64,
+    ) -> Result<(*mut u8, Option<Arc<MemoryMap>>), String> {
+        if !was_known && !self.is_known(addr) {
             return Ok((std::ptr::with_exposed_provenance_mut(addr as usize), None));
         }
         let map = self.map(addr).ok_or("no device")?;
@@ -96,13 +101,14 @@ impl Spaces {
         Ok((place, Some(map)))
     }
 
-    /// Copies `len` bytes; they may overlap.
-    pub(super) fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), String> {
-        let (from, from_map) = self.host(src, len)?;
-        let (to, to_map) = self.host(dst, len)?;
+    /// Copies `len` bytes; they may overlap. Each address comes with whether it was known when the copy was asked for.
+    pub(super) fn copy(&self, to: (u64, bool), from: (u64, bool), len: u64) -> Result<(), String> {
+        let (dst, src) = (to.0, from.0);
+        let (from, from_map) = self.host(from, len)?;
+        let (to, to_map) = self.host(to, len)?;
         // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them live in a map
-        // that is kept meanwhile; or they are pageable host memory, which the program that started the copy keeps
-        // valid until it is done. `copy` allows overlap.
+        // that is kept meanwhile; or they were pageable host memory from the beginning, which the program that started the copy
+        // keeps valid until it is done. `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, len as usize) };
         match (to_map, from_map) {
             (Some(to), Some(from)) => to.wrote_copy(dst, &from, src, len),

@@ -18,6 +18,8 @@ pub(super) struct Side {
     pub(super) slice: u64,
     /// The array that it is in, and where: bytes, rows, planes.
     pub(super) array: Option<(u64, [usize; 3])>,
+    /// Whether the devices knew it when the copy was asked for. What they do not know is pageable memory of the host.
+    pub(super) is_known: bool,
 }
 
 /// How much is copied: bytes, rows, slices.
@@ -45,6 +47,7 @@ impl Side {
             pitch: 0,
             slice: 0,
             array: None,
+            is_known: false,
         }
     }
 
@@ -146,13 +149,12 @@ impl Transfer {
         self.extent.height == 1 && self.extent.depth == 1
     }
 
-    /// Whether each side is known to the devices; `INVALID_VALUE` if what is theirs is not live. It is not empty.
-    pub(super) fn check(&self, spaces: &Spaces) -> Status<(bool, bool)> {
-        let (dst, src) = (self.dst.span(self.extent)?, self.src.span(self.extent)?);
-        Ok((
-            spaces.check(self.dst.addr, dst)?,
-            spaces.check(self.src.addr, src)?,
-        ))
+    /// Notes whether each side is known to the devices; `INVALID_VALUE` if what is theirs is not live. It is not empty.
+    pub(super) fn check(&mut self, spaces: &Spaces) -> Status {
+        for side in [&mut self.dst, &mut self.src] {
+            side.is_known = spaces.check(side.addr, side.span(self.extent)?)?;
+        }
+        Ok(())
     }
 
     /// Whose memory the sides are: destination, source.
@@ -203,7 +205,11 @@ pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) ->
     let gone = |error: String| (ILLEGAL_ADDRESS, format!("copy: {error}"));
     for (y, z) in extent.rows() {
         spaces
-            .copy(dst.row(y, z), src.row(y, z), extent.width)
+            .copy(
+                (dst.row(y, z), dst.is_known),
+                (src.row(y, z), src.is_known),
+                extent.width,
+            )
             .map_err(gone)?;
     }
     Ok(())
@@ -273,5 +279,6 @@ fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Stat
         pitch,
         slice,
         array: None,
+        is_known: false,
     })
 }

@@ -4,7 +4,8 @@ use super::code::{Builtin, CallSite, Place, Trouble};
 use super::fault::FaultKind;
 use super::lanes::LANES;
 use super::lanes::{Over, each};
-use super::space::{Env, LOCAL, TAG, bits};
+use super::reach::{self, Reach};
+use super::space::{Env, bits};
 use super::warp::Warp;
 
 /// The longest string that is read from device memory.
@@ -47,14 +48,14 @@ pub(super) fn call(
             let (formats, arguments) = (argument(w, 0), argument(w, 1));
             let mut counts = [0u64; LANES];
             for lane in bits(m) {
-                let format = w.string(env, formats[lane], lane);
+                let format = w.string(env, formats[lane], lane)?;
                 let reader = Arguments {
                     warp: w,
                     env,
                     lane,
                     at: arguments[lane],
                 };
-                let (text, count) = render(&format, reader);
+                let (text, count) = render(&format, reader)?;
                 (env.launch.output)(&text);
                 counts[lane] = count;
             }
@@ -66,15 +67,15 @@ pub(super) fn call(
         Builtin::Assert => {
             let lane = m.trailing_zeros() as usize;
             let text = |index| {
-                let bytes = w.string(env, argument(w, index)[lane], lane);
-                String::from_utf8_lossy(&bytes).into_owned()
+                let bytes = w.string(env, argument(w, index)[lane], lane)?;
+                Ok::<_, Trouble>(String::from_utf8_lossy(&bytes).into_owned())
             };
             let line = argument(w, 2)[lane] as u32;
             let message = format!(
                 "{}:{line}: {}: assertion `{}` failed",
-                text(1),
-                text(3),
-                text(0)
+                text(1)?,
+                text(3)?,
+                text(0)?
             );
             Err(Trouble::new(FaultKind::Assert, m, message))
         }
@@ -129,35 +130,23 @@ impl Warp {
         }
     }
 
-    /// Reads bytes at a generic address for the host; fewer if they end.
-    fn peek(&self, env: &Env<'_>, at: u64, lane: usize, to: &mut [u8]) -> bool {
-        let (bytes, start) = match at & TAG {
-            LOCAL => (
-                self.local_bytes(),
-                self.local_index(lane, (at & !TAG) as u32),
-            ),
-            0 => return env.launch.map.read(at, to).is_ok(),
-            _ => return false,
-        };
-        match bytes.get(start..start + to.len()) {
-            Some(part) => {
-                to.copy_from_slice(part);
-                true
-            }
-            None => false,
-        }
+    /// The value of `size` bytes, 1, 4 or 8, at a generic address, for the host.
+    fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, Trouble> {
+        let host = Reach::default().host(self, env, at, size, size, lane)?;
+        // SAFETY: it must be the exposed address of so many live bytes, aligned ← `host` found them.
+        Ok(unsafe { reach::load(size, host) })
     }
 
-    fn string(&self, env: &Env<'_>, at: u64, lane: usize) -> Vec<u8> {
+    /// The bytes up to a zero at a generic address, or to the longest that is read.
+    fn string(&self, env: &Env<'_>, at: u64, lane: usize) -> Result<Vec<u8>, Trouble> {
         let mut text = Vec::new();
-        let mut byte = [0];
-        while text.len() < MAX_STRING
-            && self.peek(env, at.wrapping_add(text.len() as u64), lane, &mut byte)
-            && byte[0] != 0
-        {
-            text.push(byte[0]);
+        while text.len() < MAX_STRING {
+            match self.peek(env, at.wrapping_add(text.len() as u64), lane, 1)? {
+                0 => break,
+                byte => text.push(byte as u8),
+            }
         }
-        text
+        Ok(text)
     }
 }
 
@@ -170,13 +159,11 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn next(&mut self, size: u64) -> u64 {
-        self.at = self.at.next_multiple_of(size);
-        let mut word = [0; 8];
-        self.warp
-            .peek(self.env, self.at, self.lane, &mut word[..size as usize]);
-        self.at += size;
-        u64::from_le_bytes(word)
+    fn next(&mut self, size: u64) -> Result<u64, Trouble> {
+        self.at = self.at.wrapping_add(size - 1) & !(size - 1);
+        let value = self.warp.peek(self.env, self.at, self.lane, size)?;
+        self.at = self.at.wrapping_add(size);
+        Ok(value)
     }
 }
 
@@ -195,7 +182,7 @@ struct Spec {
 }
 
 /// The text, and how many arguments it took.
-fn render(format: &[u8], mut arguments: Arguments<'_>) -> (Vec<u8>, u64) {
+fn render(format: &[u8], mut arguments: Arguments<'_>) -> Result<(Vec<u8>, u64), Trouble> {
     let mut text = Vec::new();
     let mut count = 0;
     let mut rest = format.iter().copied().peekable();
@@ -221,19 +208,19 @@ fn render(format: &[u8], mut arguments: Arguments<'_>) -> (Vec<u8>, u64) {
         }
         let number = |rest: &mut std::iter::Peekable<_>, arguments: &mut Arguments<'_>| {
             if rest.next_if_eq(&b'*').is_some() {
-                return (arguments.next(4) as i32).clamp(-4096, 4096);
+                return Ok((arguments.next(4)? as i32).clamp(-4096, 4096));
             }
             let mut value = 0;
             while let Some(digit) = rest.next_if(u8::is_ascii_digit) {
                 value = (value * 10 + i32::from(digit - b'0')).min(4096);
             }
-            value
+            Ok::<_, Trouble>(value)
         };
-        let width = number(&mut rest, &mut arguments);
+        let width = number(&mut rest, &mut arguments)?;
         spec.left |= width < 0;
         spec.width = width.unsigned_abs() as usize;
         if rest.next_if_eq(&b'.').is_some() {
-            let precision = number(&mut rest, &mut arguments);
+            let precision = number(&mut rest, &mut arguments)?;
             spec.precision = usize::try_from(precision).ok();
         }
         while let Some(length) = rest.next_if(|byte| b"hlLjzt".contains(byte)) {
@@ -249,12 +236,17 @@ fn render(format: &[u8], mut arguments: Arguments<'_>) -> (Vec<u8>, u64) {
             continue;
         }
         count += 1;
-        convert(&mut text, &spec, conversion, &mut arguments);
+        convert(&mut text, &spec, conversion, &mut arguments)?;
     }
-    (text, count)
+    Ok((text, count))
 }
 
-fn convert(text: &mut Vec<u8>, spec: &Spec, conversion: u8, arguments: &mut Arguments<'_>) {
+fn convert(
+    text: &mut Vec<u8>,
+    spec: &Spec,
+    conversion: u8,
+    arguments: &mut Arguments<'_>,
+) -> Result<(), Trouble> {
     let sign = |negative: bool| match (negative, spec.plus, spec.space) {
         (true, _, _) => "-",
         (_, true, _) => "+",
@@ -263,7 +255,7 @@ fn convert(text: &mut Vec<u8>, spec: &Spec, conversion: u8, arguments: &mut Argu
     };
     match conversion {
         b'd' | b'i' => {
-            let bits = arguments.next(spec.size);
+            let bits = arguments.next(spec.size)?;
             let value = if spec.size == 8 {
                 bits as i64
             } else {
@@ -279,7 +271,7 @@ fn convert(text: &mut Vec<u8>, spec: &Spec, conversion: u8, arguments: &mut Argu
             );
         }
         b'u' | b'o' | b'x' | b'X' => {
-            let value = arguments.next(spec.size);
+            let value = arguments.next(spec.size)?;
             let (prefix, digits) = match conversion {
                 b'u' => ("", value.to_string()),
                 b'o' => ("0", format!("{value:o}")),
@@ -301,21 +293,23 @@ fn convert(text: &mut Vec<u8>, spec: &Spec, conversion: u8, arguments: &mut Argu
             );
         }
         b'c' => {
-            let byte = arguments.next(4) as u8;
+            let byte = arguments.next(4)? as u8;
             pad(text, spec, "", &[byte], false);
         }
         b's' => {
-            let at = arguments.next(8);
-            let mut value = arguments.warp.string(arguments.env, at, arguments.lane);
+            let mut value = match arguments.next(8)? {
+                0 => b"(null)".to_vec(),
+                at => arguments.warp.string(arguments.env, at, arguments.lane)?,
+            };
             value.truncate(spec.precision.unwrap_or(usize::MAX));
             pad(text, spec, "", &value, false);
         }
         b'p' => {
-            let value = arguments.next(8);
+            let value = arguments.next(8)?;
             pad(text, spec, "0x", format!("{value:x}").as_bytes(), false);
         }
         b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
-            let value = f64::from_bits(arguments.next(8));
+            let value = f64::from_bits(arguments.next(8)?);
             let mut digits = float(value.abs(), conversion.to_ascii_lowercase(), spec);
             if conversion.is_ascii_uppercase() {
                 digits.make_ascii_uppercase();
@@ -331,6 +325,7 @@ fn convert(text: &mut Vec<u8>, spec: &Spec, conversion: u8, arguments: &mut Argu
         }
         other => text.extend_from_slice(&[b'%', other]),
     }
+    Ok(())
 }
 
 fn least_digits(digits: String, precision: Option<usize>) -> String {

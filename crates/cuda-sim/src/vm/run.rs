@@ -240,6 +240,23 @@ impl Warp {
         Ok(())
     }
 
+    /// Goes on with the lanes `same` of `all`, which execute an instruction. The others of them come back to it; lanes that do not
+    /// execute it go on.
+    fn part(&mut self, same: u32, all: u32) {
+        if same == all {
+            return;
+        }
+        let idle = self.fragments[self.current].mask & !all;
+        if idle != 0
+            && let Some(part) = self.split(idle)
+        {
+            self.fragments[part].pc += 1;
+        }
+        if let Some(part) = self.split(same) {
+            self.current = part;
+        }
+    }
+
     fn call(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let program = env.program;
         let site = &program.sites[i.imm as usize];
@@ -268,18 +285,7 @@ impl Warp {
                     let message = format!("call of {first:#x}, which is not a function");
                     return Err(Trouble::new(FaultKind::InvalidPc, m, message));
                 }
-                if m != all {
-                    // The lanes with another target come back to this instruction; those that do not call go on.
-                    let idle = self.fragments[self.current].mask & !all;
-                    if idle != 0
-                        && let Some(part) = self.split(idle)
-                    {
-                        self.fragments[part].pc += 1;
-                    }
-                    if let Some(part) = self.split(m) {
-                        self.current = part;
-                    }
-                }
+                self.part(m, all);
                 function
             }
         };
@@ -369,12 +375,18 @@ impl Warp {
         m: u32,
     ) -> Result<(), Trouble> {
         let lane = m.trailing_zeros() as usize;
-        let id = self.get32(i.a)[lane];
+        let (ids, counts) = (self.get32(i.a), self.get32(i.b));
+        let id = ids[lane];
+        let same =
+            |&other: &usize| ids[other] == id && (!op.counted || counts[other] == counts[lane]);
+        let all = m;
+        let m = bits(all).filter(same).fold(0, |m, lane| m | 1 << lane);
+        self.part(m, all);
         if id > 15 {
             let message = format!("barrier {id} does not exist");
             return Err(Trouble::new(FaultKind::LaunchFailed, m, message));
         }
-        let expected = op.counted.then(|| self.get32(i.b)[lane]);
+        let expected = op.counted.then_some(counts[lane]);
         let reduces = !matches!(op.action, BarrierAction::Sync | BarrierAction::Arrive);
         let mut predicate = 0;
         let phase = common.phase(id);

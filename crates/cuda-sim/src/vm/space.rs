@@ -11,16 +11,17 @@ use super::launch::LaunchParams;
 use super::program::Program;
 use super::warp::Warp;
 
-/// The top byte of a generic address says where it points; 0 is memory of the device or the host.
+/// The top byte of a generic address says where it points; 0 is memory of the device or the host. Each is a bit of its own: what an
+/// access to one space makes of an address in another is in none.
 pub(super) const SHARED: u64 = 1 << 56;
 /// Where an address in shared memory has the number of a block in the cluster, plus one; 0 is the block's own.
 pub(super) const RANK_SHIFT: u32 = 24;
 /// Generic address of local memory.
 pub(super) const LOCAL: u64 = 2 << 56;
 /// Generic address of a kernel parameter.
-pub(super) const PARAM: u64 = 3 << 56;
+pub(super) const PARAM: u64 = 4 << 56;
 /// Address of a function: this plus its number.
-pub(super) const FUNCTION: u64 = 4 << 56;
+pub(super) const FUNCTION: u64 = 8 << 56;
 /// What tells these apart.
 pub(super) const TAG: u64 = 0xff << 56;
 

@@ -321,11 +321,7 @@ impl Drop for Capture {
             // A drop has nobody to tell; `end` does.
             let _ = session.finish();
         };
-        if pending::is_inside_host_function() {
-            pending::defer(&driver, finish);
-        } else {
-            finish();
-        }
+        pending::outside(&driver, finish);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::memory::allocation::{Block, Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
 use crate::order::Tracker;
+use crate::pending;
 use crate::stream::Stream;
 
 /// Device memory that is used again: its buffers are ordinary ones, and dropping them gives their memory back to the
@@ -243,10 +244,13 @@ impl Blocks {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        for block in self.0.cache.close() {
-            // As above.
-            let _ = block.free();
-        }
+        let blocks = self.0.cache.close();
+        pending::outside(self.0.context.driver(), move || {
+            for block in blocks {
+                // As above.
+                let _ = block.free();
+            }
+        });
     }
 }
 

@@ -155,6 +155,7 @@ impl MemoryPool {
             Memory::nothing(stream)
         } else {
             let mut address = 0;
+            let _current = stream.bind()?;
             // SAFETY: pointer, pool and stream must be valid ← a local, and borrowed.
             unsafe {
                 call!(

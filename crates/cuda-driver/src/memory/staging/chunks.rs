@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{LARGE, SMALL};
 use crate::error::Error;
@@ -17,6 +17,8 @@ pub(super) struct Chunks {
     is_past_caches: bool,
     /// Where the next piece begins; from `bytes` on there is none.
     next: AtomicUsize,
+    /// Pieces that were taken and not copied.
+    returned: Mutex<Vec<Range<usize>>>,
     failed: Mutex<Option<Error>>,
 }
 
@@ -71,6 +73,7 @@ impl Chunks {
                 Way::ToHost => is_shared && bytes < IN_CACHES,
             },
             next: AtomicUsize::new(0),
+            returned: Mutex::default(),
             failed: Mutex::new(None),
         }
     }
@@ -94,7 +97,7 @@ impl Chunks {
 
     /// Whether no piece is left; if not, others may take them meanwhile.
     pub(super) fn are_taken(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.bytes
+        self.next.load(Ordering::Relaxed) >= self.bytes && self.returned().is_empty()
     }
 
     /// The next piece.
@@ -103,16 +106,28 @@ impl Chunks {
             .next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
                 (start < self.bytes).then(|| start.saturating_add(self.chunk))
-            })
-            .ok()?;
-        Some(start..start.saturating_add(self.chunk).min(self.bytes))
+            });
+        match start {
+            Ok(start) => Some(start..start.saturating_add(self.chunk).min(self.bytes)),
+            Err(_) => self.returned().pop(),
+        }
+    }
+
+    /// Leaves a piece that was taken to others.
+    pub(super) fn give_back(&self, piece: Range<usize>) {
+        self.returned().push(piece);
     }
 
     /// Ends the copy: no piece is left. The first error is the one that is told.
     pub(super) fn fail(&self, error: impl Into<Error>) {
         self.next.store(self.bytes, Ordering::Relaxed);
+        self.returned().clear();
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert(error.into());
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What went wrong, if something did. Only when all threads are done.
@@ -153,5 +168,17 @@ mod tests {
                 assert_eq!(end, bytes);
             }
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_left_until_it_is_taken_again() {
+        let chunks = Chunks::new(3 * LARGE, 1, Way::ToDevice);
+        let pieces: Vec<_> = std::iter::from_fn(|| chunks.next()).collect();
+        assert!(chunks.are_taken());
+        chunks.give_back(pieces[1].clone());
+        assert!(!chunks.are_taken());
+        assert_eq!(chunks.next(), Some(pieces[1].clone()));
+        assert!(chunks.are_taken());
+        assert_eq!(chunks.next(), None);
     }
 }

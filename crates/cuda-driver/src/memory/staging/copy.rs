@@ -177,7 +177,11 @@ fn in_pieces(
         Kind::Legacy | Kind::PerThread => 0,
     };
     let mut result = crew::together(helpers, &help, || work(&chunks));
-    if result.as_ref().is_err_and(is_short) {
+    let is_short = match &result {
+        Ok(()) => !chunks.are_taken(),
+        Err(error) => is_short(error),
+    };
+    if is_short {
         // The helpers had what there was, and are gone.
         result = work(&chunks);
     }

@@ -48,18 +48,22 @@ impl Copy<'_> {
     /// Both sides have the bytes of the pieces. Nobody else uses the destination meanwhile.
     pub(super) unsafe fn download_pieces(&self, chunks: &Chunks, filling: &Filling) -> Result<()> {
         loop {
+            let mut refused = Ok(());
             while filling.len() < chunks.ahead() {
                 // SAFETY: the source must have the pieces ← the caller says so.
                 match unsafe { self.begin_download(chunks) } {
                     Ok(Some(next)) => filling.push(next),
                     Ok(None) => break,
                     // Those that there are will do.
-                    Err(_) if filling.len() > 0 => break,
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        refused = Err(error);
+                        break;
+                    }
                 }
             }
             let Some((slot, piece)) = filling.pop() else {
-                return Ok(());
+                // Others may have emptied those meanwhile, and pieces be left.
+                return if chunks.are_taken() { Ok(()) } else { refused };
             };
             let done = slot.wait().map_err(Error::from);
             // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says that it could

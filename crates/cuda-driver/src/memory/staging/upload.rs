@@ -26,12 +26,14 @@ impl Copy<'_> {
     ///
     /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
     pub(super) unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
-        while !chunks.are_taken() {
-            // The block first: who gets none must not have taken a piece.
-            let slot = self.take()?;
-            let Some(piece) = chunks.next() else {
-                self.shelf.put(slot);
-                return Ok(());
+        // The piece first: who has none must not wait for a block, since the stream may wait for what this thread does next.
+        while let Some(piece) = chunks.next() {
+            let slot = match self.take() {
+                Ok(slot) => slot,
+                Err(error) => {
+                    chunks.give_back(piece);
+                    return Err(error);
+                }
             };
             // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than a block.
             match unsafe { self.queue_upload(&slot, piece, chunks.is_past_caches()) } {

@@ -86,7 +86,7 @@ pub(super) fn is_named(name: &str, call: &Call) -> bool {
 fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Ground) {
     let library = Arc::new(simulator.library().unwrap());
     // So that no context ends, and takes with it what was left.
-    let keeper = Driver::new(Arc::clone(&library)).unwrap();
+    let keeper = Driver::new(simulator.library().unwrap()).unwrap();
     let kept = (0..scenario.devices)
         .map(|ordinal| keeper.device(ordinal).unwrap().primary_context().unwrap())
         .collect();

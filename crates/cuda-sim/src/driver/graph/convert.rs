@@ -335,7 +335,7 @@ impl Call {
     pub(super) fn memcpy_payload(&self, params: &CUDA_MEMCPY3D, ctx: u64) -> Status<Payload> {
         let context = self.context(ctx)?;
         let spaces = self.spaces();
-        let transfer = Transfer::new(&spaces, params)?;
+        let mut transfer = Transfer::new(&spaces, params)?;
         if transfer.is_empty() {
             return Err(INVALID_VALUE);
         }

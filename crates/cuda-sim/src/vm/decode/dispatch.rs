@@ -4,8 +4,9 @@ use super::convert8::TYPES;
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
 use super::{Decoded, Refuse, invalid, missing};
-use crate::ptx::Instruction;
+use crate::ptx::{Instruction, Operand};
 use crate::vm::code::{ALWAYS, Kind, NEGATED};
+use crate::vm::lanes::lanes;
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Decoded {
@@ -24,6 +25,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let start = self.out.program.code.len();
         let patches = self.patches.len();
+        self.keep_guard(instruction);
         let mut form = Form::new(instruction);
         match self.dispatch(&mut form).and_then(|()| form.done()) {
             Ok(()) => Ok(()),
@@ -43,6 +45,28 @@ impl<'a> FunctionDecoder<'a, '_> {
                 self.emit(Kind::Missing, 0, 0, 0, 0, number.into());
                 Ok(())
             }
+        }
+    }
+
+    /// Copies the guard if the instruction writes it as one of two results: the other is written under what it was.
+    fn keep_guard(&mut self, instruction: &Instruction<'a>) {
+        let (Some(guard), Some(Operand::Pair(pair))) =
+            (instruction.predicate, instruction.operands.first())
+        else {
+            return;
+        };
+        let is_guard = |to: &Operand<'_>| matches!(to, Operand::Name(name) if *name == guard.name);
+        if is_guard(&pair.0) || is_guard(&pair.1) {
+            let kept = self.temp_pred();
+            let negated = self.guard & NEGATED;
+            let own = self.guard & !NEGATED;
+            self.guard = ALWAYS;
+            let copy = lanes!(self.wide(), with w, i, m {
+                let value = w.get_pred(i.a);
+                w.put_pred(i.d, m, value);
+            });
+            self.emit(copy, kept, own, 0, 0, 0);
+            self.guard = kept | negated;
         }
     }
 

@@ -11,10 +11,10 @@ use super::{Decoded, invalid, missing};
 use crate::ptx::{Base, Operand};
 use crate::vm::atomic;
 use crate::vm::check::Acquired;
-use crate::vm::code::{Kind, TouchFn};
+use crate::vm::code::{Kind, Slot, TouchFn};
 use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
 use crate::vm::mbarrier::Op;
-use crate::vm::space::{LOCAL, Load, LoadParam, PARAM, RANK_SHIFT, SHARED, Store, TAG};
+use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 
 /// Modifiers, and an operand, that say how a load or store goes through caches, which there are none of.
 fn drop_hints(form: &mut Form<'_>) {
@@ -178,19 +178,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(());
         }
         let (mut base, offset, bits) = self.address(&form.operands[1], tag)?;
-        if count > 1 && bytes == 8 {
-            // The first element may overwrite the address.
-            let copy = self.temp64();
-            if bits & crate::vm::space::NARROW == 0 {
-                let kind = lanes!(wide, |a: u64| -> u64 { a });
-                self.emit(kind, copy, base, 0, 0, 0);
-                base = copy;
-            }
-        } else if count > 1 && bits & crate::vm::space::NARROW != 0 {
-            let copy = self.temp32();
-            let kind = lanes!(wide, |a: u32| -> u32 { a });
-            self.emit(kind, copy, base, 0, 0, 0);
-            base = copy;
+        let is_overwritten = elements.iter().any(|element| {
+            matches!((element, &form.operands[1]),
+                (Operand::Name(to), Operand::Address(Base::Name(at), _)) if to == at)
+        });
+        if count > 1 && is_overwritten {
+            base = self.copied(base, bits & NARROW == 0);
         }
         for (index, element) in elements.iter().enumerate() {
             let kind = Kind::Touch(match self.out.checked {
@@ -209,6 +202,18 @@ impl<'a> FunctionDecoder<'a, '_> {
             self.acquired();
         }
         Ok(())
+    }
+
+    /// A register that keeps the value of `slot`.
+    fn copied(&mut self, slot: Slot, is_wide: bool) -> Slot {
+        let wide = self.wide();
+        let (copy, kind) = if is_wide {
+            (self.temp64(), lanes!(wide, |a: u64| -> u64 { a }))
+        } else {
+            (self.temp32(), lanes!(wide, |a: u32| -> u32 { a }))
+        };
+        self.emit(kind, copy, slot, 0, 0, 0);
+        copy
     }
 
     fn store(&mut self, form: &mut Form<'a>) -> Decoded {
@@ -336,13 +341,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             "shared::cta",
             "shared::cluster",
             "local",
-            "const",
             "param",
             "param::entry",
         ];
         let wide = self.wide();
         let kind = match form.one_of(&names) {
-            Some("global" | "const") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == 0) }),
+            Some("global") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == 0) }),
             Some("local") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == LOCAL) }),
             Some("param" | "param::entry") => {
                 lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == PARAM) })
@@ -398,9 +402,17 @@ impl<'a> FunctionDecoder<'a, '_> {
         });
         let bytes = ty.width() / 8;
         let values = Self::elements(&form.operands[first + 1], count)?;
+        let mut sources = Vec::new();
+        for value in values {
+            let mut b = self.source(value, raw)?;
+            if count > 1 && !reduces {
+                // It may be where an element before it is returned.
+                b = self.copied(b, raw.width() == 64);
+            }
+            sources.push(b);
+        }
         // Of a vector each element is changed for itself.
-        for (index, value) in values.iter().enumerate() {
-            let b = self.source(value, raw)?;
+        for (index, b) in sources.into_iter().enumerate() {
             let e = if swaps {
                 self.source(&form.operands[first + 2], raw)?
             } else {

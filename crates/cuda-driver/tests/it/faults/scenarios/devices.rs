@@ -1,7 +1,5 @@
 //! Drivers and devices.
 
-use std::sync::Arc;
-
 use cuda_driver::prelude::*;
 use cuda_driver::{ContextFlags, DevicePool, PeerAttribute};
 
@@ -16,7 +14,7 @@ pub(super) const ALL: &[Scenario] = &[
 
 /// From the library on.
 fn start(ground: &Ground) -> Result<()> {
-    let driver = Driver::new(Arc::clone(&ground.library))?;
+    let driver = Driver::new(ground.simulator.library().unwrap())?;
     assert_eq!(driver.devices()?.len(), 1);
     let device = driver.device(0)?;
     assert!(device.primary_context_state()?.is_active);
