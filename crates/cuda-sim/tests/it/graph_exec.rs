@@ -276,3 +276,31 @@ fn user_objects_live_as_long_as_anything_uses_them() {
     assert_eq!(DESTROYED.load(Ordering::SeqCst), 7);
     assert_eq!(bench.simulator.live().user_objects, 0);
 }
+
+#[test]
+fn host_memory_that_is_gone_when_a_copy_of_a_graph_runs_is_a_fault() {
+    type Free = fn(&Bench, u64) -> CUresult;
+    let pinned = |bench: &Bench| bench.pinned(64).expose_provenance() as u64;
+    let managed = |bench: &Bench| {
+        let mut address = 0;
+        unsafe { ok(bench.cuMemAllocManaged(&raw mut address, 64, 1)) };
+        address
+    };
+    let free_pinned: Free =
+        |bench, at| unsafe { bench.cuMemFreeHost(ptr::with_exposed_provenance_mut(at as usize)) };
+    let free_managed: Free = |bench, at| unsafe { bench.cuMemFree_v2(at) };
+    let kinds: [(fn(&Bench) -> u64, Free); 2] = [(pinned, free_pinned), (managed, free_managed)];
+    for (allocate, free) in kinds {
+        for to_host in [false, true] {
+            let bench = bench(Builder::new());
+            let (data, host) = (bench.upload(&[1_u32; 16]), allocate(&bench));
+            let graph = bench.graph();
+            let (to, from) = if to_host { (host, data) } else { (data, host) };
+            bench.copy(graph, &[], bytes(to, from, 64));
+            let exec = bench.instantiate(graph);
+            ok(free(&bench, host));
+            unsafe { ok(bench.cuGraphLaunch(exec, bench.stream(1))) };
+            assert_eq!(bench.sync(), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
+    }
+}

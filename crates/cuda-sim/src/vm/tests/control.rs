@@ -241,3 +241,118 @@ fn printing() {
     assert_eq!(*device.output.lock().unwrap(), "-7 1.50 ff\n");
     assert_eq!(device.download32(out, 4)[3], 3);
 }
+
+#[test]
+fn strings_in_every_memory_are_printed() {
+    let before = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+        .global .align 1 .b8 text[7] = {37, 115, 32, 37, 115, 10, 0};
+        .shared .align 8 .b8 word[8];";
+    let print = |first: &str| {
+        format!(
+            ".local .align 8 .b8 args[16]; .local .align 8 .b8 own[8];
+            setp.ne.u32 %p0, %t, 3; @%p0 bra $end;
+            mov.u32 %x1, 26984; st.shared.u32 [word], %x1; st.local.u32 [own], %x1;
+            mov.u64 %y1, {first}; mov.u64 %y2, own; cvta.local.u64 %y2, %y2;
+            mov.u64 %y3, args; st.local.b64 [%y3], %y1; st.local.b64 [%y3+8], %y2;
+            cvta.local.u64 %y3, %y3; mov.u64 %y4, text;
+            {{ .param .b64 p0; .param .b64 p1; .param .b32 r0;
+              st.param.b64 [p0], %y4; st.param.b64 [p1], %y3;
+              call.uni (r0), vprintf, (p0, p1); ld.param.b32 %x0, [r0]; }}
+            $end:"
+        )
+    };
+    let shared = print("word; cvta.shared.u64 %y1, %y1");
+    for (body, expected) in [(shared, "hi hi\n"), (print("0"), "(null) hi\n")] {
+        let device = Device::new(&kernel(before, &body));
+        let out = device.upload32(&[0; 32]);
+        device.run(1, 32, &[out]).unwrap();
+        assert_eq!(*device.output.lock().unwrap(), expected);
+    }
+    let wild = fault(before, &print("4096"));
+    assert_eq!(wild.kind, FaultKind::IllegalAddress);
+}
+
+#[test]
+fn a_guard_that_is_one_of_two_results_is_read_before_it_is_written() {
+    let two = "setp.lt.u32 %p1, %t, 16; setp.ge.u32 %p2, %t, 64;
+        @%p1 setp.lt.u32 %p1|%p2, %t, 8;
+        selp.u32 %x0, 1, 0, %p1; @%p2 add.u32 %x0, %x0, 2;";
+    let expected: Vec<u32> = (0..32)
+        .map(|t| match t {
+            0..8 => 1,
+            8..16 => 2,
+            _ => 0,
+        })
+        .collect();
+    assert_eq!(results("", two, 32), expected);
+    let negated = "setp.ge.u32 %p1, %t, 16; setp.ge.u32 %p2, %t, 64;
+        @!%p1 setp.lt.u32 %p2|%p1, %t, 8;
+        selp.u32 %x0, 2, 0, %p1; @%p2 add.u32 %x0, %x0, 1;";
+    let expected: Vec<u32> = (0..32)
+        .map(|t| match t {
+            0..8 => 1,
+            _ => 2,
+        })
+        .collect();
+    assert_eq!(results("", negated, 32), expected);
+}
+
+#[test]
+fn an_address_in_one_memory_is_in_no_other() {
+    let variables = ".local .align 8 .b8 own[8]; .shared .align 8 .b8 all[8];";
+    for access in [
+        "mov.u64 %y1, own; cvta.local.u64 %y1, %y1; st.shared.u32 [%y1], %t;",
+        "mov.u64 %y1, own; cvta.local.u64 %y1, %y1; ld.shared.u32 %x0, [%y1];",
+        "mov.u64 %y1, all; cvta.shared.u64 %y1, %y1; st.local.u32 [%y1], %t;",
+        "mov.u64 %y1, all; cvta.shared.u64 %y1, %y1; ld.local.u32 %x0, [%y1];",
+    ] {
+        let fault = fault("", &format!("{variables} {access}"));
+        assert_eq!(fault.kind, FaultKind::IllegalAddress, "{access}");
+    }
+}
+
+#[test]
+fn the_values_of_a_vector_of_additions_are_those_before_any_is_returned() {
+    let body = "cvt.rn.f32.u32 %f1, %t; add.f32 %f2, %f1, 0f42C80000;
+        mul.wide.u32 %y1, %t, 4; add.u64 %y1, %at, %y1;
+        atom.global.v2.f32.add {%f1, %f2}, [%y1], {%f2, %f1};
+        cvt.rzi.u32.f32 %x0, %f1; bra $done; $done:";
+    let text = format!(
+        ".visible .entry k(.param .u64 out) {{
+            .reg .b32 %t, %x<4>; .reg .b64 %at, %y<4>; .reg .f32 %f<4>;
+            ld.param.u64 %at, [out]; mov.u32 %t, %tid.x;
+            mul.wide.u32 %y0, %t, 4; add.u64 %at, %at, %y0; {body} ret; }}"
+    );
+    let device = Device::new(&text);
+    let out = device.upload32(&[0; 64]);
+    device.run(1, 32, &[out]).unwrap();
+    let sums: Vec<f32> = device
+        .download32(out, 64)
+        .into_iter()
+        .map(f32::from_bits)
+        .collect();
+    let expected: Vec<f32> = (0..32_u8)
+        .flat_map(|t| [f32::from(t) + 100., f32::from(t)])
+        .collect();
+    assert_eq!(sums, expected);
+}
+
+#[test]
+fn an_element_may_overwrite_the_address_that_a_vector_is_loaded_from() {
+    let body = "mov.u64 %y1, table; add.u64 %y1, %y1, 0;
+        ld.global.v2.u32 {%y1, %y2}, [%y1]; add.u64 %y1, %y1, %y2; cvt.u32.u64 %x0, %y1;";
+    let table = ".global .align 8 .b32 table[2] = {5, 70};";
+    assert_eq!(results(table, body, 32), [75; 32]);
+}
+
+#[test]
+fn lanes_of_a_warp_wait_at_barriers_of_their_own() {
+    // Half of each warp at barrier 1, half at 2: threads that are 32 apart meet.
+    let body = "and.b32 %x1, %t, 16; shr.u32 %x1, %x1, 4; add.u32 %x1, %x1, 1;
+        mov.u32 %x2, all; shl.b32 %x3, %t, 2; add.u32 %x3, %x2, %x3; st.shared.u32 [%x3], %t;
+        barrier.sync %x1, 32;
+        xor.b32 %x4, %t, 32; shl.b32 %x4, %x4, 2; add.u32 %x4, %x2, %x4; ld.shared.u32 %x0, [%x4];";
+    let shared = ".shared .align 4 .b8 all[256];";
+    let expected: Vec<u32> = (0..64).map(|t| t ^ 32).collect();
+    assert_eq!(results(shared, body, 64), expected);
+}
