@@ -375,10 +375,12 @@ impl Warp {
         m: u32,
     ) -> Result<(), Trouble> {
         let lane = m.trailing_zeros() as usize;
-        let (ids, counts) = (self.get32(i.a), self.get32(i.b));
+        let ids = self.get32(i.a);
+        let counts = op.counted.then(|| self.get32(i.b));
         let id = ids[lane];
+        let expected = counts.map(|counts| counts[lane]);
         let same =
-            |&other: &usize| ids[other] == id && (!op.counted || counts[other] == counts[lane]);
+            |&other: &usize| ids[other] == id && counts.map(|counts| counts[other]) == expected;
         let all = m;
         let m = bits(all).filter(same).fold(0, |m, lane| m | 1 << lane);
         self.part(m, all);
@@ -386,7 +388,6 @@ impl Warp {
             let message = format!("barrier {id} does not exist");
             return Err(Trouble::new(FaultKind::LaunchFailed, m, message));
         }
-        let expected = op.counted.then_some(counts[lane]);
         let reduces = !matches!(op.action, BarrierAction::Sync | BarrierAction::Arrive);
         let mut predicate = 0;
         let phase = common.phase(id);

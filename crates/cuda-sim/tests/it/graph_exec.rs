@@ -279,6 +279,7 @@ fn user_objects_live_as_long_as_anything_uses_them() {
 
 #[test]
 fn host_memory_that_is_gone_when_a_copy_of_a_graph_runs_is_a_fault() {
+    type Allocate = fn(&Bench) -> u64;
     type Free = fn(&Bench, u64) -> CUresult;
     let pinned = |bench: &Bench| bench.pinned(64).expose_provenance() as u64;
     let managed = |bench: &Bench| {
@@ -289,7 +290,7 @@ fn host_memory_that_is_gone_when_a_copy_of_a_graph_runs_is_a_fault() {
     let free_pinned: Free =
         |bench, at| unsafe { bench.cuMemFreeHost(ptr::with_exposed_provenance_mut(at as usize)) };
     let free_managed: Free = |bench, at| unsafe { bench.cuMemFree_v2(at) };
-    let kinds: [(fn(&Bench) -> u64, Free); 2] = [(pinned, free_pinned), (managed, free_managed)];
+    let kinds: [(Allocate, Free); 2] = [(pinned, free_pinned), (managed, free_managed)];
     for (allocate, free) in kinds {
         for to_host in [false, true] {
             let bench = bench(Builder::new());

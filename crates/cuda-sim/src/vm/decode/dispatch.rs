@@ -25,6 +25,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let start = self.out.program.code.len();
         let patches = self.patches.len();
+        let guard = self.guard;
         self.keep_guard(instruction);
         let mut form = Form::new(instruction);
         match self.dispatch(&mut form).and_then(|()| form.done()) {
@@ -33,6 +34,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Err(Refuse::Missing(what)) => {
                 self.out.program.code.truncate(start);
                 self.patches.truncate(patches);
+                self.guard = guard;
                 let mnemonic = instruction.mnemonic();
                 let mut message = format!("the software device has no instruction `{mnemonic}`");
                 if self.out.strict {

@@ -356,3 +356,10 @@ fn lanes_of_a_warp_wait_at_barriers_of_their_own() {
     let expected: Vec<u32> = (0..64).map(|t| t ^ 32).collect();
     assert_eq!(results(shared, body, 64), expected);
 }
+
+#[test]
+fn a_kernel_without_a_register_has_a_barrier() {
+    Device::new(".visible .entry k() { bar.sync 0; ret; }")
+        .run(2, 64, &[])
+        .unwrap();
+}
