@@ -342,7 +342,7 @@ fn streams_wait_for_values_that_others_set() {
             (WaitCondition::EQUAL, 7, 7),
             (WaitCondition::GREATER_OR_EQUAL, 8, 9),
             (WaitCondition::AND, 0b100, 0b110),
-            (WaitCondition::NOR, !0b1000, 0b0001),
+            (WaitCondition::NOR, !0b0010, 0b0001),
         ];
         let mut value = 1_u32;
         for (condition, wanted, set) in conditions {

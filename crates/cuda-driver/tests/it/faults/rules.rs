@@ -64,6 +64,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("plain", "cuStreamSynchronize", &[], WAIT),
     ("managed", "cuStreamSynchronize", &[], WAIT),
     ("dropped transfers", "cuCtxGetCurrent", &[], ASKED),
+    ("dropped transfers", "cuCtxPushCurrent_v2", &[], ASKED),
     ("host functions", "cuCtxGetCurrent", &[], TAIL),
     ("host functions", "cuCtxPushCurrent_v2", &[], TAIL),
     ("per-thread stream", "cuCtxGetCurrent", &[], TAIL),
