@@ -195,9 +195,7 @@ impl Call {
             .libraries
             .remove(library.handle())
             .ok_or(INVALID_HANDLE)?;
-        for device in self.devices.iter() {
-            self.drain_device(device);
-        }
+        self.drain();
         self.unload_modules(|module| module.library == Some(library.handle));
         Ok(())
     }

@@ -205,13 +205,8 @@ impl Call {
     /// Waits for all devices: what they still do with the memory is done first.
     fn mem_unmap(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
-        let drain = || {
-            for device in self.devices.iter() {
-                self.drain_device(device);
-            }
-        };
         self.virtual_memory.state().whole(ptr, size as u64)?;
-        drain();
+        self.drain();
         let starts = {
             let mut state = self.virtual_memory.state();
             let starts = state.whole(ptr, size as u64)?;
@@ -224,7 +219,7 @@ impl Call {
             starts
         };
         // What another thread queued meanwhile may still have found access.
-        drain();
+        self.drain();
         let mut state = self.virtual_memory.state();
         for start in starts {
             let Some(mapping) = state.mappings.remove(&start) else {
