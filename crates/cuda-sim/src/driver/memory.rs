@@ -111,10 +111,15 @@ impl Drop for Block {
 impl Instance {
     /// Notes a new allocation.
     pub(super) fn note(&self, addr: u64, size: u64, kind: Kind, context: &Context) {
+        let device = match &kind {
+            // Which may be another device's than that of the stream.
+            Kind::Pool(pool) => self.devices.get(pool.device),
+            _ => None,
+        };
         let allocation = Allocation {
             size,
+            device: Arc::clone(device.unwrap_or(&context.device)),
             kind,
-            device: Arc::clone(&context.device),
             context: context.handle,
             id: super::handle::fresh(),
         };

@@ -80,3 +80,21 @@ fn a_predicate_goes_into_no_other_register() {
         assert_eq!(load(to), CUresult::CUDA_ERROR_INVALID_PTX, "{to}");
     }
 }
+
+#[test]
+fn memory_of_another_devices_pool_is_given_back_there() {
+    let bench = bench(Builder::new().devices(2));
+    let before = bench.simulator.live();
+    let (mut second, mut pool, mut addr) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+    unsafe {
+        ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
+        ok(bench.cuCtxCreate_v2(&raw mut second, 0, 1));
+        let stream = bench.stream(0);
+        ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
+        ok(bench.cuMemFreeAsync(addr, stream));
+        // And by the end of the context.
+        ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
+        ok(bench.cuCtxDestroy_v2(second));
+    }
+    assert_eq!(bench.simulator.live(), before);
+}
