@@ -263,6 +263,10 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     }
     let mut text = text;
     for _ in 0..=random.below(3) {
+        if text.is_empty() {
+            // The only line was taken out.
+            break;
+        }
         text = if random.below(3) == 0 {
             by_line(&text, &mut random)
         } else {
