@@ -243,7 +243,8 @@ impl<'a> Maker<'a> {
         }
         // A large grid would only take long.
         if is("griddim") {
-            return [1, 2, 3, 5, 0, u64::from(u32::MAX)][if self.plain { 0 } else { self.below(6) }];
+            return [1, 2, 3, 5, 0, u64::from(u32::MAX)]
+                [if self.plain { 0 } else { self.below(6) }];
         }
         if is("dim") || is("blocksize") {
             return [1, 2, 32, 64, 3, 0, 1025][if self.plain { 0 } else { self.below(7) }];
