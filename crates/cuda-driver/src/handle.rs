@@ -70,16 +70,12 @@ impl<T: Destroy> Handle<T> {
 
 impl<T: Destroy> Drop for Handle<T> {
     fn drop(&mut self) {
-        if pending::must_defer(&self.driver) {
-            let (raw, driver) = (self.raw, self.driver.clone());
-            return pending::defer(&self.driver, move || {
-                // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
-                let _ = unsafe { T::destroy(&driver, raw) };
-            });
-        }
-        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
-        // SAFETY: the handle must be alive and not used after ← it is owned, and this is its end.
-        let _ = unsafe { T::destroy(&self.driver, self.raw) };
+        let (raw, driver) = (self.raw, self.driver.clone());
+        pending::in_turn(&self.driver, move || {
+            // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
+            // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
+            let _ = unsafe { T::destroy(&driver, raw) };
+        });
     }
 }
 

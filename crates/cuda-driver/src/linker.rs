@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr;
 
@@ -13,6 +14,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::handle::{Destroy, Handle};
 use crate::module::{Compilation, JitLog, JitOptions, read};
+use crate::pending;
 use crate::stream::SendPtr;
 
 /// A link under way: images are added, then [`complete`](Self::complete) makes a cubin of them, in which what one declares
@@ -31,12 +33,11 @@ use crate::stream::SendPtr;
 ///
 /// It takes no LTO-IR of CUDA 12.0 and newer: that is for [`LtoLinker`](crate::LtoLinker).
 pub struct Linker {
-    /// Before `compilation`, whose buffers the driver writes to as long as this lives.
-    handle: Handle<RawLink>,
-    compilation: Compilation,
-    context: Context,
     /// Of what was added, if all of it tells them.
     signatures: Option<Vec<Signature>>,
+    link: Link,
+    /// Last: it goes behind the link.
+    context: Context,
 }
 
 /// What came of a link.
@@ -81,6 +82,35 @@ pub enum LinkFile {
     Archive,
 }
 
+/// The driver's link, and the buffers that it writes to until it is destroyed.
+struct Link {
+    handle: ManuallyDrop<Handle<RawLink>>,
+    compilation: ManuallyDrop<Compilation>,
+}
+
+impl Link {
+    fn raw(&self) -> CUlinkState {
+        self.handle.raw().0
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // SAFETY: neither must be used again ← this is their end.
+        let (handle, compilation) = unsafe {
+            (
+                ManuallyDrop::take(&mut self.handle),
+                ManuallyDrop::take(&mut self.compilation),
+            )
+        };
+        let driver = handle.driver().clone();
+        pending::in_turn(&driver, move || {
+            let _ = handle.close();
+            drop(compilation);
+        });
+    }
+}
+
 struct RawLink;
 
 impl Destroy for RawLink {
@@ -104,8 +134,8 @@ impl Linker {
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlinkState = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: options and buffers must be valid as long as the link ← they are dropped behind it, and do not move
-        // when `compilation` does; there are as many values as options.
+        // SAFETY: options and buffers must be valid as long as the link ← they are dropped behind it ([`Link`]), and do not
+        // move when `compilation` does; there are as many values as options.
         unsafe {
             call!(
                 driver,
@@ -120,10 +150,12 @@ impl Linker {
         // SAFETY: nobody else must destroy it ← it was made just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         Ok(Self {
-            handle,
-            compilation,
-            context: context.clone(),
             signatures: Some(Vec::new()),
+            link: Link {
+                handle: ManuallyDrop::new(handle),
+                compilation: ManuallyDrop::new(compilation),
+            },
+            context: context.clone(),
         })
     }
 
@@ -149,7 +181,7 @@ impl Linker {
             call!(
                 self.context.driver(),
                 cuLinkAddData_v2(
-                    self.handle.raw().0,
+                    self.link.raw(),
                     kind,
                     data,
                     bytes.len(),
@@ -165,7 +197,7 @@ impl Linker {
             LinkInput::Ptx(ptx) => ptx.version(),
             _ => None,
         };
-        result.map_err(|source| JitError::error(source, self.compilation.log(), version))?;
+        result.map_err(|source| JitError::error(source, self.link.compilation.log(), version))?;
         let more = match input {
             LinkInput::Ptx(ptx) => ptx.signatures(),
             LinkInput::Cubin(cubin) => cubin.signatures().map(<[_]>::to_vec),
@@ -233,10 +265,10 @@ impl Linker {
         let result = unsafe {
             call!(
                 self.context.driver(),
-                cuLinkComplete(self.handle.raw().0, &raw mut data, &raw mut size)
+                cuLinkComplete(self.link.raw(), &raw mut data, &raw mut size)
             )
         };
-        let log = self.compilation.log();
+        let log = self.link.compilation.log();
         if let Err(source) = result {
             return Err(JitError::error(source, log, None));
         }
@@ -254,7 +286,7 @@ impl Linker {
     /// What compiler and linker have written so far.
     #[must_use]
     pub fn log(&self) -> JitLog {
-        self.compilation.log()
+        self.link.compilation.log()
     }
 }
 
@@ -289,6 +321,6 @@ input_from!(Ptx, Cubin, Fatbin, Object, Archive);
 
 impl fmt::Debug for Linker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Linker({:?})", self.handle)
+        write!(f, "Linker({:?})", self.link.handle)
     }
 }

@@ -349,6 +349,7 @@ impl Context {
             drop(inner);
             return Ok(());
         }
+        let driver = inner.driver.clone();
         let ContextInner {
             streams,
             events,
@@ -357,6 +358,11 @@ impl Context {
             ..
         } = inner;
         drop((streams, events, staging));
+        if pending::must_defer(&driver) {
+            // These may be deferred, as others have begun to defer: behind them.
+            drop(owner);
+            return Ok(());
+        }
         Ok(owner.close()?)
     }
 }

@@ -14,7 +14,7 @@ mod watch;
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
-pub(crate) use watch::{defer, is_inside_host_function, must_defer, outside, settle};
+pub(crate) use watch::{defer, in_turn, is_inside_host_function, must_defer, outside, settle};
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -41,8 +41,10 @@ impl Id {
 
 /// Something pending.
 pub(crate) struct Entry {
-    /// Behind it. `None`: nothing was recorded, and only a lost device ends it.
+    /// Behind it. `None`: nothing was recorded, and only a lost device ends it, or `late`.
     pub(crate) event: Option<UseEvent>,
+    /// Where no event could be had.
+    pub(crate) late: Option<Late>,
     /// What the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
     /// What must stay as it is until then.
@@ -56,6 +58,9 @@ pub(crate) struct Entry {
     pub(crate) context: Context,
 }
 
+/// Tries again to have an event behind what is pending: `None` if it is done.
+pub(crate) type Late = Arc<dyn Fn() -> Result<Option<UseEvent>, DriverError> + Send + Sync>;
+
 /// What a transfer uses: dropped when it is done.
 pub(crate) trait Keep: Send {
     /// The transfer failed, and may be under way: the memory is never given back.
@@ -66,6 +71,7 @@ impl Entry {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
             event: None,
+            late: None,
             run: None,
             keep: None,
             outcome: Arc::default(),
@@ -96,6 +102,7 @@ impl Entry {
     fn end(self, result: Result<()>) {
         let Self {
             event,
+            late,
             run,
             keep,
             outcome,
@@ -105,6 +112,7 @@ impl Entry {
         } = self;
         drop(run);
         drop(event);
+        drop(late);
         if let Some(side) = side {
             context.keep_side_stream(side);
         }

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Entry, Id, quietly};
+use super::{Entry, Id, Late, quietly};
 use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::DriverError;
@@ -105,6 +105,17 @@ pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     WATCH.deferred.notify_all();
 }
 
+/// Gives something back by `work`: now, or behind all that is still to be given back. `work` gives back itself what it owns: what it
+/// only dropped would be deferred again, and come behind its own context.
+#[inline]
+pub(crate) fn in_turn(driver: &Driver, work: impl FnOnce() + Send + 'static) {
+    if must_defer(driver) {
+        defer(driver, work);
+    } else {
+        work();
+    }
+}
+
 /// Does `work` now, or, inside a host function, where calls are not allowed, on the thread that looks after what is pending.
 pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if is_inside_host_function() {
@@ -168,6 +179,7 @@ fn ensure(state: &mut State) {
 struct Probe {
     id: Id,
     event: Option<UseEvent>,
+    late: Option<Late>,
     /// Last: it goes behind the event.
     context: Context,
 }
@@ -210,6 +222,7 @@ impl Probe {
         Self {
             id: *id,
             event: entry.event.clone(),
+            late: entry.late.clone(),
             context: entry.context.clone(),
         }
     }
@@ -238,11 +251,16 @@ impl Probe {
 
     /// Whether it is done, as far as the driver tells.
     fn query(&self) -> Result<bool, DriverError> {
-        match &self.event {
-            Some(event) => event.query(),
-            // Nothing was recorded behind it. That the device is lost, any stream tells.
-            None => self.context.probe().map(|()| false),
+        if let Some(event) = &self.event {
+            return event.query();
         }
+        match self.late.as_ref().map(|late| late()) {
+            Some(Ok(None)) => return Ok(true),
+            Some(Ok(Some(event))) => set_event(self.id, event),
+            Some(Err(_)) | None => {}
+        }
+        // Nothing was recorded behind it so far. That the device is lost, any stream tells.
+        self.context.probe().map(|()| false)
     }
 }
 

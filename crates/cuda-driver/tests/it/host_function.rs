@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Error, JitOptions, Library, Status};
-use cuda_sim::{Builder, Rule};
+use cuda_driver::{CachingPool, ContextFlags, Error, JitOptions, Library, Status};
+use cuda_sim::{Builder, Rule, TraceEntry};
 
 use crate::support::{COPY, everywhere, late, software};
 use crate::task::{block_on, until};
@@ -140,6 +140,69 @@ fn the_last_handle_of_a_context_may_go_inside_a_host_function() {
         call.unwrap().wait().unwrap();
         until("all is given back", SECOND, || simulator.live().is_empty());
     }
+}
+
+/// The calls that were refused, but for questions that may be answered with "not yet".
+fn refused(trace: &[TraceEntry]) -> Vec<String> {
+    trace
+        .iter()
+        .filter(|entry| !entry.result.is_success() && entry.result != Status::CUDA_ERROR_NOT_READY)
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// Also what its copies went through, which was in use.
+#[test]
+fn what_is_given_back_late_goes_before_its_context() {
+    let bench = software(Builder::new().trace(true));
+    let simulator = bench.simulator.clone().unwrap();
+    let (stream, last) = (bench.stream(), bench.stream());
+    let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let pinned = PinnedBuffer::<u8>::zeroed(&own, 1, PinnedFlags::empty()).unwrap();
+    drop(DeviceBuffer::from_host(&own.default_stream().unwrap(), &[1_u32]).unwrap());
+    drop(own);
+    drop(simulator.take_trace());
+    stream.launch_host(move || drop(pinned)).unwrap();
+    until("the context ends", SECOND, || {
+        simulator.live().contexts == 1
+    });
+    // Behind all that was put off.
+    stream.launch_host(move || drop(last)).unwrap();
+    until("a stream ends", SECOND, || simulator.live().streams == 1);
+    let trace = simulator.take_trace();
+    let is_freed = |entry: &TraceEntry| entry.function.base == "cuMemFreeHost";
+    assert_eq!(trace.iter().filter(|entry| is_freed(entry)).count(), 2);
+    assert_eq!(refused(&trace), [""; 0]);
+}
+
+#[test]
+fn a_context_that_is_closed_while_others_give_back_late_goes_last() {
+    let bench = software(Builder::new().trace(true));
+    let simulator = bench.simulator.clone().unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = bench.stream();
+            while !is_over.load(Ordering::Acquire) {
+                let flags = PinnedFlags::empty();
+                let pinned = PinnedBuffer::<u8>::zeroed(&bench.context, 1, flags).unwrap();
+                let call = stream.launch_host(move || drop(pinned)).unwrap();
+                call.wait().unwrap();
+            }
+        });
+        for _ in 0..200 {
+            let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+            let stream = own.default_stream().unwrap();
+            drop(DeviceBuffer::from_host(&stream, &[1_u32]).unwrap());
+            drop(stream);
+            own.close().unwrap();
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    until("all contexts end", SECOND, || {
+        simulator.live().contexts == 1
+    });
+    assert_eq!(refused(&simulator.take_trace()), [""; 0]);
 }
 
 #[test]

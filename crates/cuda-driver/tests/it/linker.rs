@@ -1,10 +1,13 @@
 //! The driver's linker.
 
+use std::time::Duration;
+
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Global, JitOptions, LinkFile, Linker, Severity, Status};
 use cuda_sim::Builder;
 
 use crate::support::{MIX, everywhere, software};
+use crate::task::until;
 
 /// A kernel that calls `weigh` and reads `offset`, both defined elsewhere: `x[i] = weigh(x[i]) + offset`.
 const CALLER: &str = include_str!("kernels/link_caller.ptx");
@@ -172,6 +175,20 @@ fn files_are_linked_too() {
         assert!(matches!(error, Error::Image(_)), "{error}");
     }
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Its buffers stay until it is destroyed, by another thread: AddressSanitizer tells.
+#[test]
+fn a_link_may_go_inside_a_host_function() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let mut linker = linker(&bench.context);
+    linker.add(&ptx(CALLEE), "callee").unwrap();
+    let call = bench.stream().launch_host(move || drop(linker)).unwrap();
+    call.wait().unwrap();
+    until("the link ends", Duration::from_secs(1), || {
+        simulator.live().links == 0
+    });
 }
 
 #[test]

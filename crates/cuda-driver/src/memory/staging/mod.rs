@@ -280,6 +280,16 @@ impl Slot {
     /// Never frees the block.
     fn abandon(self) {
         self.block.abandon();
+        let _ = self.event.close();
+    }
+
+    /// Waits for what is copied through it, and gives it back.
+    fn end(self) {
+        if self.wait().is_err() {
+            return self.abandon();
+        }
+        let _ = self.block.close();
+        let _ = self.event.close();
     }
 }
 
@@ -291,17 +301,8 @@ impl Drop for Shelf {
             .unwrap_or_else(PoisonError::into_inner);
         for Busy { slot, .. } in blocks.busy.drain(..) {
             let driver = slot.event.driver().clone();
-            let end = move || {
-                if slot.wait().is_err() {
-                    slot.abandon();
-                }
-            };
-            // A host function must not wait: the copy may be behind it.
-            if pending::must_defer(&driver) {
-                pending::defer(&driver, end);
-            } else {
-                end();
-            }
+            // Not inside a host function, which must not wait: the copy may be behind it.
+            pending::in_turn(&driver, move || slot.end());
         }
     }
 }
