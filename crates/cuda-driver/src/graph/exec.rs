@@ -291,7 +291,7 @@ impl Inner {
 }
 
 /// Drops what an executable used: memory behind its last launch on the device, all else when that is done.
-pub(super) fn release(context: &Context, record: &Record, owners: &[Arc<Owners>]) {
+pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Owners>]) {
     let Some(left) = Leftover::of(owners) else {
         return;
     };
@@ -302,8 +302,10 @@ pub(super) fn release(context: &Context, record: &Record, owners: &[Arc<Owners>]
     match record.settle(context).and_then(|()| record.event(context)) {
         Ok(None) => return,
         Ok(event) => entry.event = event,
-        // Nothing tells when it is done: it goes only when the device is lost.
-        Err(_) => {}
+        Err(_) => {
+            let (record, context) = (Arc::clone(record), context.clone());
+            entry.late = Some(Arc::new(move || record.event(&context)));
+        }
     }
     entry.keep = Some(Box::new(left));
     pending::add(entry);
