@@ -195,17 +195,21 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already, or what the call answers.
+    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already, [`Error::Unsupported`] if there is an
+    /// edge between them that waits for less, or what the call answers.
     #[doc(alias = "cuGraphAddDependencies")]
     pub fn add_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
         let (from, to) = (parts.place(edge.from)?, parts.place(to.into())?);
-        if parts.check_edge(from, to)? {
-            return Ok(());
+        match parts.check_edge(from, to)? {
+            Some(known) if known == EdgeKind::Full || known == edge.kind => Ok(()),
+            Some(_) => Err(Error::Unsupported {
+                what: "a second edge between two nodes",
+            }),
+            None => parts.add_edge(driver, from, to, edge.kind),
         }
-        parts.add_edge(driver, from, to, edge.kind)
     }
 }
 

@@ -76,8 +76,8 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`] or [`Error::ExtentMismatch`] unless both are of one length and shape,
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::Unsupported`] for managed memory and for a copy of no bytes,
-    /// which would be no node, or what the calls answer.
+    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::Unsupported`] for managed memory, for a copy of no bytes,
+    /// which would be no node, and for one from a host buffer to itself, or what the calls answer.
     #[doc(alias = "cuGraphAddMemcpyNode")]
     pub fn copy<'a, T: DeviceRepr>(
         &mut self,
@@ -118,6 +118,14 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     from: CopySource<'_, T>,
 ) -> Result<(CUDA_MEMCPY3D, Owners)> {
     let (to, from) = (to.end, from.end);
+    if let (Place::Host(to), Place::Host(from)) = (&to.place, &from.place)
+        && Arc::ptr_eq(to.tracker, from.tracker)
+    {
+        // It comes by a shared borrow on both sides. What a copy does then is not documented.
+        return Err(Error::Unsupported {
+            what: "a copy of host memory to itself",
+        });
+    }
     if to.is_row() && from.is_row() {
         expect_len(from.extent.width, to.extent.width)?;
     } else if to.is_host() || from.is_host() {

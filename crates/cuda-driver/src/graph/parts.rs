@@ -233,12 +233,12 @@ impl Parts {
         }
     }
 
-    /// Whether an edge between them is there, or would close a circle.
-    pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<bool> {
+    /// The edge between them that is there. An error if one would close a circle.
+    pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<Option<EdgeKind>> {
         let after = |node: u32| self.nodes.get(node as usize).map(|node| &node.after[..]);
         let known = after(to).unwrap_or_default();
-        if known.iter().any(|(known, _)| *known == from) {
-            return Ok(true);
+        if let Some((_, kind)) = known.iter().find(|(known, _)| *known == from) {
+            return Ok(Some(*kind));
         }
         if from == to
             || self
@@ -247,7 +247,7 @@ impl Parts {
         {
             return Err(Error::GraphCycle);
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Notes an edge.

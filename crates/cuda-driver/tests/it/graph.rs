@@ -254,6 +254,9 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
                 .unwrap();
         let edges = graph.edges().unwrap();
         assert_eq!(edges, [(first.programmatic_edge(), second.id())]);
+        graph.add_edge(first.programmatic_edge(), second).unwrap();
+        let refused = graph.add_edge(first.edge(), second);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
         let refused = graph.empty(&[first.programmatic_edge()]);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         // It is behind the second, which need not be behind the first: so it waits for both.

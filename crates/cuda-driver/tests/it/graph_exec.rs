@@ -276,6 +276,8 @@ fn host_memory(bench: &Bench) {
     let mut graph = Graph::new(&bench.context).unwrap();
     graph.copy(&[], &mut x, &input).unwrap();
     graph.copy(&[], &output, &x).unwrap();
+    let refused = graph.copy::<u32>(&[], &input, &input.clone());
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
     let exec = graph.instantiate().unwrap();
     for round in 1..5_u32 {
         input.write().unwrap().fill(round);

@@ -145,6 +145,8 @@ fn linear_memory_is_copied_as_rows() {
         let mut linear = DeviceBuffer::from_host(&stream, &source).unwrap();
         assert!(linear.as_slice().rows(0).is_none());
         assert!(linear.as_slice().rows(41).is_none());
+        let empty = linear.slice(..0).unwrap();
+        assert!(empty.rows(usize::MAX).is_none());
         let part = [3..20, 5..25, 0..1];
         let [x, y, z] = part.clone();
         let view = linear.as_slice().rows(40).unwrap();

@@ -173,7 +173,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
 /// `len` elements in rows of `width`.
 fn rows<T>(address: CUdeviceptr, len: usize, width: usize) -> Option<Rows> {
     let height = len.checked_div(width)?;
-    let bytes = width * size_of::<T>();
+    let bytes = width.checked_mul(size_of::<T>())?;
     (height * width == len).then_some(Rows {
         address,
         pitch: bytes,
