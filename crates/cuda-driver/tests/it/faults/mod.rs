@@ -43,7 +43,7 @@ const SOME: [Status; 6] = [
 ];
 
 /// More than there are processors: cases wait for threads of the library, which come by now and then.
-const THREADS: usize = 12;
+const THREADS: usize = 32;
 
 #[test]
 fn a_call_that_fails_is_told_and_leaves_nothing() {
