@@ -96,13 +96,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // SAFETY: neither must be used again ← this is their end.
-        let (handle, compilation) = unsafe {
-            (
-                ManuallyDrop::take(&mut self.handle),
-                ManuallyDrop::take(&mut self.compilation),
-            )
-        };
+        // SAFETY: it must not be used again ← this is its end.
+        let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
+        // SAFETY: as above.
+        let compilation = unsafe { ManuallyDrop::take(&mut self.compilation) };
         let driver = handle.driver().clone();
         pending::in_turn(&driver, move || {
             let _ = handle.close();
