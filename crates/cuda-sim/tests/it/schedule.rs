@@ -55,6 +55,18 @@ fn nothing_runs_until_somebody_waits() {
 }
 
 #[test]
+fn waits_that_are_over_are_as_many_as_one_likes() {
+    let bench = bench(late(3));
+    let (word, stream) = (bench.upload(&[1_u32]), bench.stream(1));
+    for _ in 0..10_000 {
+        unsafe { ok(bench.cuStreamWaitValue32_v2(stream, word, 0, 0)) };
+    }
+    unsafe { ok(bench.cuMemsetD32Async(word, 2, 1, stream)) };
+    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    assert_eq!(bench.download::<u32>(word, 1), [2]);
+}
+
+#[test]
 fn a_wait_does_not_always_run_the_rest() {
     let left: BTreeSet<usize> = (0..32)
         .map(|seed| {

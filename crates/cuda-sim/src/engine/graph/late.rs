@@ -68,12 +68,25 @@ impl State {
 
     /// Chooses the next operation of the late schedule, if it is time for one.
     fn pick(&mut self) {
+        // Waits that are over need no thread.
+        while let Some(op) = self.chosen() {
+            if self.ready.get(&op) != Some(&Ready::Poll) {
+                self.picked = Some(op);
+                self.announce = true;
+                return;
+            }
+            self.ready.remove(&op);
+            self.complete(op);
+        }
+    }
+
+    fn chosen(&mut self) -> Option<OpId> {
         let busy = self
             .running
             .values()
             .any(|&(since, host)| since.elapsed() < if host { HOST_GRACE } else { GRACE });
         if busy || self.wanted.is_empty() {
-            return;
+            return None;
         }
         let satisfied = self.satisfied();
         let all: Vec<OpId> = self
@@ -93,25 +106,13 @@ impl State {
             .values()
             .map(|wanted| wanted.stray)
             .fold(0.0, f64::max);
-        let Some(random) = &mut self.late else {
-            return;
-        };
+        let random = self.late.as_mut()?;
         let among = if useful.is_empty() || random.chance(stray) {
             &all
         } else {
             &useful
         };
-        let Some(&op) = among.get(random.below(among.len())) else {
-            return;
-        };
-        if self.ready.get(&op) == Some(&Ready::Poll) {
-            self.ready.remove(&op);
-            self.complete(op);
-            self.pick();
-        } else {
-            self.picked = Some(op);
-            self.announce = true;
-        }
+        among.get(random.below(among.len())).copied()
     }
 
     /// All that must run for what is wanted.
