@@ -25,6 +25,7 @@ mod ground;
 mod launch;
 mod memory;
 mod module;
+mod nested;
 mod pool;
 mod run;
 mod stream;
@@ -51,6 +52,7 @@ fn cases() -> Vec<Case> {
         module::CASES,
         launch::CASES,
         graph::CASES,
+        nested::CASES,
         device_node::CASES,
         texture::CASES,
     ]

@@ -232,6 +232,7 @@ impl Call {
         let params = pack(&function, params, extra)?;
         let is_of_graphs = attributes.is_of_graphs();
         if self.captured(&stream, || {
+            let attributes = attributes.captured(stream.priority);
             Kernel::new(&function, shape, &params, attributes).map(Payload::Kernel)
         })? {
             return Ok(());
@@ -302,7 +303,7 @@ impl Call {
         };
         self.launch(
             f.handle(),
-            (shape, Attributes::default()),
+            (shape, Attributes::cooperative()),
             stream.handle(),
             params,
             Out::null(),

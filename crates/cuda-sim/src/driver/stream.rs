@@ -63,7 +63,7 @@ pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     pub(super) queue: QueueId,
     flags: u32,
-    priority: c_int,
+    pub(super) priority: c_int,
     /// What is set for the launches in it; nothing can be set for the default streams.
     pub(super) attributes: Arc<Mutex<Attributes>>,
 }

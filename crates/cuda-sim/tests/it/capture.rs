@@ -7,8 +7,8 @@ use std::thread;
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{
-    CUDA_MEMCPY3D, CUgraph, CUgraphNode, CUgraphNodeType, CUmemorytype, CUstream,
-    CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUDA_MEMCPY3D, CUgraph, CUgraphNode, CUgraphNodeType, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUmemorytype, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
 };
 
 use crate::graph_support::{WORDS, words};
@@ -204,7 +204,7 @@ fn capture_goes_on_in_a_graph() {
         ok(bench.cuMemcpyDtoDAsync_v2(data + 4, data, 4, stream));
         assert_eq!(
             bench.cuGraphDestroy(graph),
-            R::CUDA_ERROR_INVALID_VALUE,
+            R::CUDA_ERROR_ILLEGAL_STATE,
             "in use"
         );
     }
@@ -212,6 +212,42 @@ fn capture_goes_on_in_a_graph() {
     assert_eq!(bench.edges(graph), [(0, 1)]);
     bench.run_graph(graph);
     assert_eq!(bench.download::<u32>(data, 2), [3, 3]);
+}
+
+#[test]
+fn a_captured_launch_is_what_it_was_on_its_stream() {
+    type A = CUlaunchAttributeID;
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[1_u32]);
+    let affine = bench.function(bench.load(WORDS), "affine");
+    let mut stream = ptr::null_mut();
+    let mut words = [data, 3, 4];
+    let mut params = words.each_mut().map(|word| ptr::from_mut(word).cast());
+    unsafe {
+        ok(bench.cuStreamCreateWithPriority(&raw mut stream, 1, -3));
+        bench.begin(stream);
+        let params = params.as_mut_ptr();
+        ok(bench.cuLaunchCooperativeKernel(affine, 1, 1, 1, 1, 1, 1, 0, stream, params));
+    }
+    let graph = bench.end(stream).unwrap();
+    let node = bench.nodes(graph)[0];
+    let number = |id| unsafe {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        ok(bench.cuGraphKernelNodeGetAttribute(node, id, &raw mut value));
+        value.cooperative
+    };
+    let both = || {
+        [
+            number(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
+            number(A::CU_LAUNCH_ATTRIBUTE_PRIORITY),
+        ]
+    };
+    assert_eq!(both(), [1, -3]);
+    let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+    value.priority = -1;
+    let id = A::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    unsafe { ok(bench.cuGraphKernelNodeSetAttribute(node, id, &raw const value)) };
+    assert_eq!(both(), [1, -1]);
 }
 
 /// Begins a capture, does something illegal and ends it: the answers to both.

@@ -1,6 +1,8 @@
 //! Graphs that become part of others.
 
+use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{
@@ -12,6 +14,71 @@ use crate::graph_support::{WORDS, words};
 use crate::support::{bench, ok};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+static DESTROYED: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn destroyed(_: *mut c_void) {
+    DESTROYED.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn a_child_with_other_parameters_brings_its_user_objects() {
+    let bench = bench(Builder::new());
+    let data = bench.upload(&[1_u32]);
+    let (graph, old, new) = (bench.graph(), bench.graph(), bench.graph());
+    bench.fill(old, &[], words(data, 5, 1));
+    bench.fill(new, &[], words(data, 6, 1));
+    let (mut node, mut object) = (ptr::null_mut(), ptr::null_mut());
+    let stream = bench.stream(1);
+    unsafe {
+        ok(bench.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, old));
+        let nowhere = ptr::null_mut();
+        ok(bench.cuUserObjectCreate(&raw mut object, nowhere, Some(destroyed), 1, 1));
+        ok(bench.cuGraphRetainUserObject(new, object, 1, 1));
+        let exec = bench.instantiate(graph);
+        ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, new));
+        ok(bench.cuGraphDestroy(new));
+        assert_eq!(DESTROYED.load(Ordering::SeqCst), 0, "the executable has it");
+        ok(bench.cuGraphLaunch(exec, stream));
+        ok(bench.cuStreamSynchronize(stream));
+        assert_eq!(bench.download::<u32>(data, 1), [6]);
+        ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, old));
+        assert_eq!(DESTROYED.load(Ordering::SeqCst), 1);
+        ok(bench.cuGraphExecDestroy(exec));
+    }
+}
+
+#[test]
+fn graphs_are_nested_so_deep_and_no_deeper() {
+    let bench = bench(Builder::new());
+    let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
+    params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+    let (mut inner, mut depth) = (bench.graph(), 0);
+    let refused = loop {
+        let (outer, mut node) = (bench.graph(), ptr::null_mut());
+        params.__bindgen_anon_1.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
+            graph: inner,
+            ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
+        };
+        let status = unsafe {
+            bench.cuGraphAddNode_v2(
+                &raw mut node,
+                outer,
+                ptr::null(),
+                ptr::null(),
+                0,
+                &raw mut params,
+            )
+        };
+        if !status.is_success() {
+            break status;
+        }
+        (inner, depth) = (outer, depth + 1);
+    };
+    assert_eq!(refused, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(depth, 256);
+    bench.run_graph(inner);
+}
 
 #[test]
 fn a_graph_that_was_not_taken_over_is_still_the_programs() {

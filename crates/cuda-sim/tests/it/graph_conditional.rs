@@ -5,7 +5,7 @@ use std::ptr;
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{
-    CUDA_CONDITIONAL_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUgraph,
+    CUDA_CONDITIONAL_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph,
     CUgraphConditionalNodeType, CUgraphInstantiateResult, CUgraphNode, CUgraphNodeParams,
     CUgraphNodeType,
 };
@@ -138,17 +138,70 @@ fn conditional_handles_must_be_used() {
         Err(INVALID)
     );
     let (_, bodies) = conditional(&bench, graph, &[], (handle, if_, 1)).unwrap();
-    let mut node = ptr::null_mut();
-    let host = CUDA_HOST_NODE_PARAMS {
-        fn_: Some(nothing),
-        userData: ptr::null_mut(),
-    };
     let mut clone = ptr::null_mut();
-    unsafe {
-        let added =
-            bench.cuGraphAddHostNode(&raw mut node, bodies[0], ptr::null(), 0, &raw const host);
-        assert_eq!(added, INVALID, "a body has no host nodes");
-        assert_eq!(bench.cuGraphClone(&raw mut clone, graph), INVALID);
+    assert_eq!(
+        unsafe { bench.cuGraphClone(&raw mut clone, graph) },
+        INVALID
+    );
+    bench.empty(bodies[0], &[]);
+    bench.run_graph(graph);
+}
+
+/// As an H200 does it: such a node can be added.
+#[test]
+fn a_body_with_a_host_node_is_not_instantiated_however_deep_it_is() {
+    for is_in_a_child in [false, true] {
+        let bench = bench(Builder::new());
+        let graph = bench.graph();
+        let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
+        let handle = condition(&bench, graph, 1, 1);
+        let (_, bodies) = conditional(&bench, graph, &[], (handle, if_, 1)).unwrap();
+        let mut exec = ptr::null_mut();
+        let mut child = bodies[0];
+        if is_in_a_child {
+            let (mut node, empty) = (ptr::null_mut(), bench.graph());
+            unsafe {
+                ok(bench.cuGraphAddChildGraphNode(&raw mut node, child, ptr::null(), 0, empty));
+                ok(bench.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
+            }
+        }
+        let node = bench.host(child, &[], Some(nothing), ptr::null_mut());
+        let mut instantiate =
+            || unsafe { bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
+        assert_eq!(instantiate(), INVALID);
+        unsafe { ok(bench.cuGraphDestroyNode(node)) };
+        ok(instantiate());
     }
+}
+
+#[test]
+fn more_bodies_than_there_is_room_for_are_an_error() {
+    let bench = bench(Builder::new());
+    let graph = bench.graph();
+    let switch = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;
+    let handle = condition(&bench, graph, 0, 0);
+    assert_eq!(
+        conditional(&bench, graph, &[], (handle, switch, u32::MAX)),
+        Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+    );
+    let (_, bodies) = conditional(&bench, graph, &[], (handle, switch, 1000)).unwrap();
+    assert_eq!(bodies.len(), 1000);
+}
+
+#[test]
+fn a_copy_leaves_the_children_of_its_original_where_they_are() {
+    let bench = bench(Builder::new());
+    let (graph, empty) = (bench.graph(), bench.graph());
+    let (mut node, mut child, mut clone) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    unsafe {
+        ok(bench.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, empty));
+        ok(bench.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
+        ok(bench.cuGraphClone(&raw mut clone, graph));
+        ok(bench.cuGraphDestroy(clone));
+    }
+    // The handle of a graph is for those inside it, too.
+    let handle = condition(&bench, graph, 0, 0);
+    let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
+    conditional(&bench, child, &[], (handle, if_, 1)).unwrap();
     bench.run_graph(graph);
 }

@@ -230,6 +230,29 @@ fn a_whole_graph_updates_or_says_why_not() {
     assert_eq!(bench.download::<u32>(data, 4), [6, 6, 0, 6]);
 }
 
+#[test]
+fn an_upload_comes_after_the_launches_before() {
+    for seed in 0..8 {
+        let bench = bench(late(seed));
+        let host = bench.pinned(4).cast::<u32>();
+        let data = bench.upload(&[7_u32]);
+        let graph = bench.graph();
+        let mut copy = bytes(0, data, 4);
+        copy.dstMemoryType = cuda_sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        copy.dstHost = host.cast();
+        bench.copy(graph, &[], copy);
+        let exec = bench.instantiate(graph);
+        let (one, two) = (bench.stream(1), bench.stream(1));
+        unsafe {
+            host.write(0);
+            ok(bench.cuGraphLaunch(exec, one));
+            ok(bench.cuGraphUpload(exec, two));
+            ok(bench.cuStreamSynchronize(two));
+            assert_eq!(host.read(), 7, "seed {seed}");
+        }
+    }
+}
+
 static DESTROYED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn destroyed(data: *mut c_void) {

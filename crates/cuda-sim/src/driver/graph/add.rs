@@ -75,6 +75,9 @@ pub(super) fn links(
     (0..count).map(link).collect()
 }
 
+/// So deep are graphs inside graphs. How deep a GPU's driver lets them be is not documented.
+pub(super) const MOST_NESTED: usize = 256;
+
 impl World {
     /// A new node, if it may be in the graph and follow these.
     pub(super) fn add_checked(
@@ -86,8 +89,15 @@ impl World {
         self.check_links(graph, &links)?;
         let is_kernel = matches!(payload, Payload::Kernel(_));
         let has_data = links.iter().any(|(_, edge)| !edge.is_default());
-        if has_data && !is_kernel || self.graph(graph)?.is_body && !payload.may_be_in_body() {
+        if has_data && !is_kernel {
             return Err(INVALID_VALUE);
+        }
+        // What a body of a conditional node must not have is said when it is instantiated.
+        if payload.is_memory() && self.graph(graph)?.is_child() {
+            return Err(NOT_SUPPORTED);
+        }
+        if let Payload::Free(memory) = &payload {
+            memory.note_free(graph);
         }
         self.add_node(graph, links, payload)
     }
@@ -107,7 +117,9 @@ impl World {
 
     /// The payload of a child graph node of `graph`.
     fn child(&mut self, graph: u64, child: u64, moves: bool) -> Status<Payload> {
-        self.graph(child)?;
+        if self.graph(child)?.is_child() || self.depth(graph) + self.height(child) >= MOST_NESTED {
+            return Err(NOT_SUPPORTED);
+        }
         let holds_parent = |payload: &Payload| payload.inner().contains(&graph);
         if child == graph || self.any_node(child, &holds_parent) {
             return Err(INVALID_VALUE);
@@ -281,6 +293,7 @@ impl Call {
     ) -> Status {
         let mut answer = params.get()?;
         let device = self.pool_device(&answer.poolProps)?;
+        self.check_access(answer.accessDescs, answer.accessDescCount)?;
         let place = (node, graph.handle(), after, count);
         self.add(place, no_data(), |world| {
             let memory = self
@@ -362,6 +375,7 @@ impl Call {
                 // SAFETY: as above.
                 let mut alloc = unsafe { answer.__bindgen_anon_1.alloc };
                 let device = self.pool_device(&alloc.poolProps)?;
+                self.check_access(alloc.accessDescs, alloc.accessDescCount)?;
                 self.add(place, data, |world| {
                     let memory = self.graphs.reserve(&device, alloc.bytesize as u64, graph)?;
                     world.note_memory(&memory);

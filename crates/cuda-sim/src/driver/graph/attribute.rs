@@ -37,6 +37,14 @@ const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
 impl Attributes {
+    /// Those of `cuLaunchCooperativeKernel`.
+    pub(in crate::driver) fn cooperative() -> Self {
+        Self {
+            cooperative: true,
+            ..Self::default()
+        }
+    }
+
     /// `INVALID_VALUE` for what a driver of `version` does not know, and `NOT_SUPPORTED` for what would change what a launch does
     /// and is not implemented.
     pub(in crate::driver) fn set(
@@ -129,6 +137,19 @@ impl Attributes {
     /// The handle by which kernels would change the node, if they can.
     pub(in crate::driver) fn device_node(&self) -> Option<u64> {
         self.updatable.filter(|&node| node != 0)
+    }
+
+    /// The priority of a node.
+    pub(super) fn priority(&self) -> u32 {
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY.0;
+        self.numbers.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Those of a launch that is captured: the priority is that of the stream, unless it has one of its own.
+    pub(in crate::driver) fn captured(mut self, priority: i32) -> Self {
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY.0;
+        self.numbers.entry(id).or_insert(priority as u32);
+        self
     }
 
     /// Whether something is set that only nodes of graphs can have.
@@ -238,9 +259,12 @@ impl Call {
     ) -> Status {
         let from = {
             let world = self.graphs.lock();
-            kernel(&world.node(src.handle())?.payload)?
-                .attributes
-                .clone()
+            let source = kernel(&world.node(src.handle())?.payload)?;
+            let target = kernel(&world.node(dst.handle())?.payload)?;
+            if source.context().handle != target.context().handle {
+                return Err(INVALID_VALUE);
+            }
+            source.attributes.clone()
         };
         self.set_attributes(dst.handle(), |all| {
             if from.device_node().or(all.device_node()).is_some() {

@@ -93,6 +93,13 @@ impl Call {
         let (graph, after) = match into {
             Some((graph, after)) => {
                 world.check_links(graph, &after)?;
+                if world
+                    .captures
+                    .values()
+                    .any(|capture| capture.graph == graph)
+                {
+                    return Err(ILLEGAL_STATE);
+                }
                 (graph, after)
             }
             None => (world.add_graph(Owner::Capture(id)), Vec::new()),

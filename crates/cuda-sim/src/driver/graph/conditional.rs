@@ -32,6 +32,8 @@ pub(super) struct Cell {
     value: AtomicU32,
     /// What it is at the beginning of each launch, if that is asked for.
     default: Option<u32>,
+    /// The context of the nodes that it is for.
+    pub(super) context: u64,
 }
 
 impl Cell {
@@ -78,7 +80,7 @@ impl Call {
         flags: c_uint,
     ) -> Status {
         handle.required()?;
-        self.context(ctx.handle())?;
+        let context = self.context(ctx.handle())?;
         if flags & !ASSIGN_DEFAULT != 0 {
             return Err(INVALID_VALUE);
         }
@@ -86,6 +88,7 @@ impl Call {
         let cell = Arc::new(Cell {
             value: AtomicU32::new(default),
             default: (flags & ASSIGN_DEFAULT != 0).then_some(default),
+            context: context.handle,
         });
         let mut world = self.graphs.lock();
         let graph = world.graph_mut(graph.handle())?;

@@ -9,11 +9,12 @@ use cuda_sys::{
     CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS_v2,
     CUDA_MEM_FREE_NODE_PARAMS, CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
     CUDA_MEMSET_NODE_PARAMS_v2, CUgraphChildGraphNodeOwnership, CUgraphConditionalNodeType,
-    CUgraphNodeParams, CUgraphNodeType, CUhostFn, CUmemAllocationType, CUmemLocationType,
-    CUmemPoolProps,
+    CUgraphNodeParams, CUgraphNodeType, CUhostFn, CUmemAccessDesc, CUmemAllocationType,
+    CUmemLocationType, CUmemPoolProps,
 };
 
 use super::World;
+use super::add::MOST_NESTED;
 use super::attribute::Attributes;
 use super::memory::GraphMemory;
 use super::model::Owner;
@@ -26,10 +27,13 @@ use crate::driver::handle::pointer;
 use crate::driver::launch::{Shape, pack};
 use crate::driver::memset::Fill;
 use crate::driver::pool::location_id;
-use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::driver::stream::HostCall;
 use crate::driver::transfer::Transfer;
 use crate::driver::wait_value::batch;
+
+/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not documented.
+const MOST_BODIES: u32 = 1 << 16;
 
 /// The older parameters as newer ones.
 pub(super) fn v2_of(old: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
@@ -219,7 +223,9 @@ impl Payload {
             Self::Child(graph) => {
                 params.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
                     graph: pointer(*graph),
-                    ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE,
+                    // It is the driver's: not to be used again as it is.
+                    ownership:
+                        CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID,
                 };
             }
             Self::Empty => {}
@@ -276,6 +282,12 @@ impl World {
             T::CU_GRAPH_COND_TYPE_SWITCH => params.size > 0,
             _ => false,
         };
+        if self.depth(graph) >= MOST_NESTED {
+            return Err(NOT_SUPPORTED);
+        }
+        if params.size > MOST_BODIES {
+            return Err(OUT_OF_MEMORY);
+        }
         // The handle is of this graph or of one around it, and of no other node.
         let mut root = graph;
         let mut cell = None;
@@ -291,7 +303,7 @@ impl World {
             .map(|(_, cell)| Arc::clone(cell))
             .ok_or(INVALID_VALUE)?;
         let is_same = |payload: &Payload| matches!(payload, Payload::Conditional(other) if other.handle == params.handle);
-        if !fits || self.any_node(root, &is_same) {
+        if !fits || cell.context != context.handle || self.any_node(root, &is_same) {
             return Err(INVALID_VALUE);
         }
         let mut bodies = Vec::new();
@@ -375,6 +387,20 @@ impl Call {
             .device(location_id(&props.location))
             .map_err(|_| INVALID_VALUE)?;
         Ok(Arc::clone(device))
+    }
+
+    /// Who else may use what an allocation node stands for: devices that are there. (Here each may that can.)
+    pub(super) fn check_access(&self, all: *const CUmemAccessDesc, count: usize) -> Status {
+        // SAFETY: there must be `count` of them ← the contract of allocation nodes.
+        let all = unsafe { all.wrap() };
+        for index in 0..count {
+            let location = all.get_at(index)?.location;
+            if location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+                return Err(INVALID_VALUE);
+            }
+            self.device(location_id(&location))?;
+        }
+        Ok(())
     }
 
     /// The payload of a node of any kind that stands for itself; `INVALID_VALUE` for the others.

@@ -10,7 +10,7 @@ use super::payload::Payload;
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
-use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::driver::status::{ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
     cuGraphCreate => graph_create(graph: *mut CUgraph, flags: c_uint);
@@ -30,9 +30,10 @@ exports! {
 }
 
 impl World {
-    /// Whether a capture adds to the graph.
-    fn is_captured_into(&self, graph: u64) -> bool {
-        self.captures.values().any(|capture| capture.graph == graph)
+    /// Whether a capture adds to the graph, or to one inside it.
+    pub(super) fn is_captured_into(&self, graph: u64) -> bool {
+        let is_it = |graph: u64| self.captures.values().any(|capture| capture.graph == graph);
+        is_it(graph) || self.any_node(graph, &|node| node.inner().into_iter().any(is_it))
     }
 }
 
@@ -50,8 +51,10 @@ impl Call {
     fn graph_destroy(&self, graph: Out<CUgraph_st>) -> Status {
         let mut world = self.graphs.lock();
         let handle = graph.handle();
-        if !world.graph(handle)?.is_users() || world.is_captured_into(handle) {
-            return Err(INVALID_VALUE);
+        match world.graph(handle)?.owner {
+            Owner::User if world.is_captured_into(handle) => return Err(ILLEGAL_STATE),
+            Owner::User => {}
+            Owner::Node(_) | Owner::Capture(_) => return Err(INVALID_VALUE),
         }
         world.remove_graph(handle);
         Ok(())
@@ -83,7 +86,9 @@ impl Call {
     fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
         let mut world = self.graphs.lock();
         let home = world.home(node.handle())?;
-        if world.is_captured_into(home) {
+        let inner = world.node(node.handle())?.payload.inner();
+        let is_captured = world.captures.values().any(|capture| capture.graph == home);
+        if is_captured || inner.into_iter().any(|inner| world.is_captured_into(inner)) {
             return Err(INVALID_VALUE);
         }
         if world.graph(home)?.has_memory_nodes() {

@@ -269,7 +269,7 @@ impl Call {
             let target = nodes.get(&to).ok_or(INVALID_VALUE)?;
             let both_kernels = matches!(source.payload, Payload::Kernel(_))
                 && matches!(target.payload, Payload::Kernel(_));
-            let known = target.after.contains(&(from, edge));
+            let known = target.after.iter().any(|&(node, _)| node == from);
             if from == to
                 || known
                 || !new.insert((from, to))
@@ -308,13 +308,13 @@ impl Call {
         if count > 0 && home.has_memory_nodes() {
             return Err(INVALID_VALUE);
         }
-        let mut edges = Vec::new();
+        let mut edges: Vec<(u64, u64, Edge)> = Vec::new();
         for index in 0..count {
             let from = from.get_at(index)?.addr() as u64;
             let to = to.get_at(index)?.addr() as u64;
             let edge = Edge::read(data, index)?;
             let target = home.nodes.get(&to).ok_or(INVALID_VALUE)?;
-            if !target.after.contains(&(from, edge)) {
+            if !target.after.contains(&(from, edge)) || edges.contains(&(from, to, edge)) {
                 return Err(INVALID_VALUE);
             }
             edges.push((from, to, edge));

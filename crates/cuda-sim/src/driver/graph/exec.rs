@@ -14,6 +14,7 @@ use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::engine::OpId;
 
 exports! {
     cuGraphInstantiate | cuGraphInstantiate_v2 => graph_instantiate(
@@ -37,7 +38,7 @@ const UPLOAD: u64 = 2;
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`
 const DEVICE_LAUNCH: u64 = 4;
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`
-const NODE_PRIORITY: u64 = 8;
+pub(super) const NODE_PRIORITY: u64 = 8;
 
 type Outcome = CUgraphInstantiateResult;
 
@@ -57,8 +58,10 @@ impl Call {
         }
         let mut world = self.graphs.lock();
         let source = world.graph(graph).map_err(plain)?;
-        if source.is_body || matches!(source.owner, Owner::Capture(_)) {
-            return Err(plain(INVALID_VALUE));
+        match source.owner {
+            Owner::User => {}
+            Owner::Node(_) => return Err(plain(NOT_SUPPORTED)),
+            Owner::Capture(_) => return Err(plain(INVALID_VALUE)),
         }
         let unique = |payload: &Payload| payload.is_memory() || payload.is_device_updatable();
         let is_unique = world.any_node(graph, &unique);
@@ -80,8 +83,6 @@ impl Call {
             id: world.next_id(),
             flags,
             template,
-            objects: world.objects_of(graph),
-            cells: world.cells_of(graph),
             last: None,
         };
         world.execs.insert(handle, exec);
@@ -169,13 +170,14 @@ impl Call {
         self.launch_graph(&mut world, exec.handle(), &stream)
     }
 
-    /// What it would bring to the device is there already; only its place in the stream counts.
+    /// What it would bring to the device is there already; only its place counts, in the stream and among the launches.
     fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.uncapturable(&stream)?;
-        let world = self.graphs.lock();
-        world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?;
-        self.enqueue(&stream, &[], || Ok(()));
+        let mut world = self.graphs.lock();
+        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        let after: Vec<OpId> = exec.last.into_iter().collect();
+        exec.last = Some(self.enqueue(&stream, &after, || Ok(())));
         Ok(())
     }
 
@@ -183,7 +185,7 @@ impl Call {
     fn graph_exec_destroy(&self, exec: Out<CUgraphExec_st>) -> Status {
         let mut world = self.graphs.lock();
         let exec = world.execs.remove(&exec.handle()).ok_or(INVALID_VALUE)?;
-        world.trash.extend(exec.objects);
+        world.trash.extend(exec.template.objects());
         Ok(())
     }
 

@@ -247,7 +247,7 @@ impl Instance {
             protos: Vec::new(),
             records: Vec::new(),
         };
-        let cells = exec.cells.clone();
+        let cells = exec.template.cells();
         let begin = device_work(move || {
             cells.iter().for_each(|cell| cell.reset());
             left.iter().for_each(|memory| memory.deactivate());
@@ -259,7 +259,8 @@ impl Instance {
         });
         layout.lay(&exec.template, &[0]);
         // Kept until all of it has run.
-        let kept = (exec.objects.clone(), exec.cells.clone(), allocated, freed);
+        let objects = exec.template.objects();
+        let kept = (objects, exec.template.cells(), allocated, freed);
         let end = Work::Device(Box::new(move || drop(kept)));
         let after: Vec<OpId> = exec.last.into_iter().collect();
         let ops = self

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{CUdevice, CUgraphMem_attribute};
 
@@ -50,10 +50,19 @@ pub(in crate::driver) struct GraphMemory {
     /// The graph of the allocation node.
     pub(super) home: u64,
     /// The graphs that have a free node for it.
-    pub(super) freed_in: Mutex<BTreeSet<u64>>,
+    freed_in: Mutex<BTreeSet<u64>>,
 }
 
 impl GraphMemory {
+    fn freed_in(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.freed_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A graph has a free node for it, and stays known as one that had when it is gone.
+    pub(super) fn note_free(&self, graph: u64) {
+        self.freed_in().insert(graph);
+    }
+
     /// The allocation begins.
     pub(super) fn activate(&self) {
         if self.device.arena.activate(self.addr) {
@@ -124,19 +133,16 @@ impl World {
     pub(super) fn memory_to_free(&self, graph: u64, addr: u64) -> Status<Arc<GraphMemory>> {
         let memory = self.memory.get(&addr).and_then(std::sync::Weak::upgrade);
         let memory = memory.ok_or(INVALID_VALUE)?;
-        let mut freed_in = memory
-            .freed_in
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         // Once in a graph, and either in its own or in others.
-        let elsewhere = freed_in
+        let refuses = memory
+            .freed_in()
             .iter()
-            .any(|&other| (other == memory.home) != (graph == memory.home));
-        if elsewhere || !freed_in.insert(graph) {
-            return Err(INVALID_VALUE);
+            .any(|&other| other == graph || (other == memory.home) != (graph == memory.home));
+        if refuses {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(memory)
         }
-        drop(freed_in);
-        Ok(memory)
     }
 }
 

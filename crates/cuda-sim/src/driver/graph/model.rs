@@ -96,6 +96,11 @@ impl Graph {
         self.owner == Owner::User
     }
 
+    /// Whether it is the graph of a child graph node.
+    pub(super) fn is_child(&self) -> bool {
+        matches!(self.owner, Owner::Node(_)) && !self.is_body
+    }
+
     pub(super) fn has_memory_nodes(&self) -> bool {
         self.nodes
             .values()
@@ -252,12 +257,11 @@ impl World {
         let objects = source.objects.clone();
         let mut new = HashMap::new();
         for (handle, payload, _) in &nodes {
-            let node = self.add_node(copy, Vec::new(), payload.clone())?;
-            if let Payload::Child(child) = payload {
-                let child = self.clone_graph(*child, Owner::Node(node))?;
-                self.node_mut(node)?.payload = Payload::Child(child);
-            }
-            new.insert(*handle, node);
+            let payload = match payload {
+                Payload::Child(child) => Payload::Child(self.clone_graph(*child, Owner::User)?),
+                other => other.clone(),
+            };
+            new.insert(*handle, self.add_node(copy, Vec::new(), payload)?);
         }
         for (handle, _, after) in &nodes {
             for (from, edge) in after {
@@ -270,6 +274,25 @@ impl World {
         graph.objects = objects;
         graph.clone_of = new;
         Ok(copy)
+    }
+
+    /// How many graphs are around this one.
+    pub(super) fn depth(&self, graph: u64) -> usize {
+        let around = |graph: &u64| match self.graphs.get(graph)?.owner {
+            Owner::Node(node) => self.homes.get(&node).copied(),
+            Owner::User | Owner::Capture(_) => None,
+        };
+        std::iter::successors(Some(graph), around).skip(1).count()
+    }
+
+    /// How deep the graphs inside this one are.
+    pub(super) fn height(&self, graph: u64) -> usize {
+        let nodes = self.graphs.get(&graph).map(|graph| graph.nodes.values());
+        let inner = nodes
+            .into_iter()
+            .flatten()
+            .flat_map(|node| node.payload.inner());
+        inner.map(|graph| 1 + self.height(graph)).max().unwrap_or(0)
     }
 
     /// Whether a graph or one inside it has a node of which `which` is true.

@@ -76,7 +76,7 @@ impl Call {
         if node.payload.sort() != payload.sort() {
             return Err(INVALID_VALUE);
         }
-        payload.keep_attributes(&node.payload);
+        payload.keep_attributes(&node.payload)?;
         node.payload = payload;
         Ok(())
     }

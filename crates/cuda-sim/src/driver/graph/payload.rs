@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cuda_sys::{
     CUDA_MEMCPY3D, CUgraphConditionalNodeType, CUgraphNodeType, CUstreamBatchMemOpParams,
+    CUstreamBatchMemOpType,
 };
 
 use super::attribute::Attributes;
@@ -150,6 +151,14 @@ pub(in crate::driver) struct Operations {
     pub(super) context: Arc<Context>,
 }
 
+impl Operations {
+    /// What each does, as C says it.
+    pub(super) fn sorts(&self) -> impl Iterator<Item = CUstreamBatchMemOpType> {
+        // SAFETY: every struct of the union begins with it.
+        self.raw.iter().map(|op| unsafe { op.operation })
+    }
+}
+
 impl std::fmt::Debug for Operations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&*self.ops).finish()
@@ -218,13 +227,15 @@ impl Payload {
         }
     }
 
-    /// The attributes of a kernel node stay when its parameters change.
-    pub(super) fn keep_attributes(&mut self, old: &Self) {
-        if let (Self::Kernel(new), Self::Kernel(old)) = (self, old) {
-            new.attributes = old.attributes.clone();
-            new.shape.cooperative = old.shape.cooperative;
-            new.shape.cluster = old.shape.cluster;
-        }
+    /// The attributes of a kernel node stay when its parameters change, which must suit them.
+    pub(super) fn keep_attributes(&mut self, old: &Self) -> Status {
+        let (Self::Kernel(new), Self::Kernel(old)) = (self, old) else {
+            return Ok(());
+        };
+        new.attributes = old.attributes.clone();
+        new.shape.cooperative = old.shape.cooperative;
+        new.shape.cluster = old.shape.cluster;
+        new.shape.check(&new.function)
     }
 
     /// The graphs inside it.

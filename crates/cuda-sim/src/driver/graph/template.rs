@@ -21,10 +21,6 @@ pub(super) struct Exec {
     pub(super) id: u32,
     pub(super) flags: u64,
     pub(super) template: Template,
-    /// What launches keep alive.
-    pub(super) objects: Vec<Arc<Object>>,
-    /// Conditional values that are set to their default when a launch begins, among others.
-    pub(super) cells: Vec<Arc<Cell>>,
     /// The end of the last launch.
     pub(super) last: Option<OpId>,
 }
@@ -34,6 +30,10 @@ pub(super) struct Exec {
 pub(super) struct Template {
     pub(super) nodes: Vec<ExecNode>,
     pub(super) order: Vec<usize>,
+    /// What launches keep alive.
+    objects: Vec<Arc<Object>>,
+    /// Conditional values, some of which are set to their default when a launch begins.
+    cells: Vec<Arc<Cell>>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +58,41 @@ impl Template {
             see(node);
             for inner in &node.inner {
                 inner.visit(see);
+            }
+        }
+    }
+
+    /// The graph and those inside it.
+    fn visit_graphs<'a>(&'a self, see: &mut impl FnMut(&'a Self)) {
+        see(self);
+        for inner in self.nodes.iter().flat_map(|node| &node.inner) {
+            inner.visit_graphs(see);
+        }
+    }
+
+    /// The user objects of it and of those inside it.
+    pub(super) fn objects(&self) -> Vec<Arc<Object>> {
+        let mut all = Vec::new();
+        self.visit_graphs(&mut |it| all.extend(it.objects.iter().cloned()));
+        all
+    }
+
+    /// The conditional values of it and of those inside it.
+    pub(super) fn cells(&self) -> Vec<Arc<Cell>> {
+        let mut all = Vec::new();
+        self.visit_graphs(&mut |it| all.extend(it.cells.iter().cloned()));
+        all
+    }
+
+    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are paired with its own in order. What
+    /// it had of user objects goes to `old`.
+    pub(super) fn update(&mut self, new: Self, old: &mut Vec<Arc<Object>>) {
+        old.append(&mut std::mem::replace(&mut self.objects, new.objects));
+        self.cells = new.cells;
+        for (own, new) in self.nodes.iter_mut().zip(new.nodes) {
+            own.payload = new.payload;
+            for (own, new) in own.inner.iter_mut().zip(new.inner) {
+                own.update(new, old);
             }
         }
     }
@@ -125,6 +160,11 @@ impl Template {
 impl World {
     /// A copy of a graph as it is.
     pub(super) fn template(&self, graph: u64) -> Result<Template, Refusal> {
+        self.template_in(graph, false)
+    }
+
+    /// The same for a graph that may be in the body of a conditional node.
+    fn template_in(&self, graph: u64, is_in_body: bool) -> Result<Template, Refusal> {
         let invalid = |node| {
             (
                 CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
@@ -133,9 +173,22 @@ impl World {
         };
         let graph = self.graphs.get(&graph).ok_or(invalid(0))?;
         let numbers: HashMap<u64, usize> = graph.nodes.keys().copied().zip(0..).collect();
-        let mut template = Template::default();
+        let mut template = Template {
+            objects: graph
+                .objects
+                .values()
+                .map(|(object, _)| Arc::clone(object))
+                .collect(),
+            cells: graph
+                .conditionals
+                .iter()
+                .map(|(_, cell)| Arc::clone(cell))
+                .collect(),
+            ..Template::default()
+        };
+        let is_in_body = is_in_body || graph.is_body;
         for (&source, node) in &graph.nodes {
-            if graph.is_body && !node.payload.may_be_in_body() {
+            if is_in_body && !node.payload.may_be_in_body() {
                 return Err(invalid(source));
             }
             let inner = node.payload.inner().into_iter();
@@ -147,7 +200,7 @@ impl World {
                 links: node.after.clone(),
                 is_enabled: true,
                 inner: inner
-                    .map(|inner| self.template(inner))
+                    .map(|inner| self.template_in(inner, is_in_body))
                     .collect::<Result<_, _>>()?,
             });
         }
@@ -155,27 +208,5 @@ impl World {
             .sorted()
             .map_err(|stuck| invalid(template.nodes[stuck].source))?;
         Ok(template)
-    }
-
-    /// The user objects of a graph and of those inside it.
-    pub(super) fn objects_of(&self, graph: u64) -> Vec<Arc<Object>> {
-        let Some(graph) = self.graphs.get(&graph) else {
-            return Vec::new();
-        };
-        let own = graph.objects.values().map(|(object, _)| Arc::clone(object));
-        let inner = graph.nodes.values().flat_map(|node| node.payload.inner());
-        own.chain(inner.flat_map(|inner| self.objects_of(inner)))
-            .collect()
-    }
-
-    /// The conditional values of a graph and of those inside it.
-    pub(super) fn cells_of(&self, graph: u64) -> Vec<Arc<Cell>> {
-        let Some(graph) = self.graphs.get(&graph) else {
-            return Vec::new();
-        };
-        let own = graph.conditionals.iter().map(|(_, cell)| Arc::clone(cell));
-        let inner = graph.nodes.values().flat_map(|node| node.payload.inner());
-        own.chain(inner.flat_map(|inner| self.cells_of(inner)))
-            .collect()
     }
 }

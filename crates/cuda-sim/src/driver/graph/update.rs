@@ -7,19 +7,18 @@ use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUctx_st,
     CUevent, CUevent_st, CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphExecUpdateResult,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNode_st, CUgraphNodeParams,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNode_st, CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::conditional::Cell;
 use super::convert::{self, v2_of};
-use super::payload::Payload;
-use super::template::{ExecNode, Template};
-use crate::driver::arg::{In, Out};
+use super::exec::NODE_PRIORITY;
+use super::payload::{Kernel, Payload};
+use super::template::{Exec, ExecNode, Template};
+use crate::driver::arg::{Arg, In, Out};
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::space::Spaces;
 use crate::driver::status::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, Status};
-use crate::driver::wait_value::MemOp;
 
 exports! {
     cuGraphExecUpdate => graph_exec_update(
@@ -59,8 +58,24 @@ type Why = CUgraphExecUpdateResult;
 /// Why an update is refused, the node of the graph that is to blame, and the dependency of it.
 type Refused = (Why, u64, u64);
 
+/// What is asked of new parameters besides their kind.
+struct Rules<'a> {
+    spaces: &'a Spaces,
+    /// Whether launches go by the priorities of nodes, which then stay.
+    keeps_priorities: bool,
+}
+
+impl<'a> Rules<'a> {
+    fn of(exec: &Exec, spaces: &'a Spaces) -> Self {
+        Self {
+            spaces,
+            keeps_priorities: exec.flags & NODE_PRIORITY != 0,
+        }
+    }
+}
+
 /// Whether a node of an executable graph may get other parameters.
-fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> {
+fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why> {
     let unless = |wrong: bool, why| if wrong { Err(why) } else { Ok(()) };
     let changed = Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     match (old, new) {
@@ -70,14 +85,16 @@ fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> 
                 moved,
                 Why::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE,
             )?;
-            let differs = old.shape.cooperative != new.shape.cooperative;
+            let priority = |kernel: &Kernel| kernel.attributes.priority();
+            let differs = old.shape.cooperative != new.shape.cooperative
+                || (rules.keeps_priorities && priority(old) != priority(new));
             unless(differs, Why::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED)
         }
         (Payload::Copy(old), Payload::Copy(new)) => {
             let (before, after) = (&old.params.0, &new.params.0);
             let sorts = before.srcMemoryType != after.srcMemoryType
                 || before.dstMemoryType != after.dstMemoryType;
-            let places = old.transfer.sorts(spaces) != new.transfer.sorts(spaces);
+            let places = old.transfer.sorts(rules.spaces) != new.transfer.sorts(rules.spaces);
             unless(sorts || places, changed)
         }
         (Payload::Fill(old), Payload::Fill(new)) => {
@@ -88,8 +105,7 @@ fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> 
             unless(before.height != after.height || (is_2d && size), changed)
         }
         (Payload::Operations(old), Payload::Operations(new)) => {
-            let sort = |op: &MemOp| std::mem::discriminant(op);
-            let differs = !old.ops.iter().map(sort).eq(new.ops.iter().map(sort));
+            let differs = !old.sorts().eq(new.sorts());
             unless(differs || old.context.handle != new.context.handle, changed)
         }
         (Payload::Alloc(old), Payload::Alloc(new)) | (Payload::Free(old), Payload::Free(new)) => {
@@ -109,7 +125,20 @@ fn may_become(old: &Payload, new: &Payload, spaces: &Spaces) -> Result<(), Why> 
 
 impl Template {
     /// Whether it may take over the parameters of `new`, whose nodes are paired with its own in order.
-    fn check_update(&self, new: &Self, spaces: &Spaces) -> Result<(), Refused> {
+    fn check_update(&self, new: &Self, rules: &Rules<'_>) -> Result<(), Refused> {
+        self.check_nodes(new, rules)?;
+        // Handles were made, and given to nodes, in the same order.
+        let places = (self.places(), new.places());
+        let mut pairs = places.0.iter().zip(&places.1);
+        match pairs.find(|(old, new)| old.0 != new.0) {
+            Some((_, &(_, node))) => {
+                Err((Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node, 0))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_nodes(&self, new: &Self, rules: &Rules<'_>) -> Result<(), Refused> {
         let topology = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         if self.nodes.len() != new.nodes.len() {
             return Err((topology, 0, 0));
@@ -127,16 +156,17 @@ impl Template {
             if let Some((_, &(from, _))) = strange {
                 return Err((topology, new.source, from));
             }
-            may_become(&old.payload, &new.payload, spaces).map_err(|why| (why, new.source, 0))?;
+            may_become(&old.payload, &new.payload, rules).map_err(|why| (why, new.source, 0))?;
             for (old, new) in old.inner.iter().zip(&new.inner) {
-                old.check_update(new, spaces)?;
+                old.check_nodes(new, rules)?;
             }
         }
         Ok(())
     }
 
-    /// The places of the values of conditional nodes among `cells`, and the nodes, in the order of the nodes.
-    fn cells(&self, cells: &[Arc<Cell>]) -> Vec<(Option<usize>, u64)> {
+    /// The places of the values of conditional nodes among all of its own, and the nodes, in the order of the nodes.
+    fn places(&self) -> Vec<(Option<usize>, u64)> {
+        let cells = self.cells();
         let mut found = Vec::new();
         self.visit(&mut |node| {
             if let Payload::Conditional(it) = &node.payload {
@@ -146,49 +176,30 @@ impl Template {
         });
         found
     }
-
-    /// Takes over the parameters of `new`, which was checked.
-    fn update(&mut self, new: Self) {
-        for (old, new) in self.nodes.iter_mut().zip(new.nodes) {
-            old.payload = new.payload;
-            for (old, new) in old.inner.iter_mut().zip(new.inner) {
-                old.update(new);
-            }
-        }
-    }
 }
 
 impl Call {
     fn update(&self, exec: u64, graph: u64) -> Status<Result<(), Refused>> {
         let mut world = self.graphs.lock();
-        world.graph(graph)?;
+        if world.graph(graph)?.is_child() {
+            return Err(INVALID_VALUE);
+        }
         world.execs.get(&exec).ok_or(INVALID_VALUE)?;
         let new = match world.template(graph) {
             Ok(new) => new,
             Err((_, node)) => return Ok(Err((Why::CU_GRAPH_EXEC_UPDATE_ERROR, node, 0))),
         };
-        let (objects, cells) = (world.objects_of(graph), world.cells_of(graph));
         let spaces = self.spaces();
         let changed = world.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
         if changed.template.is_device_updatable() || new.is_device_updatable() {
-            world.trash.extend(objects);
             return Err(NOT_SUPPORTED);
         }
-        if let Err(refused) = changed.template.check_update(&new, &spaces) {
-            world.trash.extend(objects);
+        let rules = Rules::of(changed, &spaces);
+        if let Err(refused) = changed.template.check_update(&new, &rules) {
             return Ok(Err(refused));
         }
-        // Handles were made, and given to nodes, in the same order.
-        let places = (changed.template.cells(&changed.cells), new.cells(&cells));
-        let mut pairs = places.0.iter().zip(&places.1);
-        if let Some((_, &(_, node))) = pairs.find(|(old, new)| old.0 != new.0) {
-            world.trash.extend(objects);
-            let why = Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-            return Ok(Err((why, node, 0)));
-        }
-        changed.template.update(new);
-        changed.cells = cells;
-        let old = std::mem::replace(&mut changed.objects, objects);
+        let mut old = Vec::new();
+        changed.template.update(new, &mut old);
         world.trash.extend(old);
         Ok(Ok(()))
     }
@@ -253,12 +264,17 @@ impl Call {
         &self,
         exec: Out<CUgraphExec_st>,
         node: Out<CUgraphNode_st>,
-        work: impl FnOnce(&mut ExecNode) -> Status<T>,
+        work: impl FnOnce(&mut ExecNode, &Rules<'_>) -> Status<T>,
     ) -> Status<T> {
+        let spaces = self.spaces();
         let mut world = self.graphs.lock();
         world.node(node.handle())?;
         let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
-        work(exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?)
+        let rules = Rules::of(exec, &spaces);
+        work(
+            exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?,
+            &rules,
+        )
     }
 
     fn change_exec_node(
@@ -267,16 +283,15 @@ impl Call {
         node: Out<CUgraphNode_st>,
         mut payload: Payload,
     ) -> Status {
-        let spaces = self.spaces();
-        self.with_exec_node(exec, node, |node| {
-            payload.keep_attributes(&node.payload);
+        self.with_exec_node(exec, node, |node, rules| {
+            payload.keep_attributes(&node.payload)?;
             let both_linear = match (&node.payload, &payload) {
                 (Payload::Copy(old), Payload::Copy(new)) => {
                     old.transfer.is_linear() && new.transfer.is_linear()
                 }
                 _ => true,
             };
-            if !both_linear || may_become(&node.payload, &payload, &spaces).is_err() {
+            if !both_linear || may_become(&node.payload, &payload, rules).is_err() {
                 return Err(INVALID_VALUE);
             }
             node.payload = payload;
@@ -290,7 +305,15 @@ impl Call {
         node: Out<CUgraphNode_st>,
         params: Out<CUgraphNodeParams>,
     ) -> Status {
-        self.change_exec_node(exec, node, self.plain_payload(&params.get()?)?)
+        let params = params.get()?;
+        if params.type_ == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
+            // SAFETY: the field of the union must be set ← the type says that it is.
+            let child = unsafe { params.__bindgen_anon_1.graph.graph };
+            // SAFETY: nothing is read through it: it is a handle.
+            let child = unsafe { child.wrap() };
+            return self.graph_exec_child_graph_node_set_params(exec, node, child);
+        }
+        self.change_exec_node(exec, node, self.plain_payload(&params)?)
     }
 
     fn graph_exec_kernel_node_set_params(
@@ -350,24 +373,26 @@ impl Call {
         child: Out<CUgraph_st>,
     ) -> Status {
         let spaces = self.spaces();
-        let new = {
-            let world = self.graphs.lock();
-            world.graph(child.handle())?;
-            world.template(child.handle()).map_err(|_| INVALID_VALUE)?
+        let mut world = self.graphs.lock();
+        world.node(node.handle())?;
+        world.graph(child.handle())?;
+        let new = world.template(child.handle()).map_err(|_| INVALID_VALUE)?;
+        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        let rules = Rules::of(exec, &spaces);
+        let node = exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?;
+        let (Payload::Child(_), Some(inner)) = (&node.payload, node.inner.first_mut()) else {
+            return Err(INVALID_VALUE);
         };
-        self.with_exec_node(exec, node, |node| {
-            let (Payload::Child(_), Some(inner)) = (&node.payload, node.inner.first_mut()) else {
-                return Err(INVALID_VALUE);
-            };
-            if new.is_device_updatable() {
-                return Err(NOT_SUPPORTED);
-            }
-            inner
-                .check_update(&new, &spaces)
-                .map_err(|_| INVALID_VALUE)?;
-            inner.update(new);
-            Ok(())
-        })
+        if new.is_device_updatable() {
+            return Err(NOT_SUPPORTED);
+        }
+        inner
+            .check_update(&new, &rules)
+            .map_err(|_| GRAPH_EXEC_UPDATE_FAILURE)?;
+        let mut old = Vec::new();
+        inner.update(new, &mut old);
+        world.trash.extend(old);
+        Ok(())
     }
 
     fn graph_exec_event_record_node_set_event(
@@ -407,7 +432,7 @@ impl Call {
         node: Out<CUgraphNode_st>,
         enabled: c_uint,
     ) -> Status {
-        self.with_exec_node(exec, node, |node| {
+        self.with_exec_node(exec, node, |node, _| {
             if !can_be_disabled(&node.payload) {
                 return Err(INVALID_VALUE);
             }
@@ -422,7 +447,7 @@ impl Call {
         node: Out<CUgraphNode_st>,
         enabled: Out<c_uint>,
     ) -> Status {
-        self.with_exec_node(exec, node, |node| {
+        self.with_exec_node(exec, node, |node, _| {
             if !can_be_disabled(&node.payload) {
                 return Err(INVALID_VALUE);
             }
