@@ -58,6 +58,13 @@ impl Spaces {
                 .any(|device| device.arena.contains(addr))
     }
 
+    /// The device whose memory the address is in; none for the host's and for virtual memory, which may be any's.
+    pub(super) fn owner(&self, addr: u64) -> Option<usize> {
+        let mut devices = self.devices.iter();
+        let owner = devices.find(|device| device.arena.contains(addr));
+        owner.map(|device| device.ordinal)
+    }
+
     /// Whether the address is a device's, or of host memory that the devices know.
     pub(super) fn is_known(&self, addr: u64) -> bool {
         self.is_device(addr)

@@ -157,9 +157,9 @@ impl Transfer {
         Ok(())
     }
 
-    /// Whose memory the sides are: destination, source.
-    pub(super) fn sorts(&self, spaces: &Spaces) -> (CUmemorytype, CUmemorytype) {
-        (self.dst.sort(spaces), self.src.sort(spaces))
+    /// Whose memory the sides are, destination and source: of which kind, and of which device.
+    pub(super) fn owners(&self, spaces: &Spaces) -> [(CUmemorytype, Option<usize>); 2] {
+        [self.dst, self.src].map(|side| (side.sort(spaces), spaces.owner(side.addr)))
     }
 
     /// As C says it. An array is all that is said of its side, besides the place in it.

@@ -153,6 +153,39 @@ fn nodes_of_an_executable_change_and_rest() {
     assert_eq!(bench.download::<u32>(data, 4), [19, 19, 61, 1]);
 }
 
+#[test]
+fn a_node_of_an_executable_stays_with_its_device() {
+    let bench = bench(Builder::new().devices(2));
+    let here = bench.upload(&[1_u32; 4]);
+    let there = unsafe {
+        let (mut second, mut there) = (ptr::null_mut(), 0);
+        ok(bench.cuDevicePrimaryCtxRetain(&raw mut second, 1));
+        ok(bench.cuCtxPushCurrent_v2(second));
+        ok(bench.cuMemAlloc_v2(&raw mut there, 16));
+        ok(bench.cuCtxPopCurrent_v2(&raw mut second));
+        there
+    };
+    let graph = bench.graph();
+    let fill = bench.fill(graph, &[], words(here, 5, 1));
+    let copy = bench.copy(graph, &[fill], bytes(here + 4, here, 4));
+    let exec = bench.instantiate(graph);
+    for (to, is_taken) in [(here + 8, true), (there, false)] {
+        let (filled, copied) = (words(to, 6, 1), bytes(to + 4, here, 4));
+        let answers = unsafe {
+            [
+                bench.cuGraphExecMemsetNodeSetParams(exec, fill, &raw const filled, bench.context),
+                bench.cuGraphExecMemcpyNodeSetParams(exec, copy, &raw const copied, bench.context),
+            ]
+        };
+        let expected = if is_taken {
+            CUresult::CUDA_SUCCESS
+        } else {
+            INVALID
+        };
+        assert_eq!(answers, [expected; 2]);
+    }
+}
+
 fn update(
     bench: &Bench,
     exec: CUgraphExec,

@@ -94,7 +94,7 @@ fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why
             let (before, after) = (&old.params.0, &new.params.0);
             let sorts = before.srcMemoryType != after.srcMemoryType
                 || before.dstMemoryType != after.dstMemoryType;
-            let places = old.transfer.sorts(rules.spaces) != new.transfer.sorts(rules.spaces);
+            let places = old.transfer.owners(rules.spaces) != new.transfer.owners(rules.spaces);
             unless(sorts || places, changed)
         }
         (Payload::Fill(old), Payload::Fill(new)) => {
@@ -102,7 +102,11 @@ fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why
             let is_2d = before.height > 1;
             let size = (after.width, after.pitch, after.element)
                 != (before.width, before.pitch, before.element);
-            unless(before.height != after.height || (is_2d && size), changed)
+            let moved = rules.spaces.owner(before.dst) != rules.spaces.owner(after.dst);
+            unless(
+                moved || before.height != after.height || (is_2d && size),
+                changed,
+            )
         }
         (Payload::Operations(old), Payload::Operations(new)) => {
             let differs = !old.sorts().eq(new.sorts());
