@@ -10,7 +10,7 @@ use cuda_sys::{
     CUgraphNodeParams, CUgraphNodeType,
 };
 
-use crate::graph_support::{WORDS, words};
+use crate::graph_support::{WORDS, comes_to, words};
 use crate::support::{bench, ok};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -43,7 +43,7 @@ fn a_child_with_other_parameters_brings_its_user_objects() {
         ok(bench.cuStreamSynchronize(stream));
         assert_eq!(bench.download::<u32>(data, 1), [6]);
         ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, old));
-        assert_eq!(DESTROYED.load(Ordering::SeqCst), 1);
+        comes_to(&DESTROYED, 1);
         ok(bench.cuGraphExecDestroy(exec));
     }
 }

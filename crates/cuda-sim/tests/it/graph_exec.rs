@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_sim::{Builder, CUresult};
@@ -10,7 +11,7 @@ use cuda_sys::{
     CUgraphExecUpdateResultInfo,
 };
 
-use crate::graph_support::{WORDS, bytes, words};
+use crate::graph_support::{WORDS, bytes, comes_to, words};
 use crate::support::{Bench, TROUBLE, bench, late, ok};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -329,8 +330,32 @@ fn user_objects_live_as_long_as_anything_uses_them() {
     }
     assert_eq!(DESTROYED.load(Ordering::SeqCst), 0, "the launch has it");
     unsafe { ok(bench.cuStreamSynchronize(stream)) };
-    assert_eq!(DESTROYED.load(Ordering::SeqCst), 7);
+    comes_to(&DESTROYED, 7);
     assert_eq!(bench.simulator.live().user_objects, 0);
+}
+
+static HELD: Mutex<()> = Mutex::new(());
+static RELEASED: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn released(_: *mut c_void) {
+    let _held = HELD.lock().unwrap();
+    RELEASED.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn a_destructor_may_wait_for_what_its_thread_holds() {
+    let bench = bench(Builder::new());
+    let (graph, mut object) = (bench.graph(), ptr::null_mut());
+    let nowhere = ptr::null_mut();
+    unsafe {
+        ok(bench.cuUserObjectCreate(&raw mut object, nowhere, Some(released), 1, 1));
+        ok(bench.cuGraphRetainUserObject(graph, object, 1, 1));
+        let held = HELD.lock().unwrap();
+        ok(bench.cuGraphDestroy(graph));
+        assert_eq!(RELEASED.load(Ordering::SeqCst), 0);
+        drop(held);
+    }
+    comes_to(&RELEASED, 1);
 }
 
 #[test]

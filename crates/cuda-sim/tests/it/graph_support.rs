@@ -2,6 +2,9 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
@@ -51,6 +54,15 @@ pub(crate) fn launch(function: CUfunction, params: &mut [*mut c_void]) -> CUDA_K
         extra: ptr::null_mut(),
         kern: ptr::null_mut(),
         ctx: ptr::null_mut(),
+    }
+}
+
+/// What another thread counts.
+pub(crate) fn comes_to(count: &AtomicU32, expected: u32) {
+    let start = Instant::now();
+    while count.load(Ordering::SeqCst) != expected {
+        assert!(start.elapsed() < Duration::from_secs(5), "{count:?}");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

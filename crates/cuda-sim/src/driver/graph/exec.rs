@@ -184,9 +184,8 @@ impl Call {
     /// Launches under way go on.
     fn graph_exec_destroy(&self, exec: Out<CUgraphExec_st>) -> Status {
         let mut world = self.graphs.lock();
-        let exec = world.execs.remove(&exec.handle()).ok_or(INVALID_VALUE)?;
-        world.trash.extend(exec.template.objects());
-        Ok(())
+        let removed = world.execs.remove(&exec.handle());
+        removed.map(drop).ok_or(INVALID_VALUE)
     }
 
     fn graph_exec_get_flags(&self, exec: Out<CUgraphExec_st>, flags: Out<cuuint64_t>) -> Status {

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use capture::{Branch, Capture};
 use model::Graph;
-use object::{Object, Owned};
+use object::{Owned, Reaper};
 use template::Exec;
 
 use super::export::Entry;
@@ -66,7 +66,7 @@ pub(super) struct Store {
     world: Mutex<World>,
     /// How many captures are under way: looked at by every call.
     captures: AtomicUsize,
-    live_objects: Arc<AtomicUsize>,
+    reaper: Arc<Reaper>,
     conditionals: Arc<Conditionals>,
     footprints: Mutex<HashMap<usize, Arc<memory::Footprint>>>,
 }
@@ -85,13 +85,11 @@ struct World {
     /// What allocation nodes stand for, by address.
     memory: HashMap<u64, Weak<GraphMemory>>,
     last_id: u32,
-    /// Dropped once the lock is released: destructors of the program run in it.
-    trash: Vec<Arc<Object>>,
 }
 
 /// The world while it is locked.
 struct Locked<'a> {
-    guard: Option<MutexGuard<'a, World>>,
+    world: MutexGuard<'a, World>,
     store: &'a Store,
 }
 
@@ -99,39 +97,27 @@ impl Deref for Locked<'_> {
     type Target = World;
 
     fn deref(&self) -> &World {
-        match &self.guard {
-            Some(world) => world,
-            None => unreachable!("the guard is only taken by drop"),
-        }
+        &self.world
     }
 }
 
 impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut World {
-        match &mut self.guard {
-            Some(world) => world,
-            None => unreachable!("the guard is only taken by drop"),
-        }
+        &mut self.world
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        if let Some(mut world) = self.guard.take() {
-            let trash = std::mem::take(&mut world.trash);
-            self.store
-                .captures
-                .store(world.captures.len(), Ordering::Release);
-            drop(world);
-            drop(trash);
-        }
+        let captures = self.world.captures.len();
+        self.store.captures.store(captures, Ordering::Release);
     }
 }
 
 impl Store {
     fn lock(&self) -> Locked<'_> {
         Locked {
-            guard: Some(self.world.lock().unwrap_or_else(PoisonError::into_inner)),
+            world: self.world.lock().unwrap_or_else(PoisonError::into_inner),
             store: self,
         }
     }
@@ -155,6 +141,6 @@ impl Store {
             .filter(|graph| graph.is_users())
             .count();
         live.graph_execs = world.execs.len();
-        live.user_objects = self.live_objects.load(Ordering::Acquire);
+        live.user_objects = self.reaper.live();
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cuda_sys::CUgraphEdgeData;
 
+use super::World;
 use super::conditional::Cell;
 use super::object::Object;
 use super::payload::Payload;
-use super::{Store, World};
 use crate::driver::arg::In;
 use crate::driver::handle::fresh;
 use crate::driver::status::{INVALID_VALUE, Status};
@@ -241,8 +241,6 @@ impl World {
                 self.remove_graph(inner);
             }
         }
-        self.trash
-            .extend(graph.objects.into_values().map(|(object, _)| object));
     }
 
     /// A copy with nodes of its own; its user objects are retained once more.
@@ -308,11 +306,5 @@ impl World {
                     .into_iter()
                     .any(|inner| self.any_node(inner, which))
         })
-    }
-}
-
-impl Store {
-    pub(super) fn live_objects(&self) -> Arc<std::sync::atomic::AtomicUsize> {
-        Arc::clone(&self.live_objects)
     }
 }

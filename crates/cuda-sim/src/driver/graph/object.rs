@@ -1,8 +1,10 @@
 //! User objects: what graphs keep alive for the program.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use cuda_sys::{CUgraph, CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
 
@@ -28,26 +30,55 @@ const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`
 const MOVE: u32 = 1;
 
-/// A pointer of the program's and its destructor, which runs when this is dropped.
-#[derive(Debug)]
-pub(super) struct Object {
+/// The thread that runs the destructors, as `cuda.h` has it: none of the program's, which may hold what a destructor waits for.
+#[derive(Debug, Default)]
+pub(super) struct Reaper {
+    /// How many objects there are.
+    live: AtomicUsize,
+    dead: Mutex<Option<Sender<Destructor>>>,
+}
+
+impl Reaper {
+    pub(super) fn live(&self) -> usize {
+        self.live.load(Ordering::Acquire)
+    }
+
+    fn take(&self, destructor: Destructor) {
+        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if dead.is_none() {
+            let (to, from) = mpsc::channel::<Destructor>();
+            let run = move || from.into_iter().for_each(Destructor::run);
+            let thread = thread::Builder::new().name(String::from("cuda-sim destructors"));
+            *dead = thread.spawn(run).is_ok().then_some(to);
+        }
+        let refused = match &*dead {
+            Some(dead) => dead.send(destructor).err().map(|error| error.0),
+            // There is no thread to be had.
+            None => Some(destructor),
+        };
+        drop(dead);
+        if let Some(destructor) = refused {
+            destructor.run();
+        }
+    }
+}
+
+/// A pointer of the program's and what is to be called with it.
+#[derive(Clone, Copy, Debug)]
+struct Destructor {
     data: *mut c_void,
     destroy: unsafe extern "C" fn(*mut c_void),
-    live: Arc<AtomicUsize>,
 }
 
 // SAFETY: the pointer is only handed on; the program answers for its use in the destructor, on any thread.
-unsafe impl Send for Object {}
+unsafe impl Send for Destructor {}
 // SAFETY: as for `Send`; nothing is read through shared references.
-unsafe impl Sync for Object {}
+unsafe impl Sync for Destructor {}
 
-impl Drop for Object {
-    fn drop(&mut self) {
-        // Counted as gone before it says so: who waits for the destructor finds it so.
-        self.live.fetch_sub(1, Ordering::AcqRel);
-        let (destroy, data) = (self.destroy, Data(self.data));
+impl Destructor {
+    fn run(self) {
         callback(move || {
-            let Data(data) = { data };
+            let Self { data, destroy } = { self };
             // SAFETY: the destructor must be callable with `data`, once ← the contract of cuUserObjectCreate, and this
             // is the only call.
             unsafe { destroy(data) };
@@ -55,11 +86,20 @@ impl Drop for Object {
     }
 }
 
-/// The pointer on its way into the destructor.
-struct Data(*mut c_void);
+/// An object of the program's, whose destructor is called once this is dropped.
+#[derive(Debug)]
+pub(super) struct Object {
+    destructor: Destructor,
+    reaper: Arc<Reaper>,
+}
 
-// SAFETY: as for `Object`.
-unsafe impl Send for Data {}
+impl Drop for Object {
+    fn drop(&mut self) {
+        // Counted as gone before it says so: who waits for the destructor finds it so.
+        self.reaper.live.fetch_sub(1, Ordering::AcqRel);
+        self.reaper.take(self.destructor);
+    }
+}
 
 /// The references that the program itself holds.
 #[derive(Debug)]
@@ -83,12 +123,12 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let handle = fresh();
-        let live = self.graphs.live_objects();
-        live.fetch_add(1, Ordering::AcqRel);
+        let reaper = Arc::clone(&self.graphs.reaper);
+        reaper.live.fetch_add(1, Ordering::AcqRel);
+        let data = data.raw();
         let created = Arc::new(Object {
-            data: data.raw(),
-            destroy,
-            live,
+            destructor: Destructor { data, destroy },
+            reaper,
         });
         let owned = Owned {
             object: created,
@@ -121,10 +161,8 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         owned.count = owned.count.checked_sub(count).ok_or(INVALID_VALUE)?;
-        if owned.count == 0
-            && let Some(owned) = world.objects.remove(&object.handle())
-        {
-            world.trash.push(owned.object);
+        if owned.count == 0 {
+            world.objects.remove(&object.handle());
         }
         Ok(())
     }
@@ -171,10 +209,8 @@ impl Call {
         let objects = &mut world.graph_mut(graph.handle())?.objects;
         let entry = objects.get_mut(&object.handle()).ok_or(INVALID_VALUE)?;
         entry.1 = entry.1.checked_sub(count).ok_or(INVALID_VALUE)?;
-        if entry.1 == 0
-            && let Some((kept, _)) = objects.remove(&object.handle())
-        {
-            world.trash.push(kept);
+        if entry.1 == 0 {
+            objects.remove(&object.handle());
         }
         Ok(())
     }

@@ -84,15 +84,14 @@ impl Template {
         all
     }
 
-    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are paired with its own in order. What
-    /// it had of user objects goes to `old`.
-    pub(super) fn update(&mut self, new: Self, old: &mut Vec<Arc<Object>>) {
-        old.append(&mut std::mem::replace(&mut self.objects, new.objects));
+    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are paired with its own in order.
+    pub(super) fn update(&mut self, new: Self) {
+        self.objects = new.objects;
         self.cells = new.cells;
         for (own, new) in self.nodes.iter_mut().zip(new.nodes) {
             own.payload = new.payload;
             for (own, new) in own.inner.iter_mut().zip(new.inner) {
-                own.update(new, old);
+                own.update(new);
             }
         }
     }

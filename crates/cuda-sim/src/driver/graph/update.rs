@@ -202,9 +202,7 @@ impl Call {
         if let Err(refused) = changed.template.check_update(&new, &rules) {
             return Ok(Err(refused));
         }
-        let mut old = Vec::new();
-        changed.template.update(new, &mut old);
-        world.trash.extend(old);
+        changed.template.update(new);
         Ok(Ok(()))
     }
 
@@ -393,9 +391,7 @@ impl Call {
         inner
             .check_update(&new, &rules)
             .map_err(|_| GRAPH_EXEC_UPDATE_FAILURE)?;
-        let mut old = Vec::new();
-        inner.update(new, &mut old);
-        world.trash.extend(old);
+        inner.update(new);
         Ok(())
     }
 
