@@ -103,14 +103,14 @@ impl Function {
 
     /// The most dynamic shared memory of a launch.
     pub(super) fn dynamic_shared_limit(&self) -> Status<i32> {
-        let fixed = self.kernel()?.static_shared as i32;
+        let kernel = self.kernel()?;
         let set = self.settings.max_dynamic_shared.load(Ordering::Relaxed);
         let device = &self.module.context.device.limits;
         // Until it is raised, static and dynamic memory share the default.
         Ok(if set > device.shared_per_block {
             set
         } else {
-            set.min(device.shared_per_block - fixed)
+            set.min(kernel.dynamic_room(device.shared_per_block))
         })
     }
 
@@ -153,10 +153,10 @@ impl Function {
     pub(super) fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) -> Status {
         type A = CUfunction_attribute;
         let optin = self.module.context.device.limits.shared_optin;
-        let fixed = self.kernel()?.static_shared as i32;
+        let room = self.kernel()?.dynamic_room(optin);
         let (place, range) = match attribute {
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                (&self.settings.max_dynamic_shared, 0..=optin - fixed)
+                (&self.settings.max_dynamic_shared, 0..=room)
             }
             A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
                 (&self.settings.carveout, -1..=100)

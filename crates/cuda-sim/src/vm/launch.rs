@@ -112,7 +112,7 @@ const BLOCK_SLICE: u64 = 1 << 24;
 /// The largest block.
 const MAX_THREADS: u64 = 1024;
 /// What a block may have of shared memory at most.
-const MAX_SHARED: u32 = 227 << 10;
+const MAX_SHARED: i32 = 227 << 10;
 
 static GRID_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -220,12 +220,15 @@ pub fn launch(
         );
         return refuse(FaultKind::InvalidValue, message);
     }
-    let static_shared = info.static_shared.next_multiple_of(16);
-    let shared_bytes = static_shared.saturating_add(params.dynamic_shared);
-    if shared_bytes > MAX_SHARED {
-        let message = format!("{shared_bytes} bytes of shared memory are too much");
+    if i64::from(params.dynamic_shared) > info.dynamic_room(MAX_SHARED).into() {
+        let message = format!(
+            "{} and {} bytes of shared memory are too much",
+            info.static_shared, params.dynamic_shared
+        );
         return refuse(FaultKind::InvalidValue, message);
     }
+    let static_shared = info.dynamic_start();
+    let shared_bytes = static_shared + params.dynamic_shared;
     let mut buffer = vec![0u128; params.params.len().div_ceil(16)];
     for (word, bytes) in buffer.iter_mut().zip(params.params.chunks(16)) {
         let mut whole = [0; 16];

@@ -73,6 +73,16 @@ impl Kernel {
     pub(crate) fn thread_bound(&self) -> Option<u64> {
         self.required_threads.map(product).or(self.most_threads())
     }
+
+    /// What `limit` bytes of shared memory leave for dynamic memory; negative if the kernel itself needs more.
+    pub(crate) fn dynamic_room(&self, limit: i32) -> i32 {
+        limit.saturating_sub_unsigned(self.static_shared)
+    }
+
+    /// Where dynamic shared memory begins. (The gap before it is not counted: it is none of what a device has.)
+    pub(crate) fn dynamic_start(&self) -> u32 {
+        self.static_shared.next_multiple_of(16)
+    }
 }
 
 /// How many there are in all; programs may say any numbers.

@@ -41,6 +41,7 @@ pub(super) struct Env<'a> {
     /// The exposed address of what a grid barrier counts in, 0 if the launch is not cooperative.
     pub(super) workspace: u64,
     pub(super) workspace_bytes: u64,
+    /// Where dynamic shared memory begins.
     pub(super) static_shared: u32,
     pub(super) shared_bytes: u32,
     /// Blocks of a cluster.

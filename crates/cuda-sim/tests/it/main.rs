@@ -32,6 +32,7 @@ mod launch;
 mod memory;
 mod module;
 mod schedule;
+mod shared;
 mod stream;
 mod support;
 mod tensor_map;
