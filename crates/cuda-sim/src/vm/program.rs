@@ -1,5 +1,6 @@
 //! A decoded module: kernels, variables, code.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::code::{CallSite, FunctionCode, Ins, Slot};
@@ -154,6 +155,8 @@ pub struct Program {
     pub(super) globals: Vec<Global>,
     /// The function of each kernel.
     pub(super) entries: Vec<usize>,
+    /// Where each kernel has the shared variables that several may reach, by their numbers.
+    pub(super) shared: Vec<BTreeMap<usize, u32>>,
     pub(super) functions: Vec<FunctionCode>,
     pub(super) code: Vec<Ins>,
     pub(super) sites: Vec<CallSite>,

@@ -256,6 +256,32 @@ pub(super) fn dynamic_shared(wide: bool) -> Kind {
     })
 }
 
+struct CommonShared<const WIDE: bool>;
+
+impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+        let starts = env.program.shared.get(env.kernel);
+        let start = starts.and_then(|starts| starts.get(&(i.a as usize)));
+        let value = u64::from(start.copied().unwrap_or(0)).wrapping_add(i.imm);
+        if WIDE {
+            w.put64(i.d, m, &[value; LANES]);
+        } else {
+            w.put32(i.d, m, &[value as u32; LANES]);
+        }
+        Ok(())
+    }
+}
+
+/// The instruction that computes where the kernel has shared variable number `a` of those of functions and modules, plus
+/// `imm`.
+pub(super) fn common_shared(wide: bool) -> Kind {
+    Kind::Touch(if wide {
+        pick_touch::<CommonShared<true>>(false)
+    } else {
+        pick_touch::<CommonShared<false>>(false)
+    })
+}
+
 struct ExplicitCluster;
 
 impl TouchOp for ExplicitCluster {

@@ -45,3 +45,93 @@ fn a_block_gets_all_the_shared_memory_that_there_is() {
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     ok(bench.sync());
 }
+
+fn static_bytes(bench: &Bench, function: CUfunction) -> i32 {
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+    let mut value = -1;
+    unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
+    value
+}
+
+/// Two functions that each have a variable `s`, and a kernel for each way to reach them. `put_a` stores 5 and 6, and
+/// `put_b` 7, before what `put_a` left is read.
+const REACH: &str = "
+    .shared .align 4 .b8 big[40000];
+    .shared .align 4 .b8 small[8];
+    .func put_a(.reg .b32 v) {
+      .shared .align 8 .b8 s[16];
+      .reg .b32 %r<2>;
+      st.shared.u32 [s], v; add.u32 %r1, v, 1; st.shared.u32 [s+12], %r1; ret; }
+    .func (.reg .b32 sum) get_a() { .reg .b32 %r<3>; ld.shared.u32 sum, [small]; ret; }
+    .func put_b(.reg .b32 v) {
+      .shared .align 4 .b8 s[1000];
+      st.shared.u32 [s], v; st.shared.u32 [s+996], v; st.shared.u32 [small], v; ret; }
+    .visible .entry none() { ret; }
+    .visible .entry a() { .reg .b32 %r<2>; mov.u32 %r1, 5; call put_a, (%r1); ret; }
+    .visible .entry b() { .reg .b32 %r<2>; mov.u32 %r1, 7; call put_b, (%r1); ret; }
+    .visible .entry large() { .reg .b32 %r<2>; mov.u32 %r1, big; st.shared.u32 [big+39996], %r1; ret; }
+    .visible .entry both(.param .u64 out) {
+      .shared .align 4 .b8 mine[4];
+      .reg .b32 %r<9>; .reg .b64 %rd<2>;
+      ld.param.u64 %rd1, [out];
+      mov.u32 %r1, 1; st.shared.u32 [mine], %r1;
+      mov.u32 %r1, 7; call put_b, (%r1);
+      mov.u32 %r1, 5; call put_a, (%r1);
+      call (%r2), get_a, ();
+      ld.shared.u32 %r3, [mine]; ld.shared.u32 %r4, [small];
+      st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
+      ret; }";
+
+/// What the linker of CUDA gives to a kernel: its own variables and those of the functions that it can call.
+#[test]
+fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
+    let bench = bench(Builder::new());
+    let module = bench.load(&format!("{HEAD}{REACH}"));
+    let bytes = |name| static_bytes(&bench, bench.function(module, name));
+    assert_eq!(
+        ["none", "a", "b", "large"].map(bytes),
+        [0, 16, 1008, 40_000]
+    );
+    // 4 and 8 and 16 and 1000 bytes, and at most 4 to put the 16 at a multiple of 8.
+    let both = bytes("both");
+    assert!((1028..=1032).contains(&both), "{both}");
+    let out = bench.upload(&[0_u32; 3]);
+    let both = bench.function(module, "both");
+    ok(bench.launch(both, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(bench.download::<u32>(out, 3), [7, 1, 7]);
+    for name in ["a", "b", "large"] {
+        let function = bench.function(module, name);
+        ok(bench.launch(function, [1, 1], ptr::null_mut(), &mut []));
+        ok(bench.sync());
+    }
+}
+
+/// The variable of a function is not the variable of the same name of another, nor of the module.
+#[test]
+fn a_shared_variable_is_local_to_its_function() {
+    let bench = bench(Builder::new());
+    let text = format!(
+        "{HEAD}.global .align 4 .u32 s = 11;
+         .func (.reg .b32 old) one(.reg .b32 v) {{
+           .shared .align 4 .u32 s;
+           ld.shared.u32 old, [s]; st.shared.u32 [s], v; ret; }}
+         .func (.reg .b32 old) two(.reg .b32 v) {{
+           .shared .align 4 .u32 s;
+           ld.shared.u32 old, [s]; st.shared.u32 [s], v; ret; }}
+         .func (.reg .b32 value) three() {{ ld.global.u32 value, [s]; ret; }}
+         .visible .entry k(.param .u64 out) {{
+           .reg .b32 %r<6>; .reg .b64 %rd<2>;
+           ld.param.u64 %rd1, [out];
+           mov.u32 %r1, 1; call (%r5), one, (%r1);
+           mov.u32 %r1, 2; call (%r5), two, (%r1);
+           mov.u32 %r1, 3; call (%r2), one, (%r1);
+           mov.u32 %r1, 4; call (%r3), two, (%r1);
+           call (%r4), three, ();
+           st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
+           ret; }}"
+    );
+    let kernel = bench.function(bench.load(&text), "k");
+    let out = bench.upload(&[0_u32; 3]);
+    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(bench.download::<u32>(out, 3), [1, 2, 11]);
+}

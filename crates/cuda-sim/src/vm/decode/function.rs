@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::form::Ty;
-use super::module::{Names, Output, invalid_at, layout, param_layout};
+use super::module::{Names, Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::{Decoded, Refuse, invalid, missing};
 use crate::ptx::{self, Location, Register, Space, Statement, Variable};
@@ -68,9 +68,8 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     pub(super) sizes: HashMap<u32, u32>,
     frame: u64,
     max_frame: u64,
-    shared: u64,
-    /// Below this offset are the shared variables that kernels have in common.
-    common: u64,
+    /// Of a kernel.
+    shared: SharedLayout,
     pub(super) temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
     pub(super) line: u32,
@@ -97,8 +96,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             sizes: HashMap::new(),
             frame: 0,
             max_frame: 0,
-            shared: 0,
-            common: u64::MAX,
+            shared: SharedLayout::default(),
             temps: Default::default(),
             guard: ALWAYS,
             line: 0,
@@ -106,22 +104,19 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         }
     }
 
-    /// Where the function's own shared variables begin.
-    pub(super) fn shared_start(&mut self, start: u64) {
-        self.shared = start;
-        if self.entry() {
-            self.common = start;
-        }
-    }
-
     pub(super) fn files(&mut self, first: u32, numbers: &[u32]) {
         self.files = numbers.iter().copied().zip(first..).collect();
     }
 
-    /// Remembers that the variable at `offset` of shared memory is used.
-    pub(super) fn uses_shared(&mut self, offset: u32) {
-        if u64::from(offset) < self.common {
-            self.out.uses[self.index].common_shared = true;
+    /// The function refers to a shared variable that others may refer to; where it is, if that is known.
+    pub(super) fn common(&mut self, variable: usize) -> Decoded<Option<u32>> {
+        if !self.entry() {
+            self.out.uses[self.index].shared.insert(variable);
+            return Ok(None);
+        }
+        match self.shared.common(variable, &self.out.shared) {
+            Some(start) => Ok(Some(start)),
+            None => invalid("Too much shared data"),
         }
     }
 
@@ -133,8 +128,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         self.function.entry
     }
 
-    /// Decodes the body; returns where shared variables end.
-    pub(super) fn run(mut self, body: &'a [Statement<'a>]) -> Result<u64, LoadError> {
+    /// Decodes the body; returns where the shared variables are that it declares or names, if it is a kernel.
+    pub(super) fn run(mut self, body: &'a [Statement<'a>]) -> Result<SharedLayout, LoadError> {
         let entry = self.out.program.code.len() as u32;
         self.out.program.functions[self.index].entry = Some(entry);
         self.line = self.function.line;
@@ -445,17 +440,17 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             Space::Shared if variable.count.is_none() => {
                 self.declare(variable.name, Name::Sym(Sym::DynamicShared))
             }
-            // Those of functions have their place already, among what all kernels share.
-            Space::Shared if !self.entry() => Ok(()),
+            // A function does not know where the kernel that calls it has room.
+            Space::Shared if !self.entry() => {
+                self.out.shared.push(layout(variable));
+                let sym = Sym::Common(self.out.shared.len() - 1);
+                self.declare(variable.name, Name::Sym(sym))
+            }
             Space::Shared => {
-                let (size, align) = layout(variable);
-                self.shared = self.shared.next_multiple_of(align);
-                let at = self.shared;
-                self.shared = self.shared.saturating_add(size).min(1 << 40);
-                if self.shared > 1 << 30 {
+                let Some(start) = self.shared.place(layout(variable)) else {
                     return invalid("Too much shared data");
-                }
-                self.declare(variable.name, Name::Sym(Sym::Shared(at as u32)))
+                };
+                self.declare(variable.name, Name::Sym(Sym::Shared(start)))
             }
             Space::Reg | Space::Global | Space::Const => {
                 missing("`.global` and `.const` variables inside a function")

@@ -1,12 +1,12 @@
 //! Modules: checks, symbols, layouts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::form::Ty;
 use super::function::{self, FunctionDecoder};
 use super::operand::Sym;
 use super::pressure;
-use crate::ptx::{self, Init, Linkage, Space, Statement, Variable};
+use crate::ptx::{self, Init, Linkage, Space, Variable};
 use crate::vm::builtin;
 use crate::vm::code::FunctionCode;
 use crate::vm::fault::LoadError;
@@ -26,16 +26,46 @@ pub(super) struct Output {
     pub(super) checked: bool,
     /// What each function refers to.
     pub(super) uses: Vec<Uses>,
+    /// Size and alignment of the shared variables that several kernels may reach.
+    pub(super) shared: Vec<(u64, u64)>,
 }
 
 /// What a function refers to, for the layout of kernels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
-    pub(super) common_shared: bool,
+    /// Numbers of shared variables; a kernel lays out its own at once.
+    pub(super) shared: BTreeSet<usize>,
     pub(super) indirect: bool,
     pub(super) callees: Vec<usize>,
     /// The most registers that it uses at once.
     pub(super) peak: u32,
+}
+
+/// Where a kernel has its shared variables.
+#[derive(Debug, Default)]
+pub(super) struct SharedLayout {
+    end: u64,
+    /// Of those that others may reach too.
+    offsets: BTreeMap<usize, u32>,
+}
+
+impl SharedLayout {
+    /// Makes room for a variable, if it is not far too much.
+    pub(super) fn place(&mut self, (size, align): (u64, u64)) -> Option<u32> {
+        let start = self.end.next_multiple_of(align);
+        self.end = start.saturating_add(size).min(1 << 40);
+        (self.end <= 1 << 30).then_some(start as u32)
+    }
+
+    /// Where variable number `variable` of `all` is, which gets room the first time.
+    pub(super) fn common(&mut self, variable: usize, all: &[(u64, u64)]) -> Option<u32> {
+        if let Some(&start) = self.offsets.get(&variable) {
+            return Some(start);
+        }
+        let start = self.place(*all.get(variable)?)?;
+        self.offsets.insert(variable, start);
+        Some(start)
+    }
 }
 
 /// The names of one module.
@@ -127,13 +157,13 @@ pub(in crate::vm) fn program(
         wide: wide_cpu(),
         checked: target.checked,
         uses: Vec::new(),
+        shared: Vec::new(),
     };
-    let mut common = 0u64;
-    let names = symbols(modules, &mut out, &mut common)?;
+    let names = symbols(modules, &mut out)?;
     for (module, names) in modules.iter().zip(&names) {
         initial_values(module, names, &mut out)?;
     }
-    let mut ends = Vec::new();
+    let mut entries = Vec::new();
     for (module, names) in modules.iter().zip(&names) {
         let files: Vec<u32> = module.files.iter().map(|&(number, _)| number).collect();
         let paths = module.files.iter().map(|&(_, path)| path);
@@ -145,17 +175,25 @@ pub(in crate::vm) fn program(
                 continue;
             };
             let mut decoder = FunctionDecoder::new(&mut out, names, function, index);
-            decoder.shared_start(if function.entry { common } else { 0 });
             decoder.files(first_file, &files);
-            let end = decoder.run(body)?;
+            let shared = decoder.run(body)?;
             out.uses[index].peak = pressure::peak(function);
             if function.entry {
-                ends.push((function, index, end));
+                entries.push((function, index, shared));
             }
         }
     }
-    for (function, index, end) in ends {
-        kernel(&mut out, function, index, end, common)?;
+    // Which of them an indirect call reaches is not known.
+    let callable = modules.iter().zip(&names).flat_map(|(module, names)| {
+        let functions = module.functions.iter().filter(|function| !function.entry);
+        functions.filter_map(|function| match names.symbols.get(function.name) {
+            Some(&Sym::Function(index)) => Some(index),
+            _ => None,
+        })
+    });
+    let callable: BTreeSet<usize> = callable.collect();
+    for (function, index, shared) in entries {
+        kernel(&mut out, function, index, shared, &callable)?;
     }
     Ok(out.program)
 }
@@ -164,7 +202,6 @@ pub(in crate::vm) fn program(
 fn symbols<'a>(
     modules: &'a [ptx::Module<'a>],
     out: &mut Output,
-    common: &mut u64,
 ) -> Result<Vec<Names<'a>>, LoadError> {
     let mut exported: HashMap<&'a str, Sym> = HashMap::new();
     let mut all = Vec::new();
@@ -177,20 +214,14 @@ fn symbols<'a>(
                 }
                 Space::Shared if variable.count.is_none() => Sym::DynamicShared,
                 Space::Shared => {
-                    let (size, align) = layout(variable);
-                    *common = common.next_multiple_of(align);
-                    let at = *common as u32;
-                    *common = common.saturating_add(size).min(1 << 40);
-                    Sym::Shared(at)
+                    out.shared.push(layout(variable));
+                    Sym::Common(out.shared.len() - 1)
                 }
                 _ => {
                     out.program.globals.push(global(variable));
                     Sym::Global(out.program.globals.len() - 1)
                 }
             };
-            if *common > 1 << 30 {
-                return Err(invalid_at(variable.line, "Too much shared data"));
-            }
             let weak = variable.linkage == Linkage::Weak;
             let sym = match exported.get(variable.name) {
                 Some(&first) if weak => first,
@@ -205,9 +236,9 @@ fn symbols<'a>(
             }
         }
         for function in &module.functions {
-            let Some(body) = &function.body else {
+            if function.body.is_none() {
                 continue;
-            };
+            }
             let index = out.program.functions.len();
             out.program.functions.push(FunctionCode {
                 name: function.name.to_owned(),
@@ -231,18 +262,6 @@ fn symbols<'a>(
                     exported
                         .entry(function.name)
                         .or_insert(Sym::Function(index));
-                }
-            }
-            if !function.entry {
-                for statement in body {
-                    if let Statement::Variable(variable) = statement
-                        && variable.space == Space::Shared
-                    {
-                        let (size, align) = layout(variable);
-                        *common = common.next_multiple_of(align);
-                        symbols.insert(variable.name, Sym::Shared(*common as u32));
-                        *common = common.saturating_add(size).min(1 << 40);
-                    }
                 }
             }
         }
@@ -372,16 +391,16 @@ fn kernel(
     out: &mut Output,
     function: &ptx::Function<'_>,
     index: usize,
-    end: u64,
-    common: u64,
+    mut shared: SharedLayout,
+    callable: &BTreeSet<usize>,
 ) -> Result<(), LoadError> {
-    // Everything that can be reached by calls; an indirect call reaches all.
-    let mut reached = HashSet::from([index]);
+    // Everything that can be reached by calls; an indirect call reaches all functions.
+    let mut reached = BTreeSet::from([index]);
     let mut open = vec![index];
     while let Some(next) = open.pop() {
         let uses = &out.uses[next];
-        let everything = 0..if uses.indirect { out.uses.len() } else { 0 };
-        for callee in uses.callees.iter().copied().chain(everything) {
+        let everything = callable.iter().filter(|_| uses.indirect);
+        for &callee in uses.callees.iter().chain(everything) {
             if reached.insert(callee) {
                 open.push(callee);
             }
@@ -389,13 +408,11 @@ fn kernel(
     }
     let peak = reached.iter().map(|&index| out.uses[index].peak);
     let peak = peak.max().unwrap_or(0);
-    let needs_common = reached.iter().any(|&index| out.uses[index].common_shared);
-    let static_shared = match (needs_common, end > common) {
-        (_, true) => end,
-        (true, _) => common,
-        _ => 0,
-    };
-    if end.max(static_shared) > MAX_SHARED {
+    let variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
+    let fits = variables.fold(true, |fits, &variable| {
+        shared.common(variable, &out.shared).is_some() && fits
+    });
+    if !fits || shared.end > MAX_SHARED {
         let message = format!(
             "Entry function '{}' uses too much shared data",
             function.name
@@ -434,7 +451,7 @@ fn kernel(
         name: function.name.to_owned(),
         params,
         param_bytes,
-        static_shared: static_shared as u32,
+        static_shared: shared.end as u32,
         local_bytes: code.frame,
         const_bytes: const_bytes as u32,
         max_threads: three("maxntid"),
@@ -444,5 +461,6 @@ fn kernel(
         registers: pressure::registers(function, peak),
     });
     out.program.entries.push(index);
+    out.program.shared.push(shared.offsets);
     Ok(())
 }

@@ -15,7 +15,10 @@ use crate::vm::special;
 pub(super) enum Sym {
     Global(usize),
     Function(usize),
+    /// An offset in the kernel's own shared memory.
     Shared(u32),
+    /// A shared variable that several kernels may reach, each at an offset of its own.
+    Common(usize),
     DynamicShared,
     /// An offset in the frame.
     Local(u32),
@@ -194,9 +197,15 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         };
         match sym {
-            Sym::Shared(start) => {
-                self.uses_shared(start);
-                Ok(constant(self, u64::from(start).wrapping_add_signed(offset)))
+            Sym::Shared(start) => Ok(constant(self, u64::from(start).wrapping_add_signed(offset))),
+            Sym::Common(variable) => {
+                if let Some(start) = self.common(variable)? {
+                    return Ok(constant(self, u64::from(start).wrapping_add_signed(offset)));
+                }
+                let to = if wide { self.temp64() } else { self.temp32() };
+                let kind = special::common_shared(wide);
+                self.emit(kind, to, variable as u32, 0, 0, offset as u64);
+                Ok(to)
             }
             Sym::Param(start) => Ok(constant(
                 self,
@@ -332,7 +341,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 Name::Sym(sym) => {
                     let own = match sym {
                         Sym::Local(_) => LOCAL,
-                        Sym::Shared(_) | Sym::DynamicShared => SHARED,
+                        Sym::Shared(_) | Sym::Common(_) | Sym::DynamicShared => SHARED,
                         _ => 0,
                     };
                     let bits = ((own >> 56) as u32) << TAG_SHIFT;
