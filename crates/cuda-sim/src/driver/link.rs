@@ -3,7 +3,7 @@
 //! The real one makes a cubin. What comes out here is the texts one behind the other, with a line before each that says
 //! how long it is: only a software device loads it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{c_char, c_uint, c_void};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,37 +102,25 @@ fn image_of(modules: &[(String, String)]) -> Vec<u8> {
 
 /// What the linker has against the modules: a line each, of names that two define, and of names that nobody does.
 fn complaints(modules: &[(&str, ptx::Module<'_>)]) -> String {
-    let mut defined: HashMap<&str, &str> = HashMap::new();
-    let mut weak: HashSet<&str> = HashSet::new();
+    let exports = ptx::Exports::new(modules.iter().map(|(_, code)| code));
     let mut lines = String::new();
-    for (module, code) in modules {
-        for (name, linkage) in definitions(code) {
-            match linkage {
-                ptx::Linkage::Weak | ptx::Linkage::Common => {
-                    weak.insert(name);
-                }
-                ptx::Linkage::Visible => {
-                    if let Some(first) = defined.insert(name, module) {
-                        // Writing to a string does not fail.
-                        let _ = writeln!(
-                            lines,
-                            "error   : Multiple definition of '{name}' in '{module}', first defined in '{first}'"
-                        );
-                    }
-                }
-                ptx::Linkage::Internal | ptx::Linkage::Extern => {}
-            }
-        }
+    for &(name, first, second) in exports.clashes() {
+        let [first, second] = [first, second].map(|definition| modules[definition.module()].0);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            lines,
+            "error   : Multiple definition of '{name}' in '{second}', first defined in '{first}'"
+        );
     }
     for (module, code) in modules {
-        let own: HashSet<&str> = definitions(code).map(|(name, _)| name).collect();
+        let own: HashSet<&str> = definitions(code).collect();
         let functions = code.functions.iter().filter(|f| f.body.is_none());
         let declared: HashSet<&str> = functions
             .map(|function| function.name)
             .filter(|name| !vm::is_of_the_device(name))
             .chain(externs(code))
             .filter(|name| !own.contains(name))
-            .filter(|name| !defined.contains_key(name) && !weak.contains(name))
+            .filter(|name| exports.get(name).is_none())
             .collect();
         let mut missing: Vec<&str> = used(code).filter(|name| declared.contains(name)).collect();
         missing.sort_unstable();
@@ -159,16 +147,16 @@ fn externs<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
         .map(|variable| variable.name)
 }
 
-/// Functions with a body and variables, with who sees them.
-fn definitions<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = (&'a str, ptx::Linkage)> {
+/// Functions with a body, and variables.
+fn definitions<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let functions = code.functions.iter().filter(|f| f.body.is_some());
     let variables = code
         .variables
         .iter()
         .filter(|variable| variable.linkage != ptx::Linkage::Extern);
     functions
-        .map(|function| (function.name, function.linkage))
-        .chain(variables.map(|variable| (variable.name, variable.linkage)))
+        .map(|function| function.name)
+        .chain(variables.map(|variable| variable.name))
 }
 
 /// The names in instructions and initial values.

@@ -6,6 +6,7 @@
 
 mod ast;
 mod error;
+mod exports;
 mod initial;
 mod lexer;
 mod parser;
@@ -18,6 +19,7 @@ pub use ast::{
     Prototype, Register, Space, Statement, Target, Variable,
 };
 pub use error::Error;
+pub use exports::{Definition, Exports};
 
 /// Parses one PTX module.
 ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fault::LoadError;
-use super::program::{Program, Symbol};
+use super::program::{Global, Program, Symbol};
 use super::space::FUNCTION;
 use super::warp::Warp;
 use crate::memory::Arena;
@@ -92,7 +92,12 @@ impl Image {
     /// Address and size of the variable `name`.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
         let globals = &self.program.globals;
-        let index = globals.iter().position(|global| global.name == name)?;
+        let find = |visible| {
+            let is_it = |global: &Global| global.visible == visible && global.name == name;
+            globals.iter().position(is_it)
+        };
+        // Modules that were linked may have variables of their own with the name.
+        let index = find(true).or_else(|| find(false))?;
         Some((*self.addresses.get(index)?, globals[index].size))
     }
 

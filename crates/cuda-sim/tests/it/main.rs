@@ -29,6 +29,7 @@ mod graph_random;
 mod graph_support;
 mod host;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod schedule;

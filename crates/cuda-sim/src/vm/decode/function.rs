@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::form::Ty;
-use super::module::{Names, Output, SharedLayout, invalid_at, layout, param_layout};
+use super::module::{Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
+use super::symbols::Names;
 use super::{Decoded, Refuse, invalid, missing};
 use crate::ptx::{self, Location, Register, Space, Statement, Variable};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};

@@ -28,6 +28,7 @@ mod predicate;
 mod pressure;
 mod rows;
 mod surface;
+mod symbols;
 mod tensor;
 mod texture;
 mod tile;

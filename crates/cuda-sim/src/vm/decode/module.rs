@@ -1,19 +1,15 @@
-//! Modules: checks, symbols, layouts.
+//! Modules: checks, layouts, kernels.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::form::Ty;
 use super::function::{self, FunctionDecoder};
-use super::operand::Sym;
 use super::pressure;
-use crate::ptx::{self, Init, Linkage, Space, Variable};
-use crate::vm::builtin;
-use crate::vm::code::FunctionCode;
+use super::symbols::{initial_values, symbols};
+use crate::ptx::{self, Variable};
 use crate::vm::fault::LoadError;
 use crate::vm::lanes::wide_cpu;
-use crate::vm::program::{
-    Global, GlobalSpace, Kernel, Param, Program, Relocation, Symbol, TargetInfo,
-};
+use crate::vm::program::{GlobalSpace, Kernel, Param, Program, TargetInfo};
 
 /// What is known while functions are decoded.
 pub(super) struct Output {
@@ -66,13 +62,6 @@ impl SharedLayout {
         self.offsets.insert(variable, start);
         Some(start)
     }
-}
-
-/// The names of one module.
-pub(super) struct Names<'a> {
-    pub(super) symbols: HashMap<&'a str, Sym>,
-    /// Declared and used, but not defined anywhere: functions of the device that are not there.
-    pub(super) undefined: HashSet<&'a str>,
 }
 
 /// The size of a variable and its alignment.
@@ -168,10 +157,9 @@ pub(in crate::vm) fn program(
         let files: Vec<u32> = module.files.iter().map(|&(number, _)| number).collect();
         let paths = module.files.iter().map(|&(_, path)| path);
         let first_file = out.program.lines.add_files(paths);
-        for function in &module.functions {
-            let (Some(body), Some(&Sym::Function(index))) =
-                (&function.body, names.symbols.get(function.name))
-            else {
+        for &(number, index) in &names.bodies {
+            let function = &module.functions[number];
+            let Some(body) = &function.body else {
                 continue;
             };
             let mut decoder = FunctionDecoder::new(&mut out, names, function, index);
@@ -185,189 +173,14 @@ pub(in crate::vm) fn program(
     }
     // Which of them an indirect call reaches is not known.
     let callable = modules.iter().zip(&names).flat_map(|(module, names)| {
-        let functions = module.functions.iter().filter(|function| !function.entry);
-        functions.filter_map(|function| match names.symbols.get(function.name) {
-            Some(&Sym::Function(index)) => Some(index),
-            _ => None,
-        })
+        let bodies = names.bodies.iter();
+        bodies.filter_map(|&(number, index)| (!module.functions[number].entry).then_some(index))
     });
     let callable: BTreeSet<usize> = callable.collect();
     for (function, index, shared) in entries {
         kernel(&mut out, function, index, shared, &callable)?;
     }
     Ok(out.program)
-}
-
-/// Collects the symbols of all modules and lays out what they share.
-fn symbols<'a>(
-    modules: &'a [ptx::Module<'a>],
-    out: &mut Output,
-) -> Result<Vec<Names<'a>>, LoadError> {
-    let mut exported: HashMap<&'a str, Sym> = HashMap::new();
-    let mut all = Vec::new();
-    for module in modules {
-        let mut symbols: HashMap<&'a str, Sym> = HashMap::new();
-        for variable in &module.variables {
-            let sym = match variable.space {
-                _ if variable.linkage == Linkage::Extern && variable.space != Space::Shared => {
-                    continue;
-                }
-                Space::Shared if variable.count.is_none() => Sym::DynamicShared,
-                Space::Shared => {
-                    out.shared.push(layout(variable));
-                    Sym::Common(out.shared.len() - 1)
-                }
-                _ => {
-                    out.program.globals.push(global(variable));
-                    Sym::Global(out.program.globals.len() - 1)
-                }
-            };
-            let weak = variable.linkage == Linkage::Weak;
-            let sym = match exported.get(variable.name) {
-                Some(&first) if weak => first,
-                _ => sym,
-            };
-            if symbols.insert(variable.name, sym).is_some() {
-                let message = format!("Duplicate definition of variable '{}'", variable.name);
-                return Err(invalid_at(variable.line, &message));
-            }
-            if variable.linkage != Linkage::Internal {
-                exported.insert(variable.name, sym);
-            }
-        }
-        for function in &module.functions {
-            if function.body.is_none() {
-                continue;
-            }
-            let index = out.program.functions.len();
-            out.program.functions.push(FunctionCode {
-                name: function.name.to_owned(),
-                ..FunctionCode::default()
-            });
-            out.uses.push(Uses::default());
-            if symbols
-                .insert(function.name, Sym::Function(index))
-                .is_some()
-            {
-                let message = format!("Duplicate definition of function '{}'", function.name);
-                return Err(invalid_at(function.line, &message));
-            }
-            match function.linkage {
-                Linkage::Internal => {}
-                // Before any other that is weak.
-                Linkage::Visible => {
-                    exported.insert(function.name, Sym::Function(index));
-                }
-                _ => {
-                    exported
-                        .entry(function.name)
-                        .or_insert(Sym::Function(index));
-                }
-            }
-        }
-        all.push(symbols);
-    }
-    let mut names = Vec::new();
-    for (module, mut symbols) in modules.iter().zip(all) {
-        let mut undefined = HashSet::new();
-        let declared_functions = module.functions.iter().filter(|f| f.body.is_none());
-        let declared_variables = module
-            .variables
-            .iter()
-            .filter(|v| v.linkage == Linkage::Extern);
-        for name in declared_functions
-            .map(|function| function.name)
-            .chain(declared_variables.map(|variable| variable.name))
-        {
-            if symbols.contains_key(name) || builtin::by_name(name).is_some() {
-                continue;
-            }
-            match exported.get(name) {
-                Some(&sym) => {
-                    symbols.insert(name, sym);
-                }
-                None => {
-                    undefined.insert(name);
-                }
-            }
-        }
-        names.push(Names { symbols, undefined });
-    }
-    Ok(names)
-}
-
-fn global(variable: &Variable<'_>) -> Global {
-    let (size, align) = layout(variable);
-    Global {
-        name: variable.name.to_owned(),
-        size,
-        align,
-        space: match variable.space {
-            Space::Const => GlobalSpace::Const,
-            _ => GlobalSpace::Global,
-        },
-        visible: variable.linkage != Linkage::Internal,
-        managed: variable.managed,
-        init: Vec::new(),
-        relocations: Vec::new(),
-    }
-}
-
-fn initial_values(
-    module: &ptx::Module<'_>,
-    names: &Names<'_>,
-    out: &mut Output,
-) -> Result<(), LoadError> {
-    for variable in &module.variables {
-        let Some(&Sym::Global(index)) = names.symbols.get(variable.name) else {
-            continue;
-        };
-        if variable.init.is_empty() {
-            continue;
-        }
-        let Some(ty) = Ty::parse(variable.ty) else {
-            continue;
-        };
-        let element = (ty.width().max(8) / 8) as usize;
-        let mut bytes = Vec::new();
-        let mut relocations = Vec::new();
-        for &init in &variable.init {
-            let at = bytes.len() as u64;
-            match init {
-                Init::Literal(literal) => {
-                    let value = u128::from(FunctionDecoder::literal(literal, ty));
-                    bytes.extend_from_slice(&value.to_le_bytes()[..element]);
-                }
-                Init::Symbol {
-                    name, offset, byte, ..
-                } => {
-                    let target = match names.symbols.get(name) {
-                        Some(&Sym::Global(index)) => Symbol::Global(index),
-                        Some(&Sym::Function(index)) => Symbol::Function(index),
-                        _ => return Err(LoadError::Unresolved(name.to_owned())),
-                    };
-                    if element < 8 && byte.is_none() {
-                        let message = "Address in an initial value that is too narrow";
-                        return Err(invalid_at(variable.line, message));
-                    }
-                    relocations.push(Relocation {
-                        at,
-                        target,
-                        offset,
-                        byte,
-                    });
-                    bytes.resize(bytes.len() + element, 0);
-                }
-            }
-        }
-        let global = &mut out.program.globals[index];
-        if bytes.len() as u64 > global.size {
-            return Err(invalid_at(variable.line, "Too many initial values"));
-        }
-        global.init = bytes;
-        global.relocations = relocations;
-    }
-    Ok(())
 }
 
 /// Parameters at their offsets.

@@ -1,0 +1,223 @@
+//! Symbols: which names of which modules stand for what, once they are linked.
+
+use std::collections::{HashMap, HashSet};
+
+use super::form::Ty;
+use super::function::FunctionDecoder;
+use super::module::{Output, Uses, invalid_at, layout};
+use super::operand::Sym;
+use crate::ptx::{self, Definition, Exports, Init, Linkage, Space, Variable};
+use crate::vm::builtin;
+use crate::vm::code::FunctionCode;
+use crate::vm::fault::LoadError;
+use crate::vm::program::{Global, GlobalSpace, Relocation, Symbol};
+
+/// The names of one module.
+#[derive(Default)]
+pub(super) struct Names<'a> {
+    pub(super) symbols: HashMap<&'a str, Sym>,
+    /// Declared and used, but not defined anywhere: functions of the device that are not there.
+    pub(super) undefined: HashSet<&'a str>,
+    /// The variables of it that exist, by their numbers there and among all.
+    pub(super) globals: Vec<(usize, usize)>,
+    /// The functions of it that exist, likewise.
+    pub(super) bodies: Vec<(usize, usize)>,
+}
+
+/// Collects the symbols of all modules. Definitions that give way to others get nothing.
+pub(super) fn symbols<'a>(
+    modules: &'a [ptx::Module<'a>],
+    out: &mut Output,
+) -> Result<Vec<Names<'a>>, LoadError> {
+    let exports = Exports::new(modules);
+    let commons = commons(modules);
+    let mut exported: HashMap<&'a str, Sym> = HashMap::new();
+    let mut all = Vec::new();
+    for (number, module) in modules.iter().enumerate() {
+        let mut names = Names::default();
+        let mut known = HashSet::new();
+        let mut add = |names: &mut Names<'a>, name, linkage, definition, sym| {
+            names.symbols.insert(name, sym);
+            if linkage != Linkage::Internal && exports.get(name) == Some(definition) {
+                exported.insert(name, sym);
+            }
+        };
+        let gives_way = |name, linkage, definition| {
+            let counts = exports.get(name);
+            linkage != Linkage::Internal && counts.is_some_and(|counts| counts != definition)
+        };
+        for (index, variable) in module.variables.iter().enumerate() {
+            let is_shared = variable.space == Space::Shared;
+            if variable.linkage == Linkage::Extern && !is_shared {
+                continue;
+            }
+            if !known.insert(variable.name) {
+                let message = format!("Duplicate definition of variable '{}'", variable.name);
+                return Err(invalid_at(variable.line, &message));
+            }
+            let (name, linkage) = (variable.name, variable.linkage);
+            let definition = Definition::Variable(number, index);
+            if is_shared && variable.count.is_none() {
+                add(&mut names, name, linkage, definition, Sym::DynamicShared);
+                continue;
+            }
+            if gives_way(name, linkage, definition) {
+                continue;
+            }
+            let sym = if is_shared {
+                out.shared.push(layout(variable));
+                Sym::Common(out.shared.len() - 1)
+            } else {
+                let mut global = global(variable);
+                if linkage == Linkage::Common
+                    && let Some(&(size, align)) = commons.get(name)
+                {
+                    (global.size, global.align) = (size, align);
+                }
+                names.globals.push((index, out.program.globals.len()));
+                out.program.globals.push(global);
+                Sym::Global(out.program.globals.len() - 1)
+            };
+            add(&mut names, name, linkage, definition, sym);
+        }
+        for (index, function) in module.functions.iter().enumerate() {
+            if function.body.is_none() {
+                continue;
+            }
+            if !known.insert(function.name) {
+                let message = format!("Duplicate definition of function '{}'", function.name);
+                return Err(invalid_at(function.line, &message));
+            }
+            let (name, linkage) = (function.name, function.linkage);
+            let definition = Definition::Function(number, index);
+            if gives_way(name, linkage, definition) {
+                continue;
+            }
+            let at = out.program.functions.len();
+            out.program.functions.push(FunctionCode {
+                name: name.to_owned(),
+                ..FunctionCode::default()
+            });
+            out.uses.push(Uses::default());
+            names.bodies.push((index, at));
+            add(&mut names, name, linkage, definition, Sym::Function(at));
+        }
+        all.push(names);
+    }
+    for (module, names) in modules.iter().zip(&mut all) {
+        resolve(module, names, &exported);
+    }
+    Ok(all)
+}
+
+/// Finds what a module names and another one defines.
+fn resolve<'a>(
+    module: &'a ptx::Module<'a>,
+    names: &mut Names<'a>,
+    exported: &HashMap<&'a str, Sym>,
+) {
+    let functions = module.functions.iter();
+    let functions = functions.map(|function| (function.name, function.body.is_none()));
+    let variables = module.variables.iter();
+    let variables = variables.map(|variable| (variable.name, variable.linkage == Linkage::Extern));
+    for (name, is_declared_only) in functions.chain(variables) {
+        let is_builtin = is_declared_only && builtin::by_name(name).is_some();
+        if is_builtin || names.symbols.contains_key(name) {
+            continue;
+        }
+        match exported.get(name) {
+            Some(&sym) => {
+                names.symbols.insert(name, sym);
+            }
+            None => {
+                names.undefined.insert(name);
+            }
+        }
+    }
+}
+
+/// The largest size and alignment of each variable that is `.common`.
+fn commons<'a>(modules: &'a [ptx::Module<'a>]) -> HashMap<&'a str, (u64, u64)> {
+    let mut all: HashMap<&str, (u64, u64)> = HashMap::new();
+    for variable in modules.iter().flat_map(|module| &module.variables) {
+        if variable.linkage == Linkage::Common {
+            let (size, align) = layout(variable);
+            let most = all.entry(variable.name).or_default();
+            *most = (most.0.max(size), most.1.max(align));
+        }
+    }
+    all
+}
+
+fn global(variable: &Variable<'_>) -> Global {
+    let (size, align) = layout(variable);
+    Global {
+        name: variable.name.to_owned(),
+        size,
+        align,
+        space: match variable.space {
+            Space::Const => GlobalSpace::Const,
+            _ => GlobalSpace::Global,
+        },
+        visible: variable.linkage != Linkage::Internal,
+        managed: variable.managed,
+        init: Vec::new(),
+        relocations: Vec::new(),
+    }
+}
+
+/// Gives the variables of a module the values that they begin with.
+pub(super) fn initial_values(
+    module: &ptx::Module<'_>,
+    names: &Names<'_>,
+    out: &mut Output,
+) -> Result<(), LoadError> {
+    for &(number, index) in &names.globals {
+        let variable = &module.variables[number];
+        if variable.init.is_empty() {
+            continue;
+        }
+        let Some(ty) = Ty::parse(variable.ty) else {
+            continue;
+        };
+        let element = (ty.width().max(8) / 8) as usize;
+        let mut bytes = Vec::new();
+        let mut relocations = Vec::new();
+        for &init in &variable.init {
+            let at = bytes.len() as u64;
+            match init {
+                Init::Literal(literal) => {
+                    let value = u128::from(FunctionDecoder::literal(literal, ty));
+                    bytes.extend_from_slice(&value.to_le_bytes()[..element]);
+                }
+                Init::Symbol {
+                    name, offset, byte, ..
+                } => {
+                    let target = match names.symbols.get(name) {
+                        Some(&Sym::Global(index)) => Symbol::Global(index),
+                        Some(&Sym::Function(index)) => Symbol::Function(index),
+                        _ => return Err(LoadError::Unresolved(name.to_owned())),
+                    };
+                    if element < 8 && byte.is_none() {
+                        let message = "Address in an initial value that is too narrow";
+                        return Err(invalid_at(variable.line, message));
+                    }
+                    relocations.push(Relocation {
+                        at,
+                        target,
+                        offset,
+                        byte,
+                    });
+                    bytes.resize(bytes.len() + element, 0);
+                }
+            }
+        }
+        let global = &mut out.program.globals[index];
+        if bytes.len() as u64 > global.size {
+            return Err(invalid_at(variable.line, "Too many initial values"));
+        }
+        global.init = bytes;
+        global.relocations = relocations;
+    }
+    Ok(())
+}

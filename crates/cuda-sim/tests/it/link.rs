@@ -1,0 +1,227 @@
+//! Names that two linked modules define. What counts is what the PTX manual says of `.visible`, `.weak` and `.common`,
+//! and linkers of ELF files where it says nothing.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+
+use cuda_sim::Builder;
+use cuda_sys::{CUjitInputType, CUmodule, CUresult};
+
+use crate::support::{Bench, bench, ok};
+
+const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
+
+/// Links texts and hands over the image, which is gone afterwards.
+fn linked<T>(
+    bench: &Bench,
+    texts: &[&str],
+    take: impl FnOnce(*const c_void) -> T,
+) -> Result<T, CUresult> {
+    let mut state = ptr::null_mut();
+    let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+    unsafe { ok(bench.cuLinkCreate_v2(0, none, nothing, &raw mut state)) };
+    for text in texts {
+        let text = CString::new(format!("{HEAD}{text}")).unwrap();
+        let (data, size) = (
+            text.as_ptr().cast_mut().cast(),
+            text.as_bytes_with_nul().len(),
+        );
+        let kind = CUjitInputType::CU_JIT_INPUT_PTX;
+        let name = c"part".as_ptr();
+        unsafe { ok(bench.cuLinkAddData_v2(state, kind, data, size, name, 0, none, nothing)) };
+    }
+    let (mut image, mut size) = (ptr::null_mut(), 0);
+    let status = unsafe { bench.cuLinkComplete(state, &raw mut image, &raw mut size) };
+    let result = match status {
+        CUresult::CUDA_SUCCESS => Ok(take(image.cast_const())),
+        status => Err(status),
+    };
+    unsafe { ok(bench.cuLinkDestroy(state)) };
+    result
+}
+
+fn load(bench: &Bench, texts: &[&str]) -> CUmodule {
+    let load = |image| {
+        let mut module = ptr::null_mut();
+        unsafe { ok(bench.cuModuleLoadData(&raw mut module, image)) };
+        module
+    };
+    linked(bench, texts, load).unwrap()
+}
+
+/// The words of a variable.
+fn words(bench: &Bench, module: CUmodule, name: &str) -> Vec<u32> {
+    let name = CString::new(name).unwrap();
+    let (mut addr, mut size) = (0, 0);
+    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name.as_ptr())) };
+    bench.download(addr, size / 4)
+}
+
+/// What a kernel stores.
+fn answer(bench: &Bench, module: CUmodule, kernel: &str) -> u32 {
+    let out = bench.upload(&[0_u32]);
+    let kernel = bench.function(module, kernel);
+    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    bench.download::<u32>(out, 1)[0]
+}
+
+/// A kernel that stores the variable `x`.
+fn reader(name: &str) -> String {
+    format!(
+        ".visible .entry {name}(.param .u64 out) {{
+           .reg .b32 %r<2>; .reg .b64 %rd<2>;
+           ld.param.u64 %rd1, [out]; ld.global.u32 %r1, [x]; st.global.u32 [%rd1], %r1; ret; }}"
+    )
+}
+
+/// A kernel that stores what `f` returns.
+fn caller(linkage: &str, name: &str) -> String {
+    format!(
+        "{linkage} .entry {name}(.param .u64 out) {{
+           .reg .b32 %r<2>; .reg .b64 %rd<2>;
+           ld.param.u64 %rd1, [out]; call (%r1), f, (); st.global.u32 [%rd1], %r1; ret; }}"
+    )
+}
+
+fn free_bytes(bench: &Bench) -> usize {
+    let (mut free, mut all) = (0, 0);
+    unsafe { ok(bench.cuMemGetInfo_v2(&raw mut free, &raw mut all)) };
+    free
+}
+
+#[test]
+fn a_visible_variable_goes_before_a_weak_one() {
+    let bench = bench(Builder::new());
+    let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("a"));
+    let weak = format!(".weak .global .align 4 .u32 x = 2; {}", reader("b"));
+    let declared = format!(".extern .global .align 4 .u32 x; {}", reader("c"));
+    for texts in [
+        [&visible, &weak, &declared],
+        [&weak, &visible, &declared],
+        [&declared, &weak, &visible],
+    ] {
+        let module = load(&bench, &texts.map(String::as_str));
+        assert_eq!(words(&bench, module, "x"), [1]);
+        assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [1; 3]);
+    }
+    // Of weak ones the first counts.
+    let other = format!(".weak .global .align 4 .u32 x = 3; {}", reader("a"));
+    let module = load(&bench, &[&weak, &other, &declared]);
+    assert_eq!(words(&bench, module, "x"), [2]);
+    assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [2; 3]);
+}
+
+#[test]
+fn a_variable_of_one_module_hides_none_that_is_visible() {
+    let bench = bench(Builder::new());
+    let own = format!(".global .align 4 .u32 x = 4; {}", reader("a"));
+    let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("b"));
+    let module = load(&bench, &[&own, &visible]);
+    assert_eq!(["a", "b"].map(|k| answer(&bench, module, k)), [4, 1]);
+    assert_eq!(words(&bench, module, "x"), [1]);
+}
+
+#[test]
+fn a_variable_that_gives_way_takes_no_memory() {
+    let bench = bench(Builder::new());
+    let visible = ".visible .global .align 4 .b8 x[4];";
+    let weak = ".weak .global .align 4 .b8 x[64000000];";
+    let before = free_bytes(&bench);
+    load(&bench, &[visible, weak]);
+    let taken = before - free_bytes(&bench);
+    assert!(taken < 32_000_000, "{taken}");
+}
+
+#[test]
+fn a_visible_function_goes_before_a_weak_one() {
+    let bench = bench(Builder::new());
+    let f = |linkage: &str, value: u32, name: &str| {
+        format!(
+            "{linkage} .func (.reg .b32 value) f() {{ mov.u32 value, {value}; ret; }} {}",
+            caller(".visible", name)
+        )
+    };
+    let (visible, weak) = (f(".visible", 1, "a"), f(".weak", 2, "b"));
+    for texts in [[&visible, &weak], [&weak, &visible]] {
+        let module = load(&bench, &texts.map(String::as_str));
+        assert_eq!(["a", "b"].map(|k| answer(&bench, module, k)), [1, 1]);
+    }
+    let module = load(&bench, &[&weak, &f(".weak", 3, "c")]);
+    assert_eq!(["b", "c"].map(|k| answer(&bench, module, k)), [2, 2]);
+}
+
+#[test]
+fn a_weak_kernel_of_two_modules_is_one() {
+    let bench = bench(Builder::new());
+    let k = |value: u32| {
+        format!(
+            ".func (.reg .b32 value) f() {{ mov.u32 value, {value}; ret; }} {}",
+            caller(".weak", "k")
+        )
+    };
+    let texts = [k(5), k(6)];
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let module = load(&bench, &texts);
+    let mut count = 0;
+    unsafe { ok(bench.cuModuleGetFunctionCount(&raw mut count, module)) };
+    assert_eq!(count, 1);
+    assert_eq!(answer(&bench, module, "k"), 5);
+    let count = linked(&bench, &texts, |image| {
+        let (mut library, mut count) = (ptr::null_mut(), 0);
+        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+        let (options, values) = (ptr::null_mut(), ptr::null_mut());
+        unsafe {
+            ok(bench.cuLibraryLoadData(
+                &raw mut library,
+                image,
+                none,
+                nothing,
+                0,
+                options,
+                values,
+                0,
+            ));
+            ok(bench.cuLibraryGetKernelCount(&raw mut count, library));
+        }
+        let mut kernels = [ptr::null_mut(); 2];
+        unsafe { ok(bench.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), 2, library)) };
+        assert_eq!(kernels.map(|kernel| kernel.is_null()), [false, true]);
+        count
+    });
+    assert_eq!(count.unwrap(), 1);
+}
+
+/// "Multiple object files may declare the same common symbol and they may have different types and sizes and references
+/// to a symbol get resolved against a common symbol with the largest size."
+#[test]
+fn a_common_variable_is_one_of_the_largest_size() {
+    let bench = bench(Builder::new());
+    let small = format!(".common .global .align 4 .b8 x[4]; {}", reader("a"));
+    let large = format!(".common .global .align 8 .u32 x[3]; {}", reader("b"));
+    let set = format!(
+        ".common .global .align 4 .u32 x[4] = {{7, 8, 9}}; {}",
+        reader("c")
+    );
+    for texts in [[&small, &large], [&large, &small]] {
+        let module = load(&bench, &texts.map(String::as_str));
+        assert_eq!(words(&bench, module, "x"), [0; 3]);
+    }
+    for texts in [[&small, &large, &set], [&set, &small, &large]] {
+        let module = load(&bench, &texts.map(String::as_str));
+        assert_eq!(words(&bench, module, "x"), [7, 8, 9, 0]);
+        assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [7; 3]);
+    }
+    // Only one may be initialised; a visible one is the only one.
+    let clash = linked(
+        &bench,
+        &[&set, ".common .global .align 4 .u32 x[4] = {1};"],
+        |_| (),
+    );
+    assert!(clash.is_err());
+    let module = load(
+        &bench,
+        &[&small, ".visible .global .align 4 .u32 x[2] = {3, 4};"],
+    );
+    assert_eq!(words(&bench, module, "x"), [3, 4]);
+    assert_eq!(answer(&bench, module, "a"), 3);
+}
