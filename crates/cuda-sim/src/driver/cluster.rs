@@ -53,7 +53,7 @@ impl Call {
         let cluster = cluster.unwrap_or([1; 3]);
         let size = product(cluster);
         let agree = kernel.cluster.is_none_or(|required| required == cluster);
-        if size == 0 || size > function.max_cluster() || !agree {
+        if size == 0 || size > function.on_device()?.max_cluster() || !agree {
             return Err(INVALID_CLUSTER_SIZE);
         }
         clusters.set((resident / size) as c_int)
@@ -68,7 +68,7 @@ impl Call {
         size.required()?;
         let config = config.get()?;
         let function = self.function(function.handle())?;
-        let most = resident(&function, &config)?.min(function.max_cluster());
+        let most = resident(&function, &config)?.min(function.on_device()?.max_cluster());
         let allowed = function.kernel()?.max_cluster.map_or(most, u64::from);
         size.set(most.min(allowed) as c_int)
     }

@@ -1,8 +1,9 @@
 //! From an image to a program, with the options and the logs of the just-in-time compiler.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cuda_sys::{CUjit_option, CUresult};
@@ -10,6 +11,7 @@ use cuda_sys::{CUjit_option, CUresult};
 use super::arg::{In, Out};
 use super::device::Device;
 use super::export::Call;
+use super::kernel::Settings;
 use super::link;
 use super::status::{
     INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, Status,
@@ -24,6 +26,16 @@ pub(super) struct Code {
     pub(super) program: Arc<Program>,
     /// The architecture of `.target`, as 90 for `sm_90`.
     pub(super) ptx_target: i32,
+    /// What is set of its kernels in all contexts: by number of the kernel, and device.
+    settings: Mutex<BTreeMap<(usize, usize), Arc<Settings>>>,
+}
+
+impl Code {
+    /// What is set of a kernel on a device.
+    pub(super) fn settings(&self, kernel: usize, device: usize) -> Arc<Settings> {
+        let mut all = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry((kernel, device)).or_default())
+    }
 }
 
 /// An error and the compiler's words on it.
@@ -211,6 +223,7 @@ impl Call {
         Ok(Code {
             program: Arc::new(program),
             ptx_target: ptx_target.unwrap_or_default() as i32,
+            settings: Mutex::default(),
         })
     }
 }

@@ -138,10 +138,10 @@ impl Shape {
         if kernel.most_threads().is_some_and(|most| threads > most) {
             return Err(INVALID_VALUE);
         }
-        if threads > u64::from(function.max_threads()?) {
+        if threads > u64::from(function.on_device()?.max_threads()) {
             return Err(OUT_OF_RESOURCES);
         }
-        if i64::from(self.shared) > i64::from(function.dynamic_shared_limit()?) {
+        if i64::from(self.shared) > i64::from(function.on_device()?.dynamic_shared_limit()) {
             return Err(INVALID_VALUE);
         }
         self.check_cluster(function)?;
@@ -170,7 +170,7 @@ impl Shape {
             |axis: usize| cluster[axis] > 0 && self.grid[axis].is_multiple_of(cluster[axis]);
         let agree = kernel.cluster.is_none_or(|required| required == cluster)
             && kernel.max_cluster.is_none_or(|most| size <= most.into());
-        if size > function.max_cluster() || !agree || !(0..3).all(fills) {
+        if size > function.on_device()?.max_cluster() || !agree || !(0..3).all(fills) {
             return Err(INVALID_CLUSTER_SIZE);
         }
         Ok(())

@@ -15,6 +15,7 @@ use super::export::{Call, exports};
 use super::function::Function;
 use super::handle::{fresh, pointer};
 use super::jit::{Code, Options};
+use super::kernel::OnDevice;
 use super::module::Module;
 use super::status::{
     FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE, NOT_FOUND, NOT_SUPPORTED, Status,
@@ -346,23 +347,23 @@ impl Call {
         count.set(kernel.params.len())
     }
 
-    /// The attributes of a kernel are those of its function in the primary context of the device.
-    fn function_on(&self, kernel: u64, dev: CUdevice) -> Status<Arc<Function>> {
+    /// Calls `f` with a kernel on a device, for which no context is needed.
+    fn on_device<T>(
+        &self,
+        kernel: u64,
+        dev: CUdevice,
+        f: impl FnOnce(OnDevice<'_>) -> Status<T>,
+    ) -> Status<T> {
         let (library, index) = self.kernel(kernel)?;
         let device = self.device(dev)?;
-        let current = self
-            .current()
-            .ok()
-            .filter(|context| context.device.ordinal == device.ordinal);
-        let context = match current {
-            Some(context) => context,
-            None => device
-                .primary()
-                .context
-                .clone()
-                .ok_or(super::status::INVALID_CONTEXT)?,
-        };
-        Ok(self.function_of(&self.module_in(&library, &context)?, index))
+        let code = &library.code;
+        let settings = code.settings(index, device.ordinal);
+        f(OnDevice {
+            code,
+            kernel: code.program.kernels().get(index).ok_or(INVALID_HANDLE)?,
+            device: &device,
+            settings: [&settings; 2],
+        })
     }
 
     fn kernel_get_attribute(
@@ -373,10 +374,7 @@ impl Call {
         dev: CUdevice,
     ) -> Status {
         value.required()?;
-        value.set(
-            self.function_on(kernel.handle(), dev)?
-                .attribute(attribute)?,
-        )
+        value.set(self.on_device(kernel.handle(), dev, |kernel| kernel.attribute(attribute))?)
     }
 
     fn kernel_set_attribute(
@@ -386,8 +384,9 @@ impl Call {
         kernel: Out<CUkern_st>,
         dev: CUdevice,
     ) -> Status {
-        self.function_on(kernel.handle(), dev)?
-            .set_attribute(attribute, value)
+        self.on_device(kernel.handle(), dev, |kernel| {
+            kernel.set_attribute(attribute, value)
+        })
     }
 
     fn kernel_set_cache_config(

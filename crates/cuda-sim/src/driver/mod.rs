@@ -27,6 +27,7 @@ mod host;
 pub(crate) mod instance;
 mod ipc;
 mod jit;
+mod kernel;
 mod launch;
 mod library;
 mod link;

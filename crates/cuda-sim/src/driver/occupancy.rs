@@ -38,7 +38,7 @@ pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -
     let kernel = function.kernel()?;
     let limits = &function.module.context.device.limits;
     let warps = u64::from(threads.div_ceil(32));
-    if threads == 0 || threads > function.max_threads()? {
+    if threads == 0 || threads > function.on_device()?.max_threads() {
         return Ok(0);
     }
     let by_threads = limits.threads_per_sm as u64 / (32 * warps);
@@ -121,7 +121,7 @@ impl Call {
         if limit < 0 || flags > 1 {
             return Err(INVALID_VALUE);
         }
-        let most = function.max_threads()?;
+        let most = function.on_device()?.max_threads();
         let most = if limit == 0 {
             most
         } else {

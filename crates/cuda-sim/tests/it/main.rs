@@ -32,6 +32,7 @@ mod launch;
 mod link;
 mod memory;
 mod module;
+mod occupancy;
 mod schedule;
 mod shared;
 mod stream;

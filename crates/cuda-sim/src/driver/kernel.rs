@@ -1,0 +1,140 @@
+//! Kernels on a device: what they need there, and what is set of them.
+//!
+//! What is set of a library's kernel holds in all contexts of the device. What is set of a function holds in its context
+//! alone and goes before the other, whichever was set first.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use cuda_sys::CUfunction_attribute;
+
+use super::device::Device;
+use super::jit::Code;
+use super::status::{INVALID_VALUE, Status};
+use crate::vm::Kernel;
+
+/// What an attribute is that nobody has set.
+const UNSET: i32 = i32::MIN;
+
+/// What can be set of a kernel.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// Dynamic shared memory that a launch may ask for.
+    max_dynamic_shared: AtomicI32,
+    carveout: AtomicI32,
+    non_portable_cluster: AtomicI32,
+    cluster_policy: AtomicI32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_dynamic_shared: AtomicI32::new(UNSET),
+            carveout: AtomicI32::new(UNSET),
+            non_portable_cluster: AtomicI32::new(UNSET),
+            cluster_policy: AtomicI32::new(UNSET),
+        }
+    }
+}
+
+/// A kernel on a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnDevice<'a> {
+    pub(super) code: &'a Code,
+    pub(super) kernel: &'a Kernel,
+    pub(super) device: &'a Device,
+    /// What is set of it: what goes before the other is first, and takes what is set now.
+    pub(super) settings: [&'a Settings; 2],
+}
+
+impl OnDevice<'_> {
+    fn set_value(self, place: impl Fn(&Settings) -> &AtomicI32) -> Option<i32> {
+        let values = self.settings.map(|all| place(all).load(Ordering::Relaxed));
+        values.into_iter().find(|&value| value != UNSET)
+    }
+
+    /// Threads that a block may have.
+    pub(super) fn max_threads(self) -> u32 {
+        let bound = self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024);
+        (bound as u32).min(65536 / self.kernel.registers.clamp(1, 255) / 32 * 32)
+    }
+
+    /// Blocks that a cluster may have.
+    pub(super) fn max_cluster(self) -> u64 {
+        match self.set_value(|all| &all.non_portable_cluster) {
+            None | Some(0) => 8,
+            Some(_) => 16,
+        }
+    }
+
+    /// The most dynamic shared memory of a launch.
+    pub(super) fn dynamic_shared_limit(self) -> i32 {
+        let default = self.device.limits.shared_per_block;
+        match self.set_value(|all| &all.max_dynamic_shared) {
+            Some(set) if set > default => set,
+            // Until it is raised, static and dynamic memory share the default.
+            set => self
+                .kernel
+                .dynamic_room(default)
+                .min(set.unwrap_or(default)),
+        }
+    }
+
+    /// How many percent of the memory of a multiprocessor are to be shared memory, -1 if that is the driver's choice.
+    pub(super) fn carveout(self) -> i32 {
+        self.set_value(|all| &all.carveout).unwrap_or(-1)
+    }
+
+    pub(super) fn attribute(self, attribute: CUfunction_attribute) -> Status<i32> {
+        type A = CUfunction_attribute;
+        let kernel = self.kernel;
+        let (major, minor) = self.device.capability;
+        let cluster = kernel.cluster.unwrap_or_default();
+        Ok(match attribute {
+            A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => self.max_threads() as i32,
+            A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => kernel.static_shared as i32,
+            A::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => kernel.const_bytes as i32,
+            A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => kernel.local_bytes as i32,
+            A::CU_FUNC_ATTRIBUTE_NUM_REGS => kernel.registers as i32,
+            A::CU_FUNC_ATTRIBUTE_PTX_VERSION => self.code.ptx_target,
+            A::CU_FUNC_ATTRIBUTE_BINARY_VERSION => (10 * major + minor) as i32,
+            A::CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
+            A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => self.dynamic_shared_limit(),
+            A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => self.carveout(),
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => i32::from(kernel.cluster.is_some()),
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => cluster[0] as i32,
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => cluster[1] as i32,
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => cluster[2] as i32,
+            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
+                self.set_value(|all| &all.non_portable_cluster).unwrap_or(0)
+            }
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+                self.set_value(|all| &all.cluster_policy).unwrap_or(0)
+            }
+            _ => return Err(INVALID_VALUE),
+        })
+    }
+
+    pub(super) fn set_attribute(self, attribute: CUfunction_attribute, value: i32) -> Status {
+        type A = CUfunction_attribute;
+        let room = self.kernel.dynamic_room(self.device.limits.shared_optin);
+        let [settings, _] = self.settings;
+        let (place, range) = match attribute {
+            A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                (&settings.max_dynamic_shared, 0..=room)
+            }
+            A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => (&settings.carveout, -1..=100),
+            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
+                (&settings.non_portable_cluster, 0..=1)
+            }
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+                (&settings.cluster_policy, 0..=2)
+            }
+            _ => return Err(INVALID_VALUE),
+        };
+        if !range.contains(&value) {
+            return Err(INVALID_VALUE);
+        }
+        place.store(value, Ordering::Relaxed);
+        Ok(())
+    }
+}
