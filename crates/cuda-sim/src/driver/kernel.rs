@@ -55,7 +55,7 @@ impl OnDevice<'_> {
     /// Threads that a block may have.
     pub(super) fn max_threads(self) -> u32 {
         let bound = self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024);
-        (bound as u32).min(65536 / self.kernel.registers.clamp(1, 255) / 32 * 32)
+        (bound as u32).min(32 * self.kernel.warps_by_registers())
     }
 
     /// Blocks that a cluster may have.

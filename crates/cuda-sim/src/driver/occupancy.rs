@@ -28,9 +28,7 @@ exports! {
         shared: *mut usize, function: CUfunction, blocks: c_int, size: c_int);
 }
 
-/// Registers of a multiprocessor, and in what units a warp takes them.
-const REGISTERS: u64 = 65536;
-const REGISTER_UNIT: u64 = 256;
+/// In what units a block takes shared memory.
 const SHARED_UNIT: u64 = 128;
 
 /// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor at once.
@@ -42,8 +40,7 @@ pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -
         return Ok(0);
     }
     let by_threads = limits.threads_per_sm as u64 / (32 * warps);
-    let per_warp = (32 * u64::from(kernel.registers.max(1))).next_multiple_of(REGISTER_UNIT);
-    let by_registers = REGISTERS / (per_warp * warps);
+    let by_registers = u64::from(kernel.warps_by_registers()) / warps;
     let used = u64::from(kernel.static_shared)
         .saturating_add(dynamic as u64)
         .saturating_add(limits.shared_reserved as u64)

@@ -64,6 +64,11 @@ pub struct Kernel {
     pub registers: u32,
 }
 
+/// A multiprocessor has so many parts; a warp is on one of them.
+pub(super) const PARTS: u32 = 4;
+/// Registers of each; a warp takes them in units of 8 for each thread.
+pub(super) const PART_REGISTERS: u32 = 16384;
+
 impl Kernel {
     /// The threads that a block may have by `.maxntid`, however they lie.
     pub(crate) fn most_threads(&self) -> Option<u64> {
@@ -73,6 +78,12 @@ impl Kernel {
     /// The threads that a block may have by its directives.
     pub(crate) fn thread_bound(&self) -> Option<u64> {
         self.required_threads.map(product).or(self.most_threads())
+    }
+
+    /// The warps whose registers a multiprocessor has.
+    pub(crate) fn warps_by_registers(&self) -> u32 {
+        let each = 32 * self.registers.max(1).next_multiple_of(8);
+        PARTS * (PART_REGISTERS / each)
     }
 
     /// What `limit` bytes of shared memory leave for dynamic memory; negative if the kernel itself needs more.

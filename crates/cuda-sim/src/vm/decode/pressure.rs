@@ -8,11 +8,10 @@ use std::collections::HashMap;
 
 use super::form::Ty;
 use crate::ptx::{self, Base, Operand, Statement};
+use crate::vm::program::{PART_REGISTERS, PARTS};
 
 /// Beside the values, a thread keeps its stack pointer and addresses that the text does not show.
 const OVERHEAD: u32 = 4;
-/// Registers of a multiprocessor.
-const ALL: u64 = 65536;
 /// Loops that are looked at: text may have any number.
 const LOOPS: usize = 1000;
 /// What a thread has at least, and at most.
@@ -74,8 +73,10 @@ fn bound(kernel: &ptx::Function<'_>) -> u32 {
     let threads = directive("reqntid").or(directive("maxntid"));
     let blocks = directive("minnctapersm").unwrap_or(1);
     let shared = threads.map_or(u64::from(RANGE.1), |threads| {
+        let warps = threads.div_ceil(32).saturating_mul(blocks);
+        let warps = warps.div_ceil(PARTS.into());
         // Registers are given to a warp in units of 8 for each thread.
-        ALL / threads.next_multiple_of(32).saturating_mul(blocks) / 8 * 8
+        u64::from(PART_REGISTERS) / warps / 32 / 8 * 8
     });
     let most = directive("maxnreg").map_or(shared, |most| most.min(shared));
     u32::try_from(most).unwrap_or(u32::MAX)
@@ -216,6 +217,8 @@ mod tests {
             (".maxntid 1024, 1, 1", 64),
             (".reqntid 512, 1, 1", 128),
             (".maxntid 256, 1, 1 .minnctapersm 4", 64),
+            // 19 warps are at most 5 on one of 4 parts of 16384 registers: 102 for each thread, in units of 8.
+            (".maxntid 608, 1, 1", 96),
             (".maxnreg 32", 32),
         ] {
             let text = text(directives, &body);
