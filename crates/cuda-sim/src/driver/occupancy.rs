@@ -2,7 +2,9 @@
 //!
 //! The least of what its threads, its blocks, its registers and its shared memory allow, each rounded as the CUDA
 //! programming guide says: warps of 32 threads, registers in units of 256 per warp, shared memory in units of 128
-//! bytes beside what the system takes per block.
+//! bytes beside what the system takes per block. What else counts is as in NVIDIA's `cuda_occupancy.h`: the registers of
+//! a warp are on one of the four parts of a multiprocessor, a launch may not have more dynamic shared memory than the
+//! function is allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
 
 use std::ffi::{c_int, c_uint};
 
@@ -11,6 +13,7 @@ use cuda_sys::{CUfunc_st, CUfunction, CUoccupancyB2DSize};
 use super::arg::Out;
 use super::export::{Call, exports};
 use super::function::Function;
+use super::kernel::OnDevice;
 use super::status::{INVALID_VALUE, Status};
 
 exports! {
@@ -31,25 +34,61 @@ exports! {
 /// In what units a block takes shared memory.
 const SHARED_UNIT: u64 = 128;
 
+/// How many KiB of shared memory a multiprocessor can be set to have, the others being its cache.
+fn shared_steps(capability: (u32, u32)) -> &'static [u64] {
+    match capability {
+        (7, 5) => &[32, 64],
+        (7, _) => &[0, 8, 16, 32, 64, 96],
+        _ => &[0, 8, 16, 32, 64, 100, 132, 164, 196, 228],
+    }
+}
+
+impl OnDevice<'_> {
+    /// What a block with so much dynamic shared memory takes of a multiprocessor.
+    fn shared_bytes(self, dynamic: u64) -> u64 {
+        u64::from(self.kernel.static_shared)
+            .saturating_add(dynamic)
+            .saturating_add(self.device.limits.shared_reserved as u64)
+            .checked_next_multiple_of(SHARED_UNIT)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The shared memory of a multiprocessor that runs blocks which take `used` bytes: what the carve-out asks for, and
+    /// if that is too little for one block, what is enough for one.
+    fn shared_capacity(self, used: u64) -> u64 {
+        let all = self.device.limits.shared_per_sm as u64;
+        let Ok(percent) = u64::try_from(self.carveout()) else {
+            return all;
+        };
+        let steps = shared_steps(self.device.capability).iter();
+        let steps = steps.map(|step| step << 10);
+        let least = |bytes| steps.clone().find(|&step| step >= bytes).unwrap_or(all);
+        let wanted = least(all * percent / 100).min(all);
+        if wanted >= used {
+            wanted
+        } else {
+            least(used).min(all)
+        }
+    }
+}
+
 /// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor at once.
 pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -> Status<u32> {
-    let kernel = function.kernel()?;
-    let limits = &function.module.context.device.limits;
+    let function = function.on_device()?;
+    let limits = &function.device.limits;
     let warps = u64::from(threads.div_ceil(32));
-    if threads == 0 || threads > function.on_device()?.max_threads() {
+    if threads == 0 || threads > function.max_threads() {
+        return Ok(0);
+    }
+    let most = function.dynamic_shared_limit();
+    if i64::try_from(dynamic).map_or(true, |dynamic| dynamic > most.into()) {
         return Ok(0);
     }
     let by_threads = limits.threads_per_sm as u64 / (32 * warps);
-    let by_registers = u64::from(kernel.warps_by_registers()) / warps;
-    let used = u64::from(kernel.static_shared)
-        .saturating_add(dynamic as u64)
-        .saturating_add(limits.shared_reserved as u64)
-        .checked_next_multiple_of(SHARED_UNIT)
-        .unwrap_or(u64::MAX);
-    if used > (limits.shared_optin + limits.shared_reserved) as u64 {
-        return Ok(0);
-    }
-    let by_shared = (limits.shared_per_sm as u64)
+    let by_registers = u64::from(function.kernel.warps_by_registers()) / warps;
+    let used = function.shared_bytes(dynamic as u64);
+    let by_shared = function
+        .shared_capacity(used)
         .checked_div(used)
         .unwrap_or(u64::MAX);
     let blocks = by_threads.min(by_registers).min(by_shared);
@@ -158,13 +197,15 @@ impl Call {
         let function = self.function(function.handle())?;
         let positive = |value: c_int| u32::try_from(value).ok().filter(|&value| value > 0);
         let (blocks, size) = positive(blocks).zip(positive(size)).ok_or(INVALID_VALUE)?;
-        let limits = &function.module.context.device.limits;
         if blocks_per_sm(&function, size, 0)? < blocks {
             return Err(INVALID_VALUE);
         }
-        let each = limits.shared_per_sm as u64 / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
-        let fixed = u64::from(function.kernel()?.static_shared) + limits.shared_reserved as u64;
-        let most = limits.shared_optin as u64 + limits.shared_reserved as u64;
-        shared.set(each.min(most).saturating_sub(fixed) as usize)
+        let function = function.on_device()?;
+        let capacity = function.shared_capacity(function.shared_bytes(0));
+        let each = capacity / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
+        let reserved = function.device.limits.shared_reserved as u64;
+        let fixed = u64::from(function.kernel.static_shared) + reserved;
+        let most = u64::try_from(function.dynamic_shared_limit()).unwrap_or(0);
+        shared.set(each.saturating_sub(fixed).min(most) as usize)
     }
 }

@@ -220,29 +220,6 @@ fn attributes_are_obeyed_or_refused() {
 }
 
 #[test]
-fn occupancy_is_what_the_tightest_limit_allows() {
-    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a block.
-    for (cc, block, dynamic, expected) in [
-        ((7, 5), 32, 0, 16),
-        ((7, 5), 1024, 0, 1),
-        ((7, 5), 64, 20 << 10, 3),
-        ((9, 0), 32, 0, 32),
-        ((9, 0), 512, 0, 4),
-        ((9, 0), 32, 75 << 10, 3),
-        ((9, 0), 32, 300 << 10, 0),
-    ] {
-        let bench = bench(Builder::new().compute_capability(cc.0, cc.1));
-        let add = bench.function(bench.load(ADD), "add");
-        let mut blocks = -1;
-        let status = unsafe {
-            bench.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, add, block, dynamic)
-        };
-        ok(status);
-        assert_eq!(blocks, expected, "{cc:?} {block} {dynamic}");
-    }
-}
-
-#[test]
 fn a_block_needs_the_registers_that_are_live_at_once() {
     let bench = bench(Builder::new());
     // Sums 0 to 99, either at once or when each has been made, of which the latter needs all of them.

@@ -30,6 +30,87 @@ fn blocks(bench: &Bench, function: CUfunction, block: i32, dynamic: usize) -> i3
     blocks
 }
 
+fn available(bench: &Bench, function: CUfunction, blocks: i32, block: i32) -> usize {
+    let mut bytes = usize::MAX;
+    let status = unsafe {
+        bench.cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, blocks, block)
+    };
+    ok(status);
+    bytes
+}
+
+#[test]
+fn occupancy_is_what_the_tightest_limit_allows() {
+    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a block.
+    for (cc, block, dynamic, expected) in [
+        ((7, 5), 32, 0, 16),
+        ((7, 5), 1024, 0, 1),
+        ((7, 5), 64, 20 << 10, 3),
+        ((9, 0), 32, 0, 32),
+        ((9, 0), 512, 0, 4),
+        ((9, 0), 32, 40 << 10, 5),
+        ((9, 0), 32, 48 << 10, 4),
+        // Above 48 KiB only what the function is allowed.
+        ((9, 0), 32, (48 << 10) + 1, 0),
+        ((9, 0), 32, 75 << 10, 0),
+        ((9, 0), 32, 300 << 10, 0),
+        ((9, 0), 32, usize::MAX, 0),
+    ] {
+        let bench = bench(Builder::new().compute_capability(cc.0, cc.1));
+        let add = bench.function(bench.load(ADD), "add");
+        let found = blocks(&bench, add, block, dynamic);
+        assert_eq!(found, expected, "{cc:?} {block} {dynamic}");
+    }
+}
+
+#[test]
+fn a_function_has_the_shared_memory_that_it_is_allowed() {
+    let bench = bench(Builder::new());
+    let module = bench.load(ADD);
+    let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let add = bench.function(module, "add");
+    // 228 KiB by 2 less 1 KiB are more than the default of 48 KiB.
+    assert_eq!(
+        [1, 2, 6].map(|n| available(&bench, add, n, 64)),
+        [48 << 10, 48 << 10, 37 << 10]
+    );
+    // `times_scale` has 512 bytes of its own.
+    let scale = bench.function(module, "times_scale");
+    assert_eq!(available(&bench, scale, 1, 64), (48 << 10) - 512);
+    set(&bench, add, limit, 227 << 10);
+    assert_eq!(available(&bench, add, 1, 64), 227 << 10);
+    assert_eq!(available(&bench, add, 2, 64), 113 << 10);
+    assert_eq!(blocks(&bench, add, 32, 75 << 10), 3);
+    assert_eq!(blocks(&bench, add, 32, 227 << 10), 1);
+    assert_eq!(blocks(&bench, add, 32, (227 << 10) + 1), 0);
+    set(&bench, add, limit, 1000);
+    assert_eq!(blocks(&bench, add, 32, 1000), 32);
+    assert_eq!(blocks(&bench, add, 32, 1001), 0);
+    assert_eq!(available(&bench, add, 1, 64), 1000);
+}
+
+/// With 10 KiB a block takes 11 KiB; a multiprocessor has 0, 8, 16, 32, 64, 100, 132, 164, 196 or 228 KiB.
+#[test]
+fn the_carve_out_is_all_the_shared_memory_that_there_is() {
+    let bench = bench(Builder::new());
+    let add = bench.function(bench.load(ADD), "add");
+    for (percent, expected) in [
+        (-1, 228 / 11),
+        (100, 228 / 11),
+        // 114 KiB are not enough for 132, and 100 too few.
+        (50, 132 / 11),
+        // 22.8 KiB.
+        (10, 32 / 11),
+        // Less than a block needs.
+        (3, 1),
+        (0, 1),
+    ] {
+        let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        set(&bench, add, carveout, percent);
+        assert_eq!(blocks(&bench, add, 32, 10 << 10), expected, "{percent}");
+    }
+}
+
 /// A kernel that would like 200 registers and may have so many.
 fn hungry(registers: u32) -> String {
     let all = 0..200;
