@@ -52,8 +52,8 @@ impl Call {
             .or(kernel.cluster);
         let cluster = cluster.unwrap_or([1; 3]);
         let size = product(cluster);
-        let agree = kernel.cluster.is_none_or(|required| required == cluster);
-        if size == 0 || size > function.on_device()?.max_cluster() || !agree {
+        let most = function.on_device()?.max_cluster();
+        if size == 0 || size > most || !kernel.takes_cluster(cluster) {
             return Err(INVALID_CLUSTER_SIZE);
         }
         clusters.set((resident / size) as c_int)

@@ -160,7 +160,7 @@ impl Shape {
         let kernel = function.kernel()?;
         let cluster = self.cluster.or(kernel.cluster).unwrap_or([1; 3]);
         let size = product(cluster);
-        if size == 1 {
+        if size == 1 && kernel.takes_cluster(cluster) {
             return Ok(());
         }
         if function.module.context.device.capability.0 < 9 {
@@ -168,9 +168,8 @@ impl Shape {
         }
         let fills =
             |axis: usize| cluster[axis] > 0 && self.grid[axis].is_multiple_of(cluster[axis]);
-        let agree = kernel.cluster.is_none_or(|required| required == cluster)
-            && kernel.max_cluster.is_none_or(|most| size <= most.into());
-        if size > function.on_device()?.max_cluster() || !agree || !(0..3).all(fills) {
+        let most = function.on_device()?.max_cluster();
+        if size > most || !kernel.takes_cluster(cluster) || !(0..3).all(fills) {
             return Err(INVALID_CLUSTER_SIZE);
         }
         Ok(())

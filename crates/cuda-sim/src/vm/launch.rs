@@ -202,9 +202,7 @@ pub fn launch(
     let fits =
         [0, 1, 2].map(|axis| cluster[axis] > 0 && params.grid[axis].is_multiple_of(cluster[axis]));
     let many = product(cluster);
-    let agree = info.cluster.is_none_or(|required| required == cluster)
-        && info.max_cluster.is_none_or(|most| many <= most.into());
-    if fits.contains(&false) || many > MAX_BLOCKS.into() || !agree {
+    if fits.contains(&false) || many > MAX_BLOCKS.into() || !info.takes_cluster(cluster) {
         let message = format!(
             "clusters of {cluster:?} blocks in a grid of {:?}",
             params.grid

@@ -80,6 +80,14 @@ impl Kernel {
         self.required_threads.map(product).or(self.most_threads())
     }
 
+    /// Whether its blocks can be in such clusters, as far as its directives say.
+    pub(crate) fn takes_cluster(&self, cluster: [u32; 3]) -> bool {
+        self.cluster.is_none_or(|required| required == cluster)
+            && self
+                .max_cluster
+                .is_none_or(|most| product(cluster) <= most.into())
+    }
+
     /// The warps whose registers a multiprocessor has.
     pub(crate) fn warps_by_registers(&self) -> u32 {
         let each = 32 * self.registers.max(1).next_multiple_of(8);

@@ -137,3 +137,35 @@ fn occupancy_counts_clusters() {
     ok(status);
     assert_eq!(size, 8);
 }
+
+/// Launches and the questions before them follow the directives of the kernel alike.
+#[test]
+fn the_directives_of_a_kernel_bound_its_clusters() {
+    let bench = bench(Builder::new());
+    let text = ".version 8.0\n.target sm_90\n.address_size 64\n\
+                .visible .entry few(.param .u64 out) .maxclusterrank 4 { ret; }\n\
+                .visible .entry pair(.param .u64 out) .reqnctapercluster 2, 1, 1 { ret; }\n";
+    let module = bench.load(text);
+    let wrong = R::CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    for (name, cluster, expected) in [
+        ("few", [4, 1, 1], R::CUDA_SUCCESS),
+        ("few", [2, 2, 2], wrong),
+        ("few", [8, 1, 1], wrong),
+        ("pair", [2, 1, 1], R::CUDA_SUCCESS),
+        ("pair", [1, 2, 1], wrong),
+        ("pair", [1, 1, 1], wrong),
+    ] {
+        let function = bench.function(module, name);
+        let mut count: c_int = -1;
+        let active = with_config(16, Some(cluster), |config| unsafe {
+            bench.cuOccupancyMaxActiveClusters(&raw mut count, function, config)
+        });
+        assert_eq!(active, expected, "{name} {cluster:?}");
+        // A grid in one line holds none of the others.
+        if cluster[1..] == [1, 1] {
+            let status = launch(&bench, function, 16, Some(cluster), 0);
+            assert_eq!(status, expected, "{name} {cluster:?}");
+        }
+        ok(bench.sync());
+    }
+}
