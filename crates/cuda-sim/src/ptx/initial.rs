@@ -7,6 +7,8 @@ use super::parser::Parser;
 
 /// Elements that one initial value may spell out.
 const MAX_INIT: usize = 1 << 24;
+/// What is said of one that goes beyond that.
+const TOO_LONG: &str = "Initial value is too long";
 
 impl<'a> Parser<'a> {
     /// A value, or values in braces; `dims` are the array's dimensions from here on.
@@ -19,10 +21,7 @@ impl<'a> Parser<'a> {
         let token = self.peek()?;
         Self::check_depth(token, depth)?;
         if variable.init.len() > MAX_INIT {
-            return Err(Self::error(
-                token,
-                String::from("Initial value is too long"),
-            ));
+            return Err(Self::error(token, String::from(TOO_LONG)));
         }
         if !self.accept(b'{')? {
             let value = self.init_value(depth)?;
@@ -30,23 +29,25 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let start = variable.init.len();
-        if self.accept(b'}')? {
-            return Ok(());
-        }
-        loop {
-            self.initializer(variable, dims.get(1..).unwrap_or(&[]), depth + 1)?;
-            if !self.accept(b',')? {
-                break;
+        if !self.accept(b'}')? {
+            loop {
+                self.initializer(variable, dims.get(1..).unwrap_or(&[]), depth + 1)?;
+                if !self.accept(b',')? {
+                    break;
+                }
             }
+            self.expect(b'}')?;
         }
-        self.expect(b'}')?;
         // A short inner row is filled up with zeros.
-        if depth > 0 && !dims.is_empty() {
-            let row = dims.iter().product::<u64>().min(MAX_INIT as u64) as usize;
-            let filled = variable.init.len() - start;
-            if filled < row {
+        if depth > 0 {
+            let row = dims.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
+            let end = row.saturating_add(start as u64);
+            if end > variable.init.len() as u64 {
+                if end > MAX_INIT as u64 {
+                    return Err(Self::error(token, String::from(TOO_LONG)));
+                }
                 let zero = Init::Literal(Literal::Int(0));
-                variable.init.resize(start + row, zero);
+                variable.init.resize(end as usize, zero);
             }
         }
         Ok(())

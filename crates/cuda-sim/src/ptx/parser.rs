@@ -420,27 +420,37 @@ impl<'a> Parser<'a> {
         variable.name = name.text;
         variable.line = name.line;
         let mut dims = Vec::new();
+        // Of the dimensions that are given.
+        let mut total = 1u64;
         while self.accept(b'[')? {
             variable.array = true;
             if self.accept(b']')? {
+                if !dims.is_empty() {
+                    let message = "Only the first dimension may be left out";
+                    return Err(Self::error(name, String::from(message)));
+                }
                 variable.count = None;
+                dims.push(0);
                 continue;
             }
             let dim = self.int()?;
             self.expect(b']')?;
             dims.push(dim);
-            let total = variable.count.and_then(|count| count.checked_mul(dim));
-            if variable.count.is_some() {
-                let Some(total) = total.filter(|&total| total < 1 << 40) else {
-                    return Err(Self::error(name, String::from("Array is too large")));
-                };
-                variable.count = Some(total);
-            }
+            total = match total.checked_mul(dim) {
+                Some(total) if total < 1 << 40 => total,
+                _ => return Err(Self::error(name, String::from("Array is too large"))),
+            };
         }
+        variable.count = variable.count.map(|_| total);
         if self.accept(b'=')? {
+            let vector = u64::from(variable.vector);
+            if vector > 1 {
+                dims.push(vector);
+            }
             self.initializer(&mut variable, &dims, 0)?;
             if variable.count.is_none() {
-                variable.count = Some(variable.init.len() as u64);
+                let rows = (variable.init.len() as u64).div_ceil((total * vector).max(1));
+                variable.count = Some(rows * total);
             }
         }
         Ok(variable)

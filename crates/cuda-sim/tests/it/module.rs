@@ -216,3 +216,55 @@ fn a_library_serves_every_context() {
     let status = unsafe { bench.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
 }
+
+/// Rows that are short, or empty, go on with zeros, as in C; the first dimension is what the rows come to.
+#[test]
+fn short_rows_of_initial_values_are_filled_up() {
+    let bench = bench(Builder::new());
+    for (declaration, expected) in [
+        ("x[][3] = {{1}, {2}}", &[1, 0, 0, 2, 0, 0][..]),
+        (
+            "x[][2][2] = {{{1}, {2, 3}}, {{}, {4}}}",
+            &[1, 0, 2, 3, 0, 0, 4, 0],
+        ),
+        ("x[][2] = {1, 2, 3}", &[1, 2, 3, 0]),
+        ("x[2][2] = {{}, {5}}", &[0, 0, 5, 0]),
+        ("x[3] = {{}, 6}", &[0, 6, 0]),
+        ("x[] = {7, 8}", &[7, 8]),
+    ] {
+        let head = ".version 7.0\n.target sm_75\n.address_size 64\n";
+        let module = bench.load(&format!("{head}.visible .global .u32 {declaration};"));
+        let (mut addr, mut size) = (0, 0);
+        let name = c"x".as_ptr();
+        unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
+        assert_eq!(size, 4 * expected.len(), "{declaration}");
+        let found = bench.download::<u32>(addr, size / 4);
+        assert_eq!(found, expected, "{declaration}");
+    }
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
+                .visible .global .v2 .u32 x[] = {{1, 2}, {3}};";
+    let module = bench.load(text);
+    let (mut addr, mut size) = (0, 0);
+    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"x".as_ptr())) };
+    assert_eq!(bench.download::<u32>(addr, size / 4), [1, 2, 3, 0]);
+}
+
+#[test]
+fn arrays_of_any_dimensions_are_taken_or_refused() {
+    let bench = bench(Builder::new());
+    for declaration in [
+        "x[][4294967296][4294967296] = {{{1}}}",
+        "x[][1099511627776] = {{1}}",
+        "x[][100000000] = {{1}}",
+        "x[0][4294967296][4294967296] = {{{1}}}",
+        "x[][0] = {{1}}",
+        "x[2][] = {{1}}",
+    ] {
+        let text = format!(
+            ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 {declaration};"
+        );
+        let text = CString::new(text).unwrap();
+        let (status, words) = load(&bench, &text);
+        assert_eq!(status, R::CUDA_ERROR_INVALID_PTX, "{declaration}: {words}");
+    }
+}
