@@ -11,6 +11,8 @@ use super::warp::{Base, Frame, Wait, Warp};
 
 /// Frames that may be open at once.
 const MAX_DEPTH: usize = 4096;
+/// Words of registers that a thread may have in all its frames; the host keeps them all.
+const MAX_WORDS: u64 = 1 << 22;
 
 /// Why a warp stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,9 +306,13 @@ impl Warp {
             function: function as u32,
         };
         let depth = self.fragments[self.current].frames.len();
-        if base.local + callee.frame > self.stride || depth >= MAX_DEPTH {
+        let words = [base.r32, callee.r32, base.preds, callee.preds].map(u64::from);
+        let pairs = [base.r64, callee.r64].map(u64::from);
+        let words = words.iter().sum::<u64>() + 2 * pairs.iter().sum::<u64>();
+        let is_deep = depth >= MAX_DEPTH || words > MAX_WORDS;
+        if base.local + callee.frame > self.stride || is_deep {
             let message = format!(
-                "the call of `{}` needs more than {} bytes of stack, or {MAX_DEPTH} frames",
+                "the call of `{}` needs more than {} bytes of stack, {MAX_DEPTH} frames, or {MAX_WORDS} registers",
                 callee.name, self.stride
             );
             return Err(Trouble::new(FaultKind::HardwareStack, m, message));
