@@ -134,12 +134,15 @@ pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
             .iter()
             .filter(|&&(.., count)| count < most)
             .collect();
+        let Some(&&(absent, absent_lane, _)) = missing.first() else {
+            continue;
+        };
         let attendance = warps[warp].attendance.as_ref();
         let barriers = attendance.map_or(&[][..], |attendance| &attendance.barriers);
         let barrier = barriers.iter().copied().find(|&barrier| {
             reaches(env.program, barrier, tail) && !reaches(env.program, tail, barrier)
         });
-        let (Some(barrier), Some(&&(absent, absent_lane, _))) = (barrier, missing.first()) else {
+        let Some(barrier) = barrier else {
             continue;
         };
         let kind = ReportKind::BarrierDivergence;
