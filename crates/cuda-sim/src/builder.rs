@@ -222,8 +222,9 @@ impl Builder {
         self
     }
 
-    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing another value, with
-    /// no barrier between.
+    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing it, with no barrier
+    /// between. A write of the value that is there already makes no race with what came before it, be it a write or a
+    /// read; a read behind it does.
     ///
     /// The kernel goes on. The lanes of a warp are threads like others: only `__syncwarp()` orders them. Atomic, volatile
     /// and relaxed accesses make no race with each other. A thread that waits for an `mbarrier`, that acquires, or that
