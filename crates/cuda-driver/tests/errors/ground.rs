@@ -189,6 +189,15 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// What a call that succeeded told, as a code that none has.
+pub(crate) fn told(status: CUresult, number: i32) -> CUresult {
+    if status.is_success() {
+        CUresult((1_000_000 + number) as _)
+    } else {
+        status
+    }
+}
+
 /// A struct of the C API, zeroed but for what `set` sets.
 pub(crate) fn made<T>(set: impl FnOnce(&mut T)) -> T {
     // SAFETY: used for structs of cuda.h only, which are numbers, addresses and unions of those.

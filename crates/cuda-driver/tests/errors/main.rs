@@ -1,7 +1,7 @@
 //! What the driver answers to calls that are wrong: the software device against codes that a GPU gave.
 //!
-//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of. `codes.txt` has what a
-//! GPU answered; a call that is not in it has not been measured, and is listed. Where a GPU's driver crashed, any error is
+//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of; of some that are right, what
+//! they tell counts: 1,000,000 and the number. `codes.txt` has what a GPU answered; a call that is not in it has not been measured, and is listed. Where a GPU's driver crashed, any error is
 //! right: only a call that is taken would be wrong.
 
 #![expect(
@@ -26,6 +26,7 @@ mod launch;
 mod memory;
 mod module;
 mod nested;
+mod occupancy;
 mod pool;
 mod run;
 mod stream;
@@ -53,6 +54,7 @@ fn cases() -> Vec<Case> {
         launch::CASES,
         graph::CASES,
         nested::CASES,
+        occupancy::CASES,
         device_node::CASES,
         texture::CASES,
     ]

@@ -13,7 +13,7 @@ use cuda_sys::{
     CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CUstreamCaptureMode,
 };
 
-use crate::ground::{Ground, SIZE, cases, made};
+use crate::ground::{Ground, SIZE, cases, made, told};
 
 const MOVE: CUgraphChildGraphNodeOwnership =
     CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
@@ -561,6 +561,37 @@ cases! { g:
         let (_, body) = g.conditional(graph);
         g.into(body, || g.executed(graph, 0, |_| CUresult::CUDA_SUCCESS))
     });
+    "host_node_in_a_body_instantiated" => fresh(g, |graph| {
+        let _ = g.host(g.conditional(graph).1);
+        g.executed(graph, 0, |_| CUresult::CUDA_SUCCESS)
+    });
+    "allocation_in_a_body_instantiated" => fresh(g, |graph| {
+        let _ = g.allocation(g.conditional(graph).1, |_| ());
+        g.executed(graph, 0, |_| CUresult::CUDA_SUCCESS)
+    });
+    "graph_of_a_body_captured_into_destroyed" => fresh(g, |graph| {
+        let (_, body) = g.conditional(graph);
+        g.into(body, || g.d.cuGraphDestroy(graph))
+    });
+    "node_of_a_body_captured_into_destroyed" => fresh(g, |graph| {
+        let (node, body) = g.conditional(graph);
+        g.into(body, || g.d.cuGraphDestroyNode(node))
+    });
+    "node_of_a_graph_captured_into_destroyed" => fresh(g, |graph| {
+        let node = g.kernel(graph);
+        g.into(graph, || g.d.cuGraphDestroyNode(node))
+    });
+    "free_in_a_child" => nested(g, CLONE, |outer, _, inner| {
+        ok(g.allocation(outer, |_| ()));
+        g.d.cuGraphAddMemFreeNode(g.out(), inner, null(), 0, g.also::<CUdeviceptr>().read())
+    });
+    "ownership_of_a_child_asked_for" => nested(g, CLONE, |_, node, _| {
+        let mut params = made(|_: &mut CUgraphNodeParams| ());
+        let status = g.d.cuGraphNodeGetParams(node, &raw mut params);
+        told(status, params.__bindgen_anon_1.graph.ownership.0 as i32)
+    });
+    "priority_of_a_captured_launch" => captured_attribute(g, PRIORITY);
+    "captured_cooperative_launch" => captured_attribute(g, COOPERATIVE);
     "attributes_of_a_node_of_another_context" => fresh(g, |graph| {
         let (one, mut other, mut module, mut function) = (g.kernel(graph), null_mut(), null_mut(), null_mut());
         ok(g.d.cuCtxCreate_v2(&raw mut other, 0, 0));
@@ -599,6 +630,26 @@ cases! { g:
         ok(g.d.cuCtxSetCurrent(g.context));
         result
     });
+}
+
+/// An attribute of the node that a cooperative launch on a stream of priority -3 becomes.
+fn captured_attribute(g: &Ground<'_>, id: CUlaunchAttributeID) -> CUresult {
+    let (mut stream, mut graph, mut node) = (null_mut(), null_mut(), null_mut());
+    let (mut parameters, mut count) = ([g.host, g.host], 1);
+    let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+    unsafe {
+        ok(g.d.cuStreamCreateWithPriority(&raw mut stream, 1, -3));
+        ok(g.d.cuStreamBeginCapture_v2(stream, RELAXED));
+        let parameters = parameters.as_mut_ptr();
+        ok(g.d.cuLaunchCooperativeKernel(g.plain, 1, 1, 1, 1, 1, 1, 0, stream, parameters));
+        ok(g.d.cuStreamEndCapture(stream, &raw mut graph));
+        ok(g.d.cuGraphGetNodes(graph, &raw mut node, &raw mut count));
+        let status = g.d.cuGraphKernelNodeGetAttribute(node, id, &raw mut value);
+        let number = value.cooperative;
+        ok(g.d.cuGraphDestroy(graph));
+        ok(g.d.cuStreamDestroy_v2(stream));
+        told(status, number)
+    }
 }
 
 fn access(device: i32) -> CUmemAccessDesc {

@@ -68,7 +68,13 @@ impl OnDevice<'_> {
 
     /// The most dynamic shared memory of a launch.
     pub(super) fn dynamic_shared_limit(self) -> i32 {
-        let default = self.device.limits.shared_per_block;
+        let limits = &self.device.limits;
+        // A kernel whose static memory is more than that has asked for more by it.
+        let default = if self.kernel.static_shared as i32 > limits.shared_per_block {
+            limits.shared_optin
+        } else {
+            limits.shared_per_block
+        };
         match self.set_value(|all| &all.max_dynamic_shared) {
             Some(set) if set > default => set,
             // Until it is raised, static and dynamic memory share the default.

@@ -31,6 +31,8 @@ exports! {
         shared: *mut usize, function: CUfunction, blocks: c_int, size: c_int);
 }
 
+/// The threads of the largest block.
+const MOST_THREADS: u32 = 1024;
 /// In what units a block takes shared memory.
 const SHARED_UNIT: u64 = 128;
 
@@ -77,7 +79,8 @@ pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -
     let function = function.on_device()?;
     let limits = &function.device.limits;
     let warps = u64::from(threads.div_ceil(32));
-    if threads == 0 || threads > function.max_threads() {
+    // That the kernel is compiled for fewer threads does not count.
+    if threads == 0 || threads > MOST_THREADS {
         return Ok(0);
     }
     let most = function.dynamic_shared_limit();
@@ -203,8 +206,8 @@ impl Call {
         let function = function.on_device()?;
         let capacity = function.shared_capacity(function.shared_bytes(0));
         let each = capacity / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
-        let reserved = function.device.limits.shared_reserved as u64;
-        let fixed = u64::from(function.kernel.static_shared) + reserved;
+        // As an H200 answers it, without what is reserved for each block.
+        let fixed = u64::from(function.kernel.static_shared);
         let most = u64::try_from(function.dynamic_shared_limit()).unwrap_or(0);
         shared.set(each.saturating_sub(fixed).min(most) as usize)
     }

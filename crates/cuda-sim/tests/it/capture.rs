@@ -175,7 +175,7 @@ fn capture_info_and_dependencies() {
     fill(3);
     assert_eq!(
         unsafe { bench.cuGraphDestroyNode(own) },
-        R::CUDA_ERROR_INVALID_VALUE
+        R::CUDA_ERROR_ILLEGAL_STATE
     );
     let ended = bench.end(stream).unwrap();
     assert_eq!(ended, graph);

@@ -93,11 +93,7 @@ impl Call {
         let (graph, after) = match into {
             Some((graph, after)) => {
                 world.check_links(graph, &after)?;
-                if world
-                    .captures
-                    .values()
-                    .any(|capture| capture.graph == graph)
-                {
+                if world.is_captured_into(graph) {
                     return Err(ILLEGAL_STATE);
                 }
                 (graph, after)
@@ -172,6 +168,8 @@ impl Call {
         }
         world.captures.remove(&id);
         world.branches.retain(|_, branch| branch.capture != id);
+        // It may have gone with the graph around it.
+        graph.set(pointer(0))?;
         let made_graph = world.graph_mut(made)?;
         if made_graph.owner == Owner::Capture(id) {
             made_graph.owner = Owner::User;

@@ -30,10 +30,9 @@ exports! {
 }
 
 impl World {
-    /// Whether a capture adds to the graph, or to one inside it.
+    /// Whether a capture adds to the graph. (To one inside it is no reason to keep it, for a GPU's driver.)
     pub(super) fn is_captured_into(&self, graph: u64) -> bool {
-        let is_it = |graph: u64| self.captures.values().any(|capture| capture.graph == graph);
-        is_it(graph) || self.any_node(graph, &|node| node.inner().into_iter().any(is_it))
+        self.captures.values().any(|capture| capture.graph == graph)
     }
 }
 
@@ -86,10 +85,8 @@ impl Call {
     fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
         let mut world = self.graphs.lock();
         let home = world.home(node.handle())?;
-        let inner = world.node(node.handle())?.payload.inner();
-        let is_captured = world.captures.values().any(|capture| capture.graph == home);
-        if is_captured || inner.into_iter().any(|inner| world.is_captured_into(inner)) {
-            return Err(INVALID_VALUE);
+        if world.is_captured_into(home) {
+            return Err(ILLEGAL_STATE);
         }
         if world.graph(home)?.has_memory_nodes() {
             return Err(NOT_SUPPORTED);
