@@ -18,7 +18,8 @@ pub(crate) struct Options {
 }
 
 /// Tests whose numbers valgrind makes take too long.
-const SLOW: [(&str, &str); 8] = [
+const SLOW: [(&str, &str); 9] = [
+    ("cuda-driver", "faults::a_call"),
     ("cuda-driver", "random_"),
     ("cuda-driver", "leaks::"),
     ("cuda-driver", "signatures::"),
