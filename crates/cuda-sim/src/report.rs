@@ -58,7 +58,7 @@ pub enum ReportKind {
 pub enum Hazard {
     /// A read of what another thread wrote.
     ReadAfterWrite,
-    /// A write to what another thread read.
+    /// A write of another value to what another thread read.
     WriteAfterRead,
     /// A write of another value to what another thread wrote.
     WriteAfterWrite,

@@ -361,7 +361,7 @@ impl Call {
         f(OnDevice {
             code,
             kernel: code.program.kernels().get(index).ok_or(INVALID_HANDLE)?,
-            device: &device,
+            device,
             settings: [&settings; 2],
         })
     }

@@ -157,3 +157,15 @@ fn a_kernel_without_end_runs_into_its_limit() {
     ok(bench.launch(spin, [1, 1], ptr::null_mut(), &mut [flag]));
     assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_TIMEOUT);
 }
+
+/// Two frames of so many registers are 5 million words for each thread, which no stack holds.
+#[test]
+fn registers_of_frames_that_no_stack_holds_are_a_fault() {
+    let bench = bench(Builder::new());
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
+                .func deep() { .reg .b64 %rd<1000000>; .reg .b32 %r<1000000>; mov.u64 %rd1, 1; ret; }\n\
+                .visible .entry k() { .reg .b64 %rd<1000000>; mov.u64 %rd1, 1; call deep; ret; }";
+    let kernel = bench.function(bench.load(text), "k");
+    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut []));
+    assert_eq!(bench.sync(), R::CUDA_ERROR_HARDWARE_STACK_ERROR);
+}

@@ -98,15 +98,3 @@ fn memory_of_another_devices_pool_is_given_back_there() {
     }
     assert_eq!(bench.simulator.live(), before);
 }
-
-/// Two frames of so many registers are 5 million words for each thread, which no stack holds.
-#[test]
-fn registers_of_frames_that_no_stack_holds_are_a_fault() {
-    let bench = bench(Builder::new());
-    let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
-                .func deep() { .reg .b64 %rd<1000000>; .reg .b32 %r<1000000>; mov.u64 %rd1, 1; ret; }\n\
-                .visible .entry k() { .reg .b64 %rd<1000000>; mov.u64 %rd1, 1; call deep; ret; }";
-    let kernel = bench.function(bench.load(text), "k");
-    ok(bench.launch(kernel, [1, 1], std::ptr::null_mut(), &mut []));
-    assert_eq!(bench.sync(), CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR);
-}

@@ -221,10 +221,8 @@ fn kernel(
     }
     let peak = reached.iter().map(|&index| out.uses[index].peak);
     let peak = peak.max().unwrap_or(0);
-    let variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
-    let fits = variables.fold(true, |fits, &variable| {
-        shared.common(variable, &out.shared).is_some() && fits
-    });
+    let mut variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
+    let fits = variables.all(|&variable| shared.common(variable, &out.shared).is_some());
     if !fits || shared.end > MAX_SHARED {
         let message = format!(
             "Entry function '{}' uses too much shared data",
