@@ -430,6 +430,32 @@ fn occupancy_agrees_with_itself() {
 }
 
 #[test]
+fn clusters_fit_on_a_device_where_there_are_any() {
+    for bench in everywhere("clusters_fit_on_a_device_where_there_are_any") {
+        let (stream, function) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let config = LaunchConfig::new(64, 1024);
+        let most = function.max_cluster_size(&stream, config);
+        let active = |blocks: u32| {
+            let attributes = LaunchAttributes::new().cluster(blocks);
+            function.max_active_clusters(&stream, config, &attributes)
+        };
+        let device = bench.context.device();
+        if device.compute_capability().unwrap().major < 9 {
+            assert!(most.is_err() && active(2).is_err(), "{}", bench.name);
+            continue;
+        }
+        // Without asking for more, 8 are the most that a cluster has, in CUDA's programming guide.
+        assert_eq!(most.unwrap(), 8, "{}", bench.name);
+        let [two, four, eight] = [2, 4, 8].map(|blocks| active(blocks).unwrap());
+        assert!(two > four && four > eight && eight > 0, "{}", bench.name);
+        // Two such blocks are the most on a multiprocessor.
+        assert!(two <= device.multiprocessor_count().unwrap());
+        let refused = active(16).unwrap_err().status();
+        assert_eq!(refused, Some(Status::CUDA_ERROR_INVALID_CLUSTER_SIZE));
+    }
+}
+
+#[test]
 #[should_panic(expected = "from the closure")]
 fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
     let bench = software(Builder::new());
