@@ -1,5 +1,7 @@
 //! Adding nodes.
 
+use std::sync::Arc;
+
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
@@ -14,6 +16,7 @@ use super::edges::no_data;
 use super::model::{Edge, Link, Owner};
 use super::payload::Payload;
 use crate::driver::arg::{In, Out};
+use crate::driver::device::Device;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
@@ -163,6 +166,21 @@ impl Call {
         added
     }
 
+    /// The payload of an allocation node, whose address goes to `addr`.
+    fn allocation(
+        &self,
+        world: &mut World,
+        device: &Arc<Device>,
+        graph: u64,
+        bytes: usize,
+        addr: &mut CUdeviceptr,
+    ) -> Status<Payload> {
+        let memory = self.graphs.reserve(device, bytes as u64, graph)?;
+        world.note_memory(&memory);
+        *addr = memory.addr;
+        Ok(Payload::Alloc(memory))
+    }
+
     fn graph_add_empty_node(
         &self,
         node: Out<CUgraphNode>,
@@ -296,12 +314,8 @@ impl Call {
         self.check_access(answer.accessDescs, answer.accessDescCount)?;
         let place = (node, graph.handle(), after, count);
         self.add(place, no_data(), |world| {
-            let memory = self
-                .graphs
-                .reserve(&device, answer.bytesize as u64, graph.handle())?;
-            world.note_memory(&memory);
-            answer.dptr = memory.addr;
-            Ok(Payload::Alloc(memory))
+            let (bytes, graph) = (answer.bytesize, graph.handle());
+            self.allocation(world, &device, graph, bytes, &mut answer.dptr)
         })?;
         params.set(answer)
     }
@@ -377,10 +391,7 @@ impl Call {
                 let device = self.pool_device(&alloc.poolProps)?;
                 self.check_access(alloc.accessDescs, alloc.accessDescCount)?;
                 self.add(place, data, |world| {
-                    let memory = self.graphs.reserve(&device, alloc.bytesize as u64, graph)?;
-                    world.note_memory(&memory);
-                    alloc.dptr = memory.addr;
-                    Ok(Payload::Alloc(memory))
+                    self.allocation(world, &device, graph, alloc.bytesize, &mut alloc.dptr)
                 })?;
                 answer.__bindgen_anon_1.alloc = alloc;
                 params.set(answer)

@@ -6,15 +6,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use cuda_sys::{
-    CUcontext, CUctx_st, CUgraph, CUgraph_st, CUgraphConditionalHandle, CUgraphConditionalNodeType,
+    CUDA_CONDITIONAL_NODE_PARAMS, CUcontext, CUctx_st, CUgraph, CUgraph_st,
+    CUgraphConditionalHandle, CUgraphConditionalNodeType,
 };
 
+use super::World;
+use super::add::MOST_NESTED;
 use super::launch::{Proto, steps};
+use super::model::Owner;
+use super::payload::{Conditional, Payload};
 use crate::driver::arg::Out;
+use crate::driver::context::Context;
 use crate::driver::device::Device;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::fresh;
-use crate::driver::status::{INVALID_VALUE, Status};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::engine::{Plan, Work};
 
 exports! {
@@ -25,6 +31,9 @@ exports! {
 
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`
 const ASSIGN_DEFAULT: u32 = 1;
+
+/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not documented.
+const MOST_BODIES: u32 = 1 << 16;
 
 /// The value of a conditional handle.
 #[derive(Debug)]
@@ -95,6 +104,61 @@ impl Call {
         self.graphs.conditionals.add(created, &cell);
         graph.conditionals.push((created, cell));
         handle.set(created)
+    }
+}
+
+impl World {
+    /// The payload of a conditional node of `graph`, with empty bodies.
+    pub(super) fn conditional(
+        &mut self,
+        graph: u64,
+        params: &CUDA_CONDITIONAL_NODE_PARAMS,
+        context: &Arc<Context>,
+    ) -> Status<Payload> {
+        type T = CUgraphConditionalNodeType;
+        let fits = match params.type_ {
+            T::CU_GRAPH_COND_TYPE_IF => matches!(params.size, 1 | 2),
+            T::CU_GRAPH_COND_TYPE_WHILE => params.size == 1,
+            T::CU_GRAPH_COND_TYPE_SWITCH => params.size > 0,
+            _ => false,
+        };
+        if self.depth(graph) >= MOST_NESTED {
+            return Err(NOT_SUPPORTED);
+        }
+        if params.size > MOST_BODIES {
+            return Err(OUT_OF_MEMORY);
+        }
+        // The handle is of this graph or of one around it, and of no other node.
+        let mut root = graph;
+        let mut cell = None;
+        while let Ok(around) = self.graph(root) {
+            let found = around.conditionals.iter();
+            cell = cell.or(found.clone().find(|(handle, _)| *handle == params.handle));
+            match around.owner {
+                Owner::Node(node) => root = self.home(node)?,
+                Owner::User | Owner::Capture(_) => break,
+            }
+        }
+        let cell = cell
+            .map(|(_, cell)| Arc::clone(cell))
+            .ok_or(INVALID_VALUE)?;
+        let is_same = |payload: &Payload| matches!(payload, Payload::Conditional(other) if other.handle == params.handle);
+        if !fits || cell.context != context.handle || self.any_node(root, &is_same) {
+            return Err(INVALID_VALUE);
+        }
+        let mut bodies = Vec::new();
+        for _ in 0..params.size {
+            let body = self.add_graph(Owner::User);
+            self.graph_mut(body)?.is_body = true;
+            bodies.push(body as usize);
+        }
+        Ok(Payload::Conditional(Conditional {
+            handle: params.handle,
+            cell,
+            sort: params.type_,
+            bodies: bodies.into(),
+            context: Arc::clone(context),
+        }))
     }
 }
 

@@ -8,32 +8,24 @@ use cuda_sys::{
     CUDA_EVENT_WAIT_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
     CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS_v2,
     CUDA_MEM_FREE_NODE_PARAMS, CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
-    CUDA_MEMSET_NODE_PARAMS_v2, CUgraphChildGraphNodeOwnership, CUgraphConditionalNodeType,
-    CUgraphNodeParams, CUgraphNodeType, CUhostFn, CUmemAccessDesc, CUmemAllocationType,
-    CUmemLocationType, CUmemPoolProps,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUgraphChildGraphNodeOwnership, CUgraphNodeParams, CUgraphNodeType,
+    CUhostFn, CUmemAccessDesc, CUmemAllocationType, CUmemLocationType, CUmemPoolProps,
 };
 
-use super::World;
-use super::add::MOST_NESTED;
 use super::attribute::Attributes;
 use super::memory::GraphMemory;
-use super::model::Owner;
-use super::payload::{Conditional, Kernel, Memset, Operations, Payload};
+use super::payload::{Kernel, Memset, Operations, Payload};
 use crate::driver::arg::Arg;
-use crate::driver::context::Context;
 use crate::driver::device::Device;
 use crate::driver::export::Call;
 use crate::driver::handle::pointer;
 use crate::driver::launch::{Shape, pack};
 use crate::driver::memset::Fill;
 use crate::driver::pool::location_id;
-use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
+use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::driver::stream::HostCall;
 use crate::driver::transfer::Transfer;
 use crate::driver::wait_value::batch;
-
-/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not documented.
-const MOST_BODIES: u32 = 1 << 16;
 
 /// The older parameters as newer ones.
 pub(super) fn v2_of(old: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
@@ -264,61 +256,6 @@ impl Payload {
             }
         }
         all
-    }
-}
-
-impl World {
-    /// The payload of a conditional node of `graph`, with empty bodies.
-    pub(super) fn conditional(
-        &mut self,
-        graph: u64,
-        params: &CUDA_CONDITIONAL_NODE_PARAMS,
-        context: &Arc<Context>,
-    ) -> Status<Payload> {
-        type T = CUgraphConditionalNodeType;
-        let fits = match params.type_ {
-            T::CU_GRAPH_COND_TYPE_IF => matches!(params.size, 1 | 2),
-            T::CU_GRAPH_COND_TYPE_WHILE => params.size == 1,
-            T::CU_GRAPH_COND_TYPE_SWITCH => params.size > 0,
-            _ => false,
-        };
-        if self.depth(graph) >= MOST_NESTED {
-            return Err(NOT_SUPPORTED);
-        }
-        if params.size > MOST_BODIES {
-            return Err(OUT_OF_MEMORY);
-        }
-        // The handle is of this graph or of one around it, and of no other node.
-        let mut root = graph;
-        let mut cell = None;
-        while let Ok(around) = self.graph(root) {
-            let found = around.conditionals.iter();
-            cell = cell.or(found.clone().find(|(handle, _)| *handle == params.handle));
-            match around.owner {
-                Owner::Node(node) => root = self.home(node)?,
-                Owner::User | Owner::Capture(_) => break,
-            }
-        }
-        let cell = cell
-            .map(|(_, cell)| Arc::clone(cell))
-            .ok_or(INVALID_VALUE)?;
-        let is_same = |payload: &Payload| matches!(payload, Payload::Conditional(other) if other.handle == params.handle);
-        if !fits || cell.context != context.handle || self.any_node(root, &is_same) {
-            return Err(INVALID_VALUE);
-        }
-        let mut bodies = Vec::new();
-        for _ in 0..params.size {
-            let body = self.add_graph(Owner::User);
-            self.graph_mut(body)?.is_body = true;
-            bodies.push(body as usize);
-        }
-        Ok(Payload::Conditional(Conditional {
-            handle: params.handle,
-            cell,
-            sort: params.type_,
-            bodies: bodies.into(),
-            context: Arc::clone(context),
-        }))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::World;
 use super::conditional::Choice;
+use super::exec::AUTO_FREE;
 use super::payload::Payload;
 use super::template::{ExecNode, Template};
 use crate::driver::device::Device;
@@ -14,9 +15,6 @@ use crate::driver::memory::Kind;
 use crate::driver::status::{INVALID_VALUE, Status};
 use crate::driver::stream::{Stream, unless_lost};
 use crate::engine::{OpId, Plan, Step, Work};
-
-/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`
-const AUTO_FREE: u64 = 1;
 
 /// Makes the work of a node, each time it is to run.
 type Maker = Arc<dyn Fn() -> Work + Send + Sync>;
