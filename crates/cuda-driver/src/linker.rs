@@ -318,6 +318,6 @@ input_from!(Ptx, Cubin, Fatbin, Object, Archive);
 
 impl fmt::Debug for Linker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Linker({:?})", self.link.handle)
+        write!(f, "Linker({:?})", self.link.raw())
     }
 }

@@ -1,8 +1,9 @@
 //! Wrong calls that the software device still answers otherwise than a GPU.
 
-const CLUSTERS: &str = "how the multiprocessors of a GPU are grouped is not documented";
+const CLUSTERS: &str =
+    "how many multiprocessors a GPU has, and how it puts clusters on them, is its own";
 
-/// Name and reason in each: the list only shrinks.
+/// Name and reason in each.
 pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
     ("a_surface_destroyed_that_is_none", "refused here"),
     ("a_surface_of_an_array_not_made_for_it", "refused here"),

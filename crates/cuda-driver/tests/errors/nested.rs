@@ -187,7 +187,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Adds a wait for a word.
+    /// Adds a write of a word.
     fn word(&self, graph: CUgraph, address: CUdeviceptr) -> CUresult {
         let mut op = op(
             address,
@@ -306,7 +306,7 @@ fn nested(
     }
 }
 
-/// A call on two executables' worth of kernel: sets an attribute, then other parameters.
+/// Sets an attribute of a kernel node, then other parameters, of the node or of an executable.
 fn reshaped(
     g: &Ground<'_>,
     (id, value): (CUlaunchAttributeID, &[u32]),

@@ -55,21 +55,29 @@ impl OnDevice<'_> {
             .unwrap_or(u64::MAX)
     }
 
+    /// The least shared memory that a multiprocessor can be set to have of those that are at least `bytes`.
+    fn shared_step(self, bytes: u64) -> u64 {
+        let all = self.device.limits.shared_per_sm as u64;
+        let steps = shared_steps(self.device.capability).iter();
+        let mut steps = steps.map(|step| step << 10);
+        steps.find(|&step| step >= bytes).unwrap_or(all).min(all)
+    }
+
+    /// The shared memory of a multiprocessor as the carve-out asks for it.
+    fn shared_wanted(self) -> u64 {
+        let all = self.device.limits.shared_per_sm as u64;
+        let percent = u64::try_from(self.carveout());
+        percent.map_or(all, |percent| self.shared_step(all * percent / 100))
+    }
+
     /// The shared memory of a multiprocessor that runs blocks which take `used` bytes: what the carve-out asks for, and
     /// if that is too little for one block, what is enough for one.
     fn shared_capacity(self, used: u64) -> u64 {
-        let all = self.device.limits.shared_per_sm as u64;
-        let Ok(percent) = u64::try_from(self.carveout()) else {
-            return all;
-        };
-        let steps = shared_steps(self.device.capability).iter();
-        let steps = steps.map(|step| step << 10);
-        let least = |bytes| steps.clone().find(|&step| step >= bytes).unwrap_or(all);
-        let wanted = least(all * percent / 100).min(all);
+        let wanted = self.shared_wanted();
         if wanted >= used {
             wanted
         } else {
-            least(used).min(all)
+            self.shared_step(used)
         }
     }
 }
@@ -204,7 +212,11 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let function = function.on_device()?;
-        let capacity = function.shared_capacity(function.shared_bytes(0));
+        // One block has what it needs, whatever the carve-out.
+        let capacity = match blocks {
+            1 => function.device.limits.shared_per_sm as u64,
+            _ => function.shared_step(function.shared_wanted().max(1)),
+        };
         let each = capacity / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
         // As an H200 answers it, without what is reserved for each block.
         let fixed = u64::from(function.kernel.static_shared);

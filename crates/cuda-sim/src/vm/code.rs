@@ -149,6 +149,21 @@ pub(super) struct FunctionCode {
     pub(super) calls: bool,
 }
 
+/// Words of registers that a thread may have in all its frames; the host keeps them all.
+pub(super) const MAX_WORDS: u64 = 1 << 18;
+
+/// The words of so many registers of a thread. (A predicate is a bit.)
+pub(super) fn words(r32: u32, r64: u32, preds: u32) -> u64 {
+    u64::from(r32) + 2 * u64::from(r64) + u64::from(preds.div_ceil(32))
+}
+
+impl FunctionCode {
+    /// The words of registers of a frame.
+    pub(super) fn words(&self) -> u64 {
+        words(self.r32, self.r64, self.preds)
+    }
+}
+
 /// Why a lane cannot go on.
 #[derive(Debug)]
 pub(super) struct Trouble {

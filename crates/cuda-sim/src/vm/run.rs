@@ -4,16 +4,15 @@ use super::SLICE;
 use super::block::Common;
 use super::builtin;
 use super::check::divergent;
-use super::code::{ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, NEGATED, Trouble};
+use super::code::{
+    ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, MAX_WORDS, NEGATED, Trouble, words,
+};
 use super::fault::FaultKind;
 use super::space::{Env, FUNCTION, bits};
 use super::warp::{Base, Frame, Wait, Warp};
 
 /// Frames that may be open at once.
 const MAX_DEPTH: usize = 4096;
-/// Words of registers that a thread may have in all its frames; the host keeps them all.
-const MAX_WORDS: u64 = 1 << 22;
-
 /// Why a warp stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -283,7 +282,8 @@ impl Warp {
                 });
                 let function = first.wrapping_sub(FUNCTION) as usize;
                 let known = program.functions.get(function);
-                if known.is_none_or(|function| function.entry.is_none()) {
+                let is_kernel = program.entries.contains(&function);
+                if is_kernel || known.is_none_or(|function| function.entry.is_none()) {
                     let message = format!("call of {first:#x}, which is not a function");
                     return Err(Trouble::new(FaultKind::InvalidPc, m, message));
                 }
@@ -306,9 +306,7 @@ impl Warp {
             function: function as u32,
         };
         let depth = self.fragments[self.current].frames.len();
-        let words = [base.r32, callee.r32, base.preds, callee.preds].map(u64::from);
-        let pairs = [base.r64, callee.r64].map(u64::from);
-        let words = words.iter().sum::<u64>() + 2 * pairs.iter().sum::<u64>();
+        let words = words(base.r32, base.r64, base.preds).saturating_add(callee.words());
         let is_deep = depth >= MAX_DEPTH || words > MAX_WORDS;
         if base.local + callee.frame > self.stride || is_deep {
             let message = format!(

@@ -4,6 +4,7 @@ use super::lanes::{Over, each};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::code::{Ins, Kind, Trouble};
+use super::fault::FaultKind;
 use super::lanes::{LANES, TouchOp, pick_touch};
 use super::space::Env;
 use super::warp::Warp;
@@ -262,7 +263,11 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
         let starts = env.program.shared.get(env.kernel);
         let start = starts.and_then(|starts| starts.get(&(i.a as usize)));
-        let value = u64::from(start.copied().unwrap_or(0)).wrapping_add(i.imm);
+        let Some(&start) = start else {
+            let message = String::from("a shared variable that the kernel has no room for");
+            return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
+        };
+        let value = u64::from(start).wrapping_add(i.imm);
         if WIDE {
             w.put64(i.d, m, &[value; LANES]);
         } else {

@@ -158,14 +158,24 @@ fn a_kernel_without_end_runs_into_its_limit() {
     assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
-/// Two frames of so many registers are 5 million words for each thread, which no stack holds.
+/// Two frames of so many registers are 400,000 words for each thread.
 #[test]
 fn registers_of_frames_that_no_stack_holds_are_a_fault() {
     let bench = bench(Builder::new());
     let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
-                .func deep() { .reg .b64 %rd<1000000>; .reg .b32 %r<1000000>; mov.u64 %rd1, 1; ret; }\n\
-                .visible .entry k() { .reg .b64 %rd<1000000>; mov.u64 %rd1, 1; call deep; ret; }";
+                .func deep() { .reg .b64 %rd<100000>; mov.u64 %rd1, 1; ret; }\n\
+                .visible .entry k() { .reg .b64 %rd<100000>; mov.u64 %rd1, 1; call deep; ret; }";
     let kernel = bench.function(bench.load(text), "k");
     ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut []));
     assert_eq!(bench.sync(), R::CUDA_ERROR_HARDWARE_STACK_ERROR);
+}
+
+#[test]
+fn a_kernel_of_more_registers_than_there_is_room_for_is_not_loaded() {
+    let bench = bench(Builder::new());
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
+                .visible .entry k() { .reg .b64 %rd<1000000>; mov.u64 %rd1, 1; ret; }\0";
+    let mut module = ptr::null_mut();
+    let status = unsafe { bench.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
+    assert_eq!(status, R::CUDA_ERROR_INVALID_PTX);
 }

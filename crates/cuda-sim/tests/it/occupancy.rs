@@ -94,20 +94,26 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
 fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     let bench = bench(Builder::new());
     let add = bench.function(bench.load(ADD), "add");
-    for (percent, expected) in [
-        (-1, 228 / 11),
-        (100, 228 / 11),
+    for (percent, expected, left) in [
+        (-1, 228 / 11, 48),
+        (100, 228 / 11, 48),
         // 114 KiB are not enough for 132, and 100 too few.
-        (50, 132 / 11),
+        (50, 132 / 11, 48),
         // 22.8 KiB.
-        (10, 32 / 11),
+        (10, 32 / 11, 32 / 2),
         // Less than a block needs.
-        (3, 1),
-        (0, 1),
+        (3, 1, 8 / 2),
+        (0, 1, 8 / 2),
     ] {
         let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         set(&bench, add, carveout, percent);
         assert_eq!(blocks(&bench, add, 32, 10 << 10), expected, "{percent}");
+        let left = [48 << 10, left << 10];
+        assert_eq!(
+            [1, 2].map(|n| available(&bench, add, n, 64)),
+            left,
+            "{percent}"
+        );
     }
 }
 

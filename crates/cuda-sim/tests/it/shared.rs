@@ -53,8 +53,7 @@ fn static_bytes(bench: &Bench, function: CUfunction) -> i32 {
     value
 }
 
-/// Two functions that each have a variable `s`, and a kernel for each way to reach them. `put_a` stores 5 and 6, and
-/// `put_b` 7, before what `put_a` left is read.
+/// Two functions that each have a variable `s`, and a kernel for each way to reach them.
 const REACH: &str = "
     .shared .align 4 .b8 big[40000];
     .shared .align 4 .b8 small[8];
@@ -134,4 +133,56 @@ fn a_shared_variable_is_local_to_its_function() {
     let out = bench.upload(&[0_u32; 3]);
     ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
     assert_eq!(bench.download::<u32>(out, 3), [1, 2, 11]);
+}
+
+/// PTX has calls of functions only.
+#[test]
+fn a_kernel_is_not_called() {
+    let bench = bench(Builder::new());
+    let text = format!(
+        "{HEAD}.visible .entry inner() {{ ret; }}
+         .visible .entry outer() {{ call inner; ret; }}\0"
+    );
+    let mut module = ptr::null_mut();
+    let status = unsafe { bench.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
+    assert_eq!(status, CUresult::CUDA_ERROR_INVALID_PTX);
+
+    let text = format!(
+        "{HEAD}.visible .entry inner() {{ ret; }}
+         .visible .entry outer() {{
+           .reg .b64 %rd<2>;
+           proto: .callprototype _ ();
+           mov.u64 %rd1, inner; call %rd1, (), proto; ret; }}"
+    );
+    let outer = bench.function(bench.load(&text), "outer");
+    ok(bench.launch(outer, [1, 1], ptr::null_mut(), &mut []));
+    assert_eq!(bench.sync(), CUresult::CUDA_ERROR_INVALID_PC);
+}
+
+/// A call through a register may be of any function of the module, but of no kernel.
+#[test]
+fn an_indirect_call_reaches_the_variables_of_all_functions() {
+    let bench = bench(Builder::new());
+    let text = format!(
+        "{HEAD}.func (.reg .b32 value) one() {{
+           .shared .align 4 .b8 s[12];
+           mov.u32 value, 3; st.shared.u32 [s+8], value; ld.shared.u32 value, [s+8]; ret; }}
+         .func (.reg .b32 value) two() {{
+           .shared .align 4 .b8 s[20];
+           mov.u32 value, 4; st.shared.u32 [s+16], value; ld.shared.u32 value, [s+16]; ret; }}
+         .visible .entry other() {{ .shared .align 4 .b8 mine[400]; ret; }}
+         .visible .entry k(.param .u64 out) {{
+           .reg .b32 %r<3>; .reg .b64 %rd<4>;
+           proto: .callprototype (.reg .b32 _) _ ();
+           ld.param.u64 %rd1, [out];
+           mov.u64 %rd2, one; call (%r1), %rd2, (), proto;
+           mov.u64 %rd3, two; call (%r2), %rd3, (), proto;
+           st.global.u32 [%rd1], %r1; st.global.u32 [%rd1+4], %r2; ret; }}"
+    );
+    let module = bench.load(&text);
+    let kernel = bench.function(module, "k");
+    assert_eq!(static_bytes(&bench, kernel), 32);
+    let out = bench.upload(&[0_u32; 2]);
+    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(bench.download::<u32>(out, 2), [3, 4]);
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use cuda_sys::{CUgraph, CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
@@ -11,7 +11,7 @@ use cuda_sys::{CUgraph, CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, callback, exports};
 use crate::driver::handle::{fresh, pointer};
-use crate::driver::status::{INVALID_VALUE, Status};
+use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
 exports! {
     cuUserObjectCreate => user_object_create(
@@ -43,23 +43,28 @@ impl Reaper {
         self.live.load(Ordering::Acquire)
     }
 
-    fn take(&self, destructor: Destructor) {
-        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Starts the thread if there is none; an object is only made once it runs.
+    fn start(&self) -> Status {
+        let mut dead = self.dead();
         if dead.is_none() {
             let (to, from) = mpsc::channel::<Destructor>();
             let run = move || from.into_iter().for_each(Destructor::run);
             let thread = thread::Builder::new().name(String::from("cuda-sim destructors"));
-            *dead = thread.spawn(run).is_ok().then_some(to);
+            thread.spawn(run).map_err(|_| OUT_OF_MEMORY)?;
+            *dead = Some(to);
         }
-        let refused = match &*dead {
-            Some(dead) => dead.send(destructor).err().map(|error| error.0),
-            // There is no thread to be had.
-            None => Some(destructor),
-        };
-        drop(dead);
-        if let Some(destructor) = refused {
-            destructor.run();
+        Ok(())
+    }
+
+    fn take(&self, destructor: Destructor) {
+        if let Some(dead) = &*self.dead() {
+            // The thread waits as long as there is a sender.
+            let _ = dead.send(destructor);
         }
+    }
+
+    fn dead(&self) -> MutexGuard<'_, Option<Sender<Destructor>>> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,6 +129,7 @@ impl Call {
         }
         let handle = fresh();
         let reaper = Arc::clone(&self.graphs.reaper);
+        reaper.start()?;
         reaper.live.fetch_add(1, Ordering::AcqRel);
         let data = data.raw();
         let created = Arc::new(Object {

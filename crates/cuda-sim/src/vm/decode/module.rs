@@ -7,6 +7,7 @@ use super::function::{self, FunctionDecoder};
 use super::pressure;
 use super::symbols::{initial_values, symbols};
 use crate::ptx::{self, Variable};
+use crate::vm::code::MAX_WORDS;
 use crate::vm::fault::LoadError;
 use crate::vm::lanes::wide_cpu;
 use crate::vm::program::{GlobalSpace, Kernel, Param, Program, TargetInfo};
@@ -24,6 +25,8 @@ pub(super) struct Output {
     pub(super) uses: Vec<Uses>,
     /// Size and alignment of the shared variables that several kernels may reach.
     pub(super) shared: Vec<(u64, u64)>,
+    /// How often those have a place in a kernel.
+    places: usize,
 }
 
 /// What a function refers to, for the layout of kernels.
@@ -84,6 +87,9 @@ pub(super) fn invalid_at(line: u32, message: &str) -> LoadError {
 
 /// More bytes of shared memory no device has.
 const MAX_SHARED: u64 = 227 << 10;
+
+/// So many shared variables in all kernels together have places of their own.
+const MAX_PLACES: usize = 1 << 22;
 
 /// Bytes of constants in all.
 const MAX_CONSTANT: u64 = 64 << 10;
@@ -147,6 +153,7 @@ pub(in crate::vm) fn program(
         checked: target.checked,
         uses: Vec::new(),
         shared: Vec::new(),
+        places: 0,
     };
     let names = symbols(modules, &mut out)?;
     for (module, names) in modules.iter().zip(&names) {
@@ -177,6 +184,14 @@ pub(in crate::vm) fn program(
         bodies.filter_map(|&(number, index)| (!module.functions[number].entry).then_some(index))
     });
     let callable: BTreeSet<usize> = callable.collect();
+    let kernels: BTreeSet<usize> = entries.iter().map(|&(_, index, _)| index).collect();
+    for (uses, caller) in out.uses.iter().zip(&out.program.functions) {
+        if let Some(&callee) = uses.callees.iter().find(|&it| kernels.contains(it)) {
+            let callee = &out.program.functions[callee].name;
+            let message = format!("'{callee}' cannot be called by '{}'", caller.name);
+            return Err(invalid_at(1, &message));
+        }
+    }
     for (function, index, shared) in entries {
         kernel(&mut out, function, index, shared, &callable)?;
     }
@@ -223,7 +238,8 @@ fn kernel(
     let peak = peak.max().unwrap_or(0);
     let mut variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
     let fits = variables.all(|&variable| shared.common(variable, &out.shared).is_some());
-    if !fits || shared.end > MAX_SHARED {
+    out.places += shared.offsets.len();
+    if !fits || shared.end > MAX_SHARED || out.places > MAX_PLACES {
         let message = format!(
             "Entry function '{}' uses too much shared data",
             function.name
@@ -258,6 +274,13 @@ fn kernel(
         return Err(invalid_at(1, "File uses too much global constant data"));
     }
     let code = &out.program.functions[index];
+    if code.words() > MAX_WORDS {
+        let message = format!(
+            "the software device has no room for the registers of '{}'",
+            function.name
+        );
+        return Err(invalid_at(function.line, &message));
+    }
     out.program.kernels.push(Kernel {
         name: function.name.to_owned(),
         params,
