@@ -30,6 +30,13 @@ const SLOW: [(&str, &str); 9] = [
     ("cuda-sim", "vm::tests::"),
 ];
 
+/// Tests of virtual memory.
+const VIRTUAL: [(&str, &str); 3] = [
+    ("cuda-sim", "virtual_"),
+    ("cuda-sim", "what_is_a_devices_is_not_registered"),
+    ("cuda-driver", "the_software_device_answers_what_a_gpu_does"),
+];
+
 /// `cargo xtask valgrind`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let valgrind = Need {
@@ -44,16 +51,18 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         test,
         why: "takes too long under valgrind",
     }));
-    skips.push(Skip {
-        package: "cuda-sim",
-        test: "virtual_",
+    skips.extend(VIRTUAL.map(|(package, test)| Skip {
+        package,
+        test,
         why: "reserves 128 GiB of addresses, more than valgrind has",
-    });
+    }));
     let words = [
         "valgrind",
         "--error-exitcode=99",
         "--leak-check=no",
         "--fair-sched=yes",
+        // The longest pieces of the interpreter are more than it can translate at once.
+        "--vex-guest-max-insns=20",
         "--quiet",
     ];
     let suite = Suite {
