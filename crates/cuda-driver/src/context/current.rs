@@ -75,7 +75,7 @@ impl Context {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let driver = self.driver();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let pushed = PUSHED.try_with(|pushed| {
+        let pushed = PUSHED.try_with(|pushed| -> Result<(), DriverError> {
             let before = current(driver)? as usize;
             self.push()?;
             pushed.borrow_mut().push(Pushed {
@@ -87,7 +87,7 @@ impl Context {
             Ok(())
         });
         match pushed {
-            Ok(result) => result.map_err(|error: DriverError| error)?,
+            Ok(result) => result?,
             Err(_) => Err(DriverError::new(
                 CUresult::CUDA_ERROR_NOT_PERMITTED,
                 calls::cuCtxPushCurrent_v2,

@@ -354,6 +354,7 @@ impl<'a> LaunchAttributes<'a> {
     }
 }
 
+/// The value of `cuda.h` that each variant of an enum stands for.
 macro_rules! raw {
     ($name:ident is $raw:ident: $($variant:ident = $constant:ident),*) => {
         impl $name {
@@ -365,6 +366,8 @@ macro_rules! raw {
         }
     };
 }
+
+pub(crate) use raw;
 
 raw!(AccessProperty is CUaccessProperty:
     Normal = CU_ACCESS_PROPERTY_NORMAL,

@@ -10,6 +10,7 @@ mod using;
 
 pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Tracked, Values};
+pub(crate) use attributes::raw;
 pub use attributes::{
     AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain, PortableClusterMode,
     SharedMemoryMode,

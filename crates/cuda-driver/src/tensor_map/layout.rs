@@ -5,6 +5,8 @@ use cuda_sys::{
     CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
+use crate::launch::raw;
+
 /// What the elements of a tensor are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -294,18 +296,6 @@ impl WidePixels {
             ),
         }
     }
-}
-
-macro_rules! raw {
-    ($name:ident is $raw:ident: $($variant:ident = $constant:ident),*) => {
-        impl $name {
-            pub(super) const fn raw(self) -> $raw {
-                match self {
-                    $(Self::$variant => $raw::$constant),*
-                }
-            }
-        }
-    };
 }
 
 raw!(TensorDataType is CUtensorMapDataType:
