@@ -9,8 +9,11 @@ use crate::Error;
 /// The environment variable that names the include folder to generate from.
 pub const HEADERS_VAR: &str = "CUDA_SYS_HEADERS";
 
-/// The folder below the build directory that `cargo xtask setup` fills.
+/// The folder below Cargo's target folder that `cargo xtask setup` fills.
 pub const SETUP_DIR: &str = "cuda-setup";
+
+/// The files that Cargo writes to its target folder: one of them is there from the first build on.
+const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
 /// A folder with `cuda.h`, and its version.
 #[derive(Clone, Debug)]
@@ -90,7 +93,7 @@ fn read(path: &Path) -> Result<String, Error> {
 }
 
 /// The include folders to look in, in order: [`HEADERS_VAR`] alone when it is set, else `CUDA_PATH`,
-/// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills below an ancestor of `near`.
+/// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills in the target folder around `near`.
 #[must_use]
 pub fn candidates(near: &Path) -> Vec<PathBuf> {
     if let Some(dir) = env::var_os(HEADERS_VAR).filter(|dir| !dir.is_empty()) {
@@ -106,10 +109,59 @@ pub fn candidates(near: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-/// The folder that `cargo xtask setup` has filled below an ancestor of `near`, if it has.
+/// The folder that `cargo xtask setup` has filled in the target folder that `near` lies in, if it has.
+///
+/// cuda-sys looks for libraries by the same rule: whoever can write to a folder that is looked in chooses the code that
+/// is loaded.
 #[must_use]
 pub fn setup_dir(near: &Path) -> Option<PathBuf> {
     near.ancestors()
+        .skip(1)
+        .filter(|dir| TARGET_MARKS.iter().any(|mark| dir.join(mark).is_file()))
+        .filter(|dir| is_of(dir, near))
         .map(|dir| dir.join(SETUP_DIR))
-        .find(|dir| dir.is_dir())
+        .find(|setup| setup.is_dir())
+}
+
+/// Whether `dir` belongs to the owner of `near` or to root, and not everybody can write to it.
+#[cfg(unix)]
+fn is_of(dir: &Path, near: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const WRITABLE_BY_ALL: u32 = 0o002;
+    let (Ok(dir), Ok(near)) = (dir.metadata(), near.metadata()) else {
+        return false;
+    };
+    (dir.uid() == 0 || dir.uid() == near.uid()) && dir.mode() & WRITABLE_BY_ALL == 0
+}
+
+/// Whether `dir` belongs to the owner of `near`. The folders of a user are the user's own here, by inheritance.
+#[cfg(not(unix))]
+fn is_of(_dir: &Path, _near: &Path) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::setup_dir;
+
+    #[test]
+    fn only_a_target_folder_around_it_is_looked_in() {
+        let temp = tempfile::tempdir().unwrap();
+        let near = temp.path().join("debug/build/out");
+        fs::create_dir_all(&near).unwrap();
+        let setup = temp.path().join("cuda-setup");
+        fs::create_dir(&setup).unwrap();
+        assert_eq!(setup_dir(&near), None);
+        fs::write(temp.path().join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(setup_dir(&near), Some(setup));
+        #[cfg(unix)]
+        {
+            use std::fs::Permissions;
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(temp.path(), Permissions::from_mode(0o1777)).unwrap();
+            assert_eq!(setup_dir(&near), None);
+        }
+    }
 }

@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use cuda_sys::Version;
-use cuda_sys::nvrtc::{NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo};
+use cuda_sys::nvrtc::{
+    NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo, setup_dir,
+};
 
 use crate::library::check;
 use crate::{Error, Nvrtc};
 
 /// A folder that has this has CUDA's headers.
 const MARKER: &str = "cuda_fp16.h";
-
-/// The folder that `cargo xtask setup` fills, below a build directory.
-const SETUP_DIR: &str = "cuda-setup/include";
 
 /// The folders of CUDA's headers, for [`Options::cuda_headers`](crate::Options::cuda_headers).
 ///
@@ -194,14 +193,7 @@ fn candidates(nvrtc: &Nvrtc) -> Vec<PathBuf> {
         .map(PathBuf::from)
         .chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
     dirs.extend(toolkits.map(|root| root.join("include")));
-    if let Ok(program) = env::current_exe() {
-        dirs.extend(
-            program
-                .ancestors()
-                .map(|dir| dir.join(SETUP_DIR))
-                .filter(|dir| dir.is_dir()),
-        );
-    }
+    dirs.extend(setup_dir().map(|setup| setup.join("include")));
     dirs
 }
 

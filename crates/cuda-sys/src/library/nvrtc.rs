@@ -190,3 +190,10 @@ pub fn library_candidates() -> Vec<PathBuf> {
     let packages = ["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"];
     places::candidates(NVRTC_VAR, names, &packages)
 }
+
+/// The folder `cuda-setup` that `cargo xtask setup` has filled in the target folder of the workspace that this program
+/// was built in, if it has. Its folder `include` has the headers that go with its NVRTC.
+#[must_use]
+pub fn setup_dir() -> Option<PathBuf> {
+    places::setup_dir()
+}
