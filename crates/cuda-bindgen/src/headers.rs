@@ -96,17 +96,24 @@ fn read(path: &Path) -> Result<String, Error> {
 /// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills in the target folder around `near`.
 #[must_use]
 pub fn candidates(near: &Path) -> Vec<PathBuf> {
-    if let Some(dir) = env::var_os(HEADERS_VAR).filter(|dir| !dir.is_empty()) {
-        return vec![PathBuf::from(dir)];
+    if let Some(dir) = named(HEADERS_VAR) {
+        return vec![dir];
     }
     let mut dirs: Vec<PathBuf> = ["CUDA_PATH", "CUDA_HOME"]
-        .iter()
-        .filter_map(env::var_os)
-        .map(|root| Path::new(&root).join("include"))
+        .into_iter()
+        .filter_map(named)
+        .map(|root| root.join("include"))
         .collect();
     dirs.extend(["/usr/local/cuda/include", "/opt/cuda/include"].map(PathBuf::from));
     dirs.extend(setup_dir(near).map(|setup| setup.join("include")));
     dirs
+}
+
+/// The folder that the environment variable names; an empty one names none.
+fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 /// The folder that `cargo xtask setup` has filled in the target folder that `near` lies in, if it has.

@@ -188,9 +188,9 @@ fn candidates(nvrtc: &Nvrtc) -> Vec<PathBuf> {
             dirs.push(packages.join("cuda_runtime/include"));
         }
     }
-    let toolkits = ["CUDA_PATH", "CUDA_HOME"].iter().filter_map(env::var_os);
-    let toolkits = toolkits
-        .map(PathBuf::from)
+    let toolkits = ["CUDA_PATH", "CUDA_HOME"]
+        .into_iter()
+        .filter_map(named)
         .chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
     dirs.extend(toolkits.map(|root| root.join("include")));
     dirs.extend(setup_dir().map(|setup| setup.join("include")));
@@ -207,13 +207,15 @@ fn header_version(dir: &Path) -> Option<Version> {
 }
 
 pub(crate) fn cache_dir() -> Option<PathBuf> {
-    let set = |name| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    set("XDG_CACHE_HOME")
-        .or_else(|| set("LOCALAPPDATA"))
-        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+    named("XDG_CACHE_HOME")
+        .or_else(|| named("LOCALAPPDATA"))
+        .or_else(|| named("HOME").map(|home| home.join(".cache")))
         .filter(|dir| dir.is_absolute())
+}
+
+/// The folder that the environment variable names; an empty one names none.
+fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }

@@ -36,12 +36,9 @@ pub(super) fn candidates(variable: &str, names: &[&str], packages: &[&str]) -> V
 }
 
 fn toolkit_dirs() -> Vec<PathBuf> {
-    let named = ["CUDA_PATH", "CUDA_HOME"]
-        .iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
+    let roots = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(named);
     let usual = ["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from);
-    named
+    roots
         .chain(usual)
         .flat_map(|root| ["lib64", "lib", "bin/x64", "bin"].map(|dir| root.join(dir)))
         .collect()
@@ -49,10 +46,9 @@ fn toolkit_dirs() -> Vec<PathBuf> {
 
 fn python_dirs(packages: &[&str]) -> Vec<PathBuf> {
     let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
-    let user = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));
+        .into_iter()
+        .filter_map(named);
+    let user = named("HOME").map(|home| home.join(".local"));
     let mut dirs = Vec::new();
     for root in environments
         .chain(user)

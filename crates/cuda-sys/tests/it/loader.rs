@@ -263,6 +263,16 @@ fn child_loads_the_system_driver() {
 
 /// What the child prints with these environment variables.
 pub(crate) fn child(test: &str, variables: &[(&str, &str)], absent: &[&str]) -> String {
+    child_in(Path::new("."), test, variables, absent)
+}
+
+/// The same, run in the folder `dir`.
+pub(crate) fn child_in(
+    dir: &Path,
+    test: &str,
+    variables: &[(&str, &str)],
+    absent: &[&str],
+) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([
         test,
@@ -271,6 +281,7 @@ pub(crate) fn child(test: &str, variables: &[(&str, &str)], absent: &[&str]) -> 
         "--nocapture",
         "--test-threads=1",
     ]);
+    command.current_dir(dir);
     command.envs(variables.iter().copied());
     for name in absent {
         command.env_remove(name);

@@ -7,7 +7,7 @@ use cuda_sys::nvrtc::{FUNCTIONS, library_candidates, nvrtcResult};
 use cuda_sys::{LoadError, NvrtcLibrary, Version};
 
 use crate::c_compiler::shared_library;
-use crate::loader::child;
+use crate::loader::{child, child_in};
 
 fn open(path: &Path) -> Result<NvrtcLibrary, LoadError> {
     // SAFETY: the file must be NVRTC ← it is absent, no library, or of this file's C, which behaves as one.
@@ -165,5 +165,32 @@ fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
                 assert!(text.contains(&format!("\n  {candidate}: ")), "{text}");
             }
         }
+    }
+}
+
+/// Else whoever can write to the folder that a program is run in would choose the code that it loads.
+#[test]
+fn a_variable_that_is_set_to_nothing_names_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = "lib/python3.12/site-packages/nvidia/cu13/lib";
+    for lib in ["lib64", site, &format!(".local/{site}")] {
+        let lib = dir.path().join(lib);
+        fs::create_dir_all(&lib).unwrap();
+        fs::write(lib.join("libnvrtc.so.13"), "no library").unwrap();
+    }
+    let empty = [
+        "CUDA_NVRTC_LIBRARY",
+        "CUDA_PATH",
+        "CUDA_HOME",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "HOME",
+    ]
+    .map(|variable| (variable, ""));
+    let text = child_in(dir.path(), CHILD, &empty, &[]);
+    let found = candidates(&text);
+    assert_eq!(found[..2], ["libnvrtc.so.13", "libnvrtc.so.12"]);
+    for candidate in &found[2..] {
+        assert!(Path::new(candidate).is_absolute(), "{text}");
     }
 }
