@@ -7,12 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cuda_sys::nvrtc::{NvrtcTable, calls, nvrtcResult};
-use cuda_sys::{Function, LoadError, NvrtcLibrary, Version};
+use cuda_sys::{Function, NvrtcLibrary, Version};
 
 use crate::{Arch, Error};
-
-/// The oldest NVRTC that this crate works with.
-const OLDEST: Version = Version::new(12000);
 
 /// A loaded NVRTC. Clones share it.
 ///
@@ -36,7 +33,7 @@ impl Nvrtc {
         if let Some(nvrtc) = SYSTEM.get() {
             return Ok(nvrtc.clone());
         }
-        let nvrtc = Self::from_library(NvrtcLibrary::system()?)?;
+        let nvrtc = Self::from_library(NvrtcLibrary::system()?);
         Ok(SYSTEM.get_or_init(|| nvrtc).clone())
     }
 
@@ -53,19 +50,12 @@ impl Nvrtc {
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         // SAFETY: the file must be NVRTC ← the caller says so.
         let library = unsafe { NvrtcLibrary::open(path) }?;
-        Self::from_library(Arc::new(library))
+        Ok(Self::from_library(Arc::new(library)))
     }
 
-    fn from_library(library: Arc<NvrtcLibrary>) -> Result<Self, Error> {
-        if library.version() < OLDEST {
-            return Err(Error::Load(LoadError::TooOld {
-                library: library.origin().to_owned(),
-                found: library.version(),
-                oldest: OLDEST,
-            }));
-        }
+    fn from_library(library: Arc<NvrtcLibrary>) -> Self {
         load_builtins(&library);
-        Ok(Self { library })
+        Self { library }
     }
 
     /// `nvrtcVersion`—The version of CUDA that this NVRTC belongs to.

@@ -134,6 +134,9 @@ impl DriverLibrary {
         };
         symbol("cuInit")?;
         let get_version = symbol("cuDriverGetVersion")?;
+        let root = symbol("cuGetProcAddress_v2");
+        // Never closed, whatever it answers: once code of it ran, the driver's own threads may run in it.
+        mem::forget(library);
         // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA 2.2.
         let get_version: unsafe extern "C" fn(*mut c_int) -> CUresult =
             unsafe { mem::transmute(get_version) };
@@ -145,14 +148,11 @@ impl DriverLibrary {
                 oldest: OLDEST,
             });
         }
-        let root = symbol("cuGetProcAddress_v2")?;
         // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA 12.0, and this
         // driver is no older.
-        let root: GetProcAddress = unsafe { mem::transmute(root) };
+        let root: GetProcAddress = unsafe { mem::transmute(root?) };
         // SAFETY: the functions must be what their names say ← the library is a CUDA driver.
         let table = unsafe { resolve(root, version) };
-        // Never closed: the driver's own threads may still run in it.
-        mem::forget(library);
         Ok(Self {
             table,
             version,

@@ -20,6 +20,9 @@ const NVRTC_VAR: &str = "CUDA_NVRTC_LIBRARY";
 
 const NAME: &str = "NVRTC";
 
+/// The oldest NVRTC that has what the safe layer needs.
+const OLDEST: Version = Version::new(12000);
+
 /// NVRTC: its table of functions, its version, and where it came from.
 pub struct NvrtcLibrary {
     table: NvrtcTable,
@@ -33,7 +36,8 @@ impl NvrtcLibrary {
     /// # Errors
     ///
     /// [`LoadError::NotFound`] with every place that was tried, [`LoadError::UnsupportedPlatform`] where NVIDIA
-    /// makes no NVRTC. A failure is not remembered: the next call tries again.
+    /// makes no NVRTC, [`LoadError::NotTheLibrary`] or [`LoadError::TooOld`] for a file that is no NVRTC of CUDA 12.0
+    /// or newer. A failure is not remembered: the next call tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
@@ -66,7 +70,8 @@ impl NvrtcLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is something else.
+    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is something else,
+    /// [`LoadError::TooOld`] if it is older than 12.0.
     ///
     /// # Safety
     ///
@@ -111,6 +116,8 @@ impl NvrtcLibrary {
                 expected: NAME,
             });
         };
+        // Never closed, whatever it answers: once code of it ran, it may have threads and state of its own.
+        mem::forget(library);
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the pointers must be writable ← they are to locals.
         let status = unsafe { get_version(&raw mut major, &raw mut minor) };
@@ -125,11 +132,17 @@ impl NvrtcLibrary {
                 code: status.0,
             });
         };
-        // Never closed: NVRTC keeps threads and state of its own.
-        mem::forget(library);
+        let version = Version::new(version);
+        if version < OLDEST {
+            return Err(LoadError::TooOld {
+                library: origin,
+                found: version,
+                oldest: OLDEST,
+            });
+        }
         Ok(Self {
             table,
-            version: Version::new(version),
+            version,
             origin,
         })
     }

@@ -81,6 +81,49 @@ fn a_version_that_is_none_is_refused() {
 }
 
 #[test]
+fn one_that_is_too_old_is_refused_and_not_remembered() {
+    let dir = tempfile::tempdir().unwrap();
+    let [old, new] = [("old", 11), ("new", 12)].map(|(name, major)| {
+        let body = format!("*major = {major}; *minor = 8; return 0;");
+        shared_library(dir.path(), name, &version_function(&body))
+    });
+    let (Some(old), Some(new)) = (old, new) else {
+        return;
+    };
+    let error = open(&old).unwrap_err();
+    assert!(matches!(error, LoadError::TooOld { .. }), "{error:?}");
+    let [old, new] = [old, new].map(|path| path.display().to_string());
+    let variables = [
+        ("CUDA_NVRTC_LIBRARY", old.as_str()),
+        ("LATER", new.as_str()),
+    ];
+    let text = child(CHILD, &variables, &[]);
+    assert!(text.contains("error ") && text.contains("11.8"), "{text}");
+    assert!(text.contains(&format!("later {new}\n")), "{text}");
+}
+
+/// It may have left threads or exit handlers behind.
+#[cfg(target_os = "linux")]
+#[test]
+fn one_that_is_refused_after_its_code_ran_stays_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let body = "*major = 11; *minor = 8; return 0;";
+    let Some(path) = shared_library(dir.path(), "refused", &version_function(body)) else {
+        return;
+    };
+    open(&path).unwrap_err();
+    let driver = "int cuInit(unsigned flags) { return 0; }\n\
+                  int cuDriverGetVersion(int *version) { return 999; }";
+    let driver = shared_library(dir.path(), "driver", driver).unwrap();
+    // SAFETY: the file must be a driver ← it is of the C above, which behaves as one.
+    unsafe { cuda_sys::DriverLibrary::open(&driver) }.unwrap_err();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    for path in [path, driver] {
+        assert!(maps.contains(&path.display().to_string()), "{path:?}");
+    }
+}
+
+#[test]
 fn functions_that_a_release_lacks_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let source = version_function("*major = 12; *minor = 3; return 0;")
@@ -113,6 +156,12 @@ fn child_looks_for_the_system_nvrtc() {
         Ok(library) => println!("loaded {}", library.origin()),
         Err(error) => println!("error {error}"),
     }
+    let Some(later) = std::env::var_os("LATER") else {
+        return;
+    };
+    // SAFETY: no other thread may use the environment ← the process runs this one test on one thread.
+    unsafe { std::env::set_var("CUDA_NVRTC_LIBRARY", later) };
+    println!("later {}", NvrtcLibrary::system().unwrap().origin());
 }
 
 const CHILD: &str = "loader_nvrtc::child_looks_for_the_system_nvrtc";
