@@ -21,6 +21,17 @@ pub(super) fn prepare(dir: &Path, create: bool) -> Result<PathBuf, String> {
     Ok(dir)
 }
 
+/// Checks a folder within that of the cache, if it is there: it has to be one, no link to another, and for this user
+/// alone too.
+pub(super) fn check_within(folder: &Path) -> Result<(), String> {
+    match folder.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => check(folder, true),
+        Ok(_) => Err(format!("{} is no folder", folder.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("{}: {error}", folder.display())),
+    }
+}
+
 #[cfg(unix)]
 pub(super) fn make(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;

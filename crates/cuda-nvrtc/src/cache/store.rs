@@ -49,11 +49,12 @@ impl Store {
     /// Opens the folder; with `create`, makes it.
     pub(super) fn open(dir: &Path, create: bool) -> Result<Self, String> {
         let dir = dir::prepare(dir, create)?;
-        if create {
-            for kind in [Kind::Entry, Kind::Compiler, Kind::Lock] {
-                let folder = dir.join(kind.folder());
+        for kind in [Kind::Entry, Kind::Compiler, Kind::Lock] {
+            let folder = dir.join(kind.folder());
+            if create {
                 dir::make(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
             }
+            dir::check_within(&folder)?;
         }
         let store = Self { dir };
         if create {

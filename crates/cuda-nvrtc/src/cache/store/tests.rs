@@ -53,6 +53,38 @@ fn the_least_recently_used_goes_first() {
     assert_eq!(left, [0, 4]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_within_that_others_can_write_to_or_that_is_elsewhere_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    for kind in [Kind::Entry, Kind::Compiler, Kind::Lock] {
+        let (dir, store) = store();
+        let root = dir.path().join("cache");
+        let folder = store.dir().join(kind.folder());
+        for (mode, good) in [
+            (0o700, true),
+            (0o755, true),
+            (0o770, false),
+            (0o1777, false),
+        ] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            for create in [true, false] {
+                let opened = Store::open(&root, create);
+                assert_eq!(opened.is_ok(), good, "{kind:?} {mode:o} {create}");
+            }
+        }
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(&folder, &elsewhere).unwrap();
+        // One that only looks makes none.
+        assert!(Store::open(&root, false).is_ok() && !folder.exists());
+        fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&elsewhere, &folder).unwrap();
+        for create in [true, false] {
+            assert!(Store::open(&root, create).is_err(), "{kind:?} {create}");
+        }
+    }
+}
+
 #[test]
 fn half_written_files_are_swept_when_old() {
     let (dir, store) = store();
