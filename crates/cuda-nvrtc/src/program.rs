@@ -161,6 +161,9 @@ impl Program {
         for (name, text) in &self.headers {
             nesting::check(name, text, options.stack())?;
         }
+        for expression in &self.name_expressions {
+            nesting::check("a name expression", expression.as_bytes(), options.stack())?;
+        }
         if let Some(error) = flow.stopped() {
             return Err(error);
         }

@@ -168,6 +168,22 @@ fn a_source_too_deep_for_the_stack_is_refused() {
     assert!(error.to_string().contains("deep.cu"), "{error}");
 }
 
+#[test]
+fn a_name_expression_too_deep_for_the_stack_is_refused() {
+    let Some(nvrtc) = nvrtc() else { return };
+    // Deeper than what is allowed, but not too deep for NVRTC.
+    let (open, close) = ("(".repeat(1100), ")".repeat(1100));
+    let error = Program::new(&nvrtc, "template <int N> __global__ void k() {}")
+        .name_expression(format!("k<{open}1{close}>"))
+        .compile_ptx(&Options::new().stack_size(8 << 20))
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::TooDeep { depth: 1100, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("name expression"), "{error}");
+}
+
 /// In a process of its own: other tests compile meanwhile.
 #[cfg(unix)]
 #[test]
