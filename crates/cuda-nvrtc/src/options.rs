@@ -18,6 +18,9 @@ pub use values::{CppStandard, FastCompile, WarningKind};
 /// what is used becomes real.
 pub(crate) const STACK: usize = 256 << 20;
 
+/// The smallest stack that it gets, whatever is asked for.
+const SMALLEST_STACK: usize = 8 << 20;
+
 /// How to compile a [`Program`](crate::Program).
 ///
 /// An option given twice has its last value; those that add to a list (defines, folders, numbers of warnings, raw
@@ -332,7 +335,8 @@ impl Options {
         self
     }
 
-    /// The stack to compile on, in bytes; 256 MiB unless set. It decides how deep a source may be nested.
+    /// The stack to compile on, in bytes; 256 MiB unless set, and never less than 8 MiB. It decides how deep a source
+    /// may be nested.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);
         self
@@ -351,7 +355,7 @@ impl Options {
     }
 
     pub(crate) fn stack(&self) -> usize {
-        self.stack.unwrap_or(STACK)
+        self.stack.unwrap_or(STACK).max(SMALLEST_STACK)
     }
 
     /// The options for an NVRTC of version `found`.

@@ -11,9 +11,6 @@ use cuda_sys::Version;
 use crate::Error;
 use crate::flow::Flow;
 
-/// The smallest stack to try when there is no memory for the one asked for.
-const SMALLEST: usize = 8 << 20;
-
 /// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it should have is
 /// left to itself.
 const GRACE: Duration = Duration::from_secs(1);
@@ -41,7 +38,7 @@ pub(crate) fn run<T: Send + 'static>(
     };
     let thread = thread::Builder::new()
         .name("nvrtc".to_owned())
-        .stack_size(stack.max(SMALLEST))
+        .stack_size(stack)
         .spawn(work)
         .map_err(Error::Thread)?;
     let mut overdue_since = None;

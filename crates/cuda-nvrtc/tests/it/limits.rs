@@ -184,6 +184,18 @@ fn a_name_expression_too_deep_for_the_stack_is_refused() {
     assert!(error.to_string().contains("name expression"), "{error}");
 }
 
+#[test]
+fn a_stack_is_never_smaller_than_what_sources_are_checked_for() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let source = format!(
+        "__device__ int a = {}1{};",
+        "(".repeat(1000),
+        ")".repeat(1000)
+    );
+    let options = Options::new().stack_size(1);
+    Program::new(&nvrtc, source).compile_ptx(&options).unwrap();
+}
+
 /// In a process of its own: other tests compile meanwhile.
 #[cfg(unix)]
 #[test]
