@@ -2,7 +2,8 @@
 //! entry itself tells.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::thread;
 
 use super::Refusal;
 use super::paths;
@@ -46,6 +47,11 @@ pub(super) fn of(
     key.list("options", request.arguments, |key, option| {
         key.field("option", option.to_bytes());
     });
+    if splits(request.arguments) {
+        key.list("processors", &processors(), |key, count| {
+            key.field("count", &count.to_le_bytes());
+        });
+    }
     key.list("name expressions", request.name_expressions, |key, text| {
         key.field("expression", text.as_bytes());
     });
@@ -59,6 +65,27 @@ pub(super) fn of(
         key.field("value", value.as_encoded_bytes());
     });
     Ok(key.finish())
+}
+
+/// Whether the compilation is split, perhaps in as many parts as there are processors: for the compiler or, further
+/// within an option, for what comes after it.
+fn splits(arguments: &[CString]) -> bool {
+    const NAME: &[u8] = b"split-compile";
+    arguments.iter().any(|argument| {
+        let mut windows = argument.to_bytes().windows(NAME.len());
+        windows.any(|window| window == NAME)
+    })
+}
+
+/// The processors: those that this thread may use, and all, as it is not told which NVRTC counts.
+fn processors() -> [u64; 2] {
+    let usable = thread::available_parallelism().map_or(0, |count| count.get() as u64);
+    #[cfg(unix)]
+    // SAFETY: nothing is required ← it only answers a number.
+    let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    #[cfg(not(unix))]
+    let all = 0_i64;
+    [usable, u64::try_from(all).unwrap_or(0)]
 }
 
 /// The variables that decide, sorted.
@@ -111,6 +138,63 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::Key;
+
+    /// The key of an empty program with these options.
+    #[cfg(target_os = "linux")]
+    fn key_with(options: &[&str]) -> super::Digest {
+        let arguments: Vec<std::ffi::CString> = options
+            .iter()
+            .map(|option| std::ffi::CString::new(*option).unwrap())
+            .collect();
+        let request = super::Request::new(b"", "a.cu", &[], &[], &arguments).unwrap();
+        super::of(&request, "PTX", &[0; 32]).unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_split_compilation_depends_on_the_processors() {
+        let split: [&[&str]; 4] = [
+            &["--split-compile=0"],
+            &["-split-compile=0"],
+            &["--split-compile", "0"],
+            &["--ptxas-options=--split-compile=0"],
+        ];
+        let plain: [&[&str]; 2] = [&[], &["--define-macro=A=0"]];
+        let keys = || (split.map(key_with), plain.map(key_with));
+        if std::thread::available_parallelism().unwrap().get() == 1 {
+            println!("skipped: there is one processor");
+            return;
+        }
+        let many = keys();
+        // On a thread of its own, of which nothing stays.
+        let one = std::thread::scope(|scope| {
+            let on_one_processor = || {
+                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+                let size = size_of_val(&set);
+                // SAFETY: the set must be writable and of that size ← it is a local.
+                assert_eq!(unsafe { libc::sched_getaffinity(0, size, &raw mut set) }, 0);
+                // SAFETY: the number must be within the set ← it is below its size.
+                let may = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+                let first = (0..8 * size).find(may).unwrap();
+                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+                // SAFETY: the number must be within the set ← it is below its size.
+                unsafe { libc::CPU_SET(first, &mut set) };
+                // SAFETY: the set must be readable and of that size ← it is a local.
+                assert_eq!(
+                    unsafe { libc::sched_setaffinity(0, size, &raw const set) },
+                    0
+                );
+                keys()
+            };
+            scope.spawn(on_one_processor).join().unwrap()
+        });
+        for (many, one) in many.0.iter().zip(one.0) {
+            assert_ne!(*many, one);
+        }
+        assert_eq!(many.1, one.1);
+    }
 
     #[test]
     fn no_two_sequences_of_fields_are_the_same() {
