@@ -144,7 +144,8 @@ impl CudaHeaders {
         let info = carried_info(nvrtc)?;
         let cache = cache_dir().ok_or_else(|| Error::InstallHeaders {
             dir: "the user's cache folder".to_owned(),
-            reason: "neither XDG_CACHE_HOME nor HOME nor LOCALAPPDATA is set".to_owned(),
+            reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME names an absolute folder"
+                .to_owned(),
         })?;
         // Two builds of one version may carry different headers.
         let name = format!(
@@ -206,11 +207,18 @@ fn header_version(dir: &Path) -> Option<Version> {
     Some(Version::new(line.trim().parse().ok()?))
 }
 
+/// The user's cache folder.
 pub(crate) fn cache_dir() -> Option<PathBuf> {
-    named("XDG_CACHE_HOME")
-        .or_else(|| named("LOCALAPPDATA"))
-        .or_else(|| named("HOME").map(|home| home.join(".cache")))
-        .filter(|dir| dir.is_absolute())
+    cache_dir_by(named)
+}
+
+/// The first that is absolute: one that is not would be another in each folder that a program is run in.
+fn cache_dir_by(named: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    ["XDG_CACHE_HOME", "LOCALAPPDATA"]
+        .into_iter()
+        .filter_map(&named)
+        .chain(named("HOME").map(|home| home.join(".cache")))
+        .find(|dir| dir.is_absolute())
 }
 
 /// The folder that the environment variable names; an empty one names none.
@@ -218,4 +226,28 @@ fn named(variable: &str) -> Option<PathBuf> {
     env::var_os(variable)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::cache_dir_by;
+
+    #[test]
+    fn a_relative_folder_is_no_cache_folder() {
+        let root = std::env::temp_dir();
+        let dir = |cache: &str, home: &Path| {
+            cache_dir_by(|name| match name {
+                "XDG_CACHE_HOME" => Some(PathBuf::from(cache)),
+                "HOME" => Some(home.to_owned()),
+                _ => None,
+            })
+        };
+        assert_eq!(dir("cache", &root), Some(root.join(".cache")));
+        assert_eq!(dir("", &root), Some(root.join(".cache")));
+        assert_eq!(dir("cache", Path::new("home")), None);
+        let cache = root.join("cache");
+        assert_eq!(dir(&cache.to_string_lossy(), &root), Some(cache));
+    }
 }
