@@ -4,7 +4,6 @@
 //! are remembered, in the process by library and on disk by the file's stamp.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -91,12 +90,7 @@ fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
     let Some(stamp) = stamp else {
         return hash(file);
     };
-    let mut key = Key::new();
-    key.field("path", paths::to_bytes(path));
-    for number in stamp.0 {
-        key.field("stamp", &number.to_le_bytes());
-    }
-    let key = key.finish();
+    let key = file_key(path, &stamp);
     let known = || {
         let bytes = store.read(Kind::Compiler, &key, false)?;
         entry::unseal(&key, &bytes)?.try_into().ok()
@@ -107,8 +101,9 @@ fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
     if !write {
         return hash(file);
     }
-    let patient: Option<&dyn Fn() -> Option<Infallible>> = None;
-    let _lock = store.lock(&key, patient);
+    // Not waited for: whoever has it may be stopped, and nothing is amiss if two read the file.
+    let at_once = || Some(());
+    let _lock = store.lock(&key, Some(&at_once as &dyn Fn() -> Option<()>));
     if let Some(digest) = known() {
         return Ok(digest);
     }
@@ -119,6 +114,16 @@ fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
         let _ = store.write(Kind::Compiler, &key, &entry::seal(&key, &digest));
     }
     Ok(digest)
+}
+
+/// The key of the digest of a file with this stamp.
+fn file_key(path: &Path, stamp: &Stamp) -> Digest {
+    let mut key = Key::new();
+    key.field("path", paths::to_bytes(path));
+    for number in stamp.0 {
+        key.field("stamp", &number.to_le_bytes());
+    }
+    key.finish()
 }
 
 fn hash(mut file: File) -> io::Result<Digest> {
@@ -219,5 +224,35 @@ mod files {
             version.major(),
             version.minor()
         )
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::convert::Infallible;
+    use std::fs;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::stamp::{self, Stamp};
+    use super::super::store::Store;
+    use super::{digest, file_key};
+
+    #[test]
+    fn a_process_that_is_stopped_while_it_reads_the_compiler_holds_up_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache"), true).unwrap();
+        let path = dir.path().join("compiler");
+        fs::write(&path, "code").unwrap();
+        let stamp = Stamp::of(&fs::metadata(&path).unwrap()).unwrap();
+        let patient: Option<&dyn Fn() -> Option<Infallible>> = None;
+        let held = store.lock(&file_key(&path, &stamp), patient);
+        let (sender, receiver) = mpsc::channel();
+        let thread = thread::spawn(move || sender.send(digest(&path, &store, true).unwrap()));
+        let found = receiver.recv_timeout(Duration::from_secs(30));
+        assert_eq!(found, Ok(stamp::digest(b"code")));
+        drop(held);
+        thread.join().unwrap().unwrap();
     }
 }
