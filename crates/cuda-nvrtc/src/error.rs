@@ -106,6 +106,12 @@ pub enum Error {
         /// The size of the stack.
         stack: usize,
     },
+    /// A compilation runs in this process, and what was called would take away what it works with.
+    #[error("{function} cannot be called while a compilation runs in this process")]
+    Compiling {
+        /// The call.
+        function: &'static Function,
+    },
     /// There are more of something than NVRTC can count.
     #[error("too many {0}")]
     TooMany(&'static str),

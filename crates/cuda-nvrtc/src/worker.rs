@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use cuda_sys::Version;
 
-use crate::Error;
 use crate::flow::Flow;
+use crate::{Error, pch};
 
 /// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it should have is
 /// left to itself.
@@ -29,10 +29,12 @@ pub(crate) fn run<T: Send + 'static>(
 ) -> Result<T, Error> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let work = move || {
+        let heap = pch::keep_heap();
         let locale = locale::Guard::new(version);
         let result = work();
         // Before the caller goes on.
         drop(locale);
+        drop(heap);
         // Nobody waits for the result of a compilation that was left to itself.
         let _unwanted = sender.send(result);
     };

@@ -12,7 +12,7 @@ use crate::at_hand::{every_nvrtc, nvrtc};
 const FLOW: Version = Version::new(12080);
 
 /// A kernel that takes seconds to compile.
-fn heavy(nvrtc: &Nvrtc) -> Program {
+pub(crate) fn heavy(nvrtc: &Nvrtc) -> Program {
     let source = "extern \"C\" __global__ void k(float *x) {\n#pragma unroll 300\nfor (int i = 0; i < 300; ++i) {\n\
                   x[i * 3] = sinf(x[i * 5 + 1]) + cosf(x[i * 7 + 2]) * x[i ^ 33]; } }";
     Program::new(nvrtc, source)

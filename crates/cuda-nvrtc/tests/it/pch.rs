@@ -2,10 +2,13 @@
 
 use std::env;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use cuda_nvrtc::{Error, Options, PchStatus, Program, Version};
+use cuda_nvrtc::{CancelToken, Error, Options, PchStatus, Program, Version};
 
 use crate::at_hand::{every_nvrtc, nvrtc};
+use crate::limits::heavy;
 
 const FIRST: Version = Version::new(12080);
 
@@ -94,4 +97,68 @@ fn grow_the_heap() {
     assert_eq!(again.pch, PchStatus::NotAttempted);
     assert_eq!(again.image, plain.image);
     println!("written at last: {required} bytes");
+}
+
+/// In a process of its own: the heap is one for the process, and other tests compile meanwhile.
+#[test]
+fn the_heap_is_not_replaced_under_a_compilation() {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
+        return;
+    };
+    let output = Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "pch::set_the_heap_while_compiling",
+            "--ignored",
+            "--nocapture",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let all = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}{all}", nvrtc.version());
+    assert!(text.contains("refused and then set"), "{text}{all}");
+}
+
+#[test]
+#[ignore = "run by the_heap_is_not_replaced_under_a_compilation, in a process of its own"]
+fn set_the_heap_while_compiling() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let size = nvrtc.pch_heap_size().unwrap();
+    let program = heavy(&nvrtc);
+    let token = CancelToken::new();
+    let options = Options::new().cancel(&token);
+    let refused = thread::scope(|scope| {
+        let compiling = scope.spawn(|| program.compile_ptx(&options).map(|_| ()));
+        while !compiling.is_finished() {
+            if let Err(error) = nvrtc.set_pch_heap_size(size) {
+                token.cancel();
+                return Some(error);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        None
+    });
+    assert!(
+        matches!(refused, Some(Error::Compiling { .. })),
+        "{refused:?}"
+    );
+    // Once it has ended, it can be.
+    let start = Instant::now();
+    while let Err(error) = nvrtc.set_pch_heap_size(size) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // One that is left to itself still has it, though nobody waits for it.
+    let short = Options::new().timeout(Duration::from_millis(300));
+    let (open, close) = ("A<".repeat(20_000), ">".repeat(20_000));
+    let source =
+        format!("template <class T> struct A {{}}; __global__ void k() {{ {open}int{close} a; }}");
+    let error = Program::new(&nvrtc, source)
+        .compile_ptx(&short)
+        .unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    let refused = nvrtc.set_pch_heap_size(size).unwrap_err();
+    assert!(matches!(refused, Error::Compiling { .. }), "{refused}");
+    println!("refused and then set");
 }
