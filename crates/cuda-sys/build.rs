@@ -90,6 +90,9 @@ fn generate(out: &Path) -> Result<u32, String> {
         "CUDA_PATH",
         "CUDA_HOME",
         "LIBCLANG_PATH",
+        "LLVM_CONFIG_PATH",
+        "CLANG_PATH",
+        "BINDGEN_EXTRA_CLANG_ARGS",
         "DOCS_RS",
     ] {
         println!("cargo::rerun-if-env-changed={variable}");
@@ -110,7 +113,11 @@ fn generate(out: &Path) -> Result<u32, String> {
         let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         let reason = format!("no cuda.h in {}", looked.join(", "));
         return Err(match env::var_os(HEADERS_VAR) {
-            Some(dir) if !dir.is_empty() => told(format!("{HEADERS_VAR} is set, but {reason}")),
+            Some(dir) if !dir.is_empty() => {
+                // The header may come yet.
+                println!("cargo::rerun-if-changed={}", Path::new(&dir).display());
+                told(format!("{HEADERS_VAR} is set, but {reason}"))
+            }
             _ => reason,
         });
     };
