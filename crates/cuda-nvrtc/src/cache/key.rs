@@ -182,10 +182,8 @@ mod tests {
                 // SAFETY: the number must be within the set ← it is below its size.
                 unsafe { libc::CPU_SET(first, &mut set) };
                 // SAFETY: the set must be readable and of that size ← it is a local.
-                assert_eq!(
-                    unsafe { libc::sched_setaffinity(0, size, &raw const set) },
-                    0
-                );
+                let status = unsafe { libc::sched_setaffinity(0, size, &raw const set) };
+                assert_eq!(status, 0);
                 keys()
             };
             scope.spawn(on_one_processor).join().unwrap()
