@@ -1,5 +1,6 @@
-//! `arm`: the tests of the workspace for 64-bit Arm, run by `qemu-aarch64`.
+//! `arm`: the tests of the workspace for 64-bit Arm, run by `qemu-aarch64`, which the kernel starts for them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,6 +13,8 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// Where the C library for Arm lies.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+/// Where Linux tells that it starts programs for Arm, as tests do that start themselves again.
+const REGISTERED: &str = "/proc/sys/fs/binfmt_misc/qemu-aarch64";
 
 /// Options of `arm`.
 #[derive(Debug, clap::Args)]
@@ -24,28 +27,11 @@ pub(crate) struct Options {
 }
 
 /// What does not run there.
-const SKIPS: [Skip; 4] = [
-    Skip {
-        package: "cuda-driver",
-        test: "ui::",
-        why: "runs cargo, which is not there for Arm",
-    },
-    Skip {
-        package: "cuda-sys",
-        test: "c_compiler::",
-        why: "runs a C compiler's output, which is built for this machine",
-    },
-    Skip {
-        package: "cuda-sys",
-        test: "loader",
-        why: "loads libraries that a C compiler builds for this machine",
-    },
-    Skip {
-        package: "cuda-nvrtc",
-        test: "cache::fire",
-        why: "starts itself, which this machine cannot without qemu",
-    },
-];
+const SKIPS: [Skip; 1] = [Skip {
+    package: "cuda-driver",
+    test: "ui::",
+    why: "runs cargo, which is not there for Arm",
+}];
 
 /// `cargo xtask arm`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -53,14 +39,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let needs = [
         need::std_sources(&sysroot),
         Need {
-            what: "qemu-aarch64",
-            found: need::program("qemu-aarch64").is_some(),
+            what: "qemu-aarch64, registered for programs for Arm",
+            found: Path::new(REGISTERED).exists(),
             install: &[
                 "apt-get",
                 "install",
                 "-y",
                 "--no-install-recommends",
                 "qemu-user",
+                "qemu-user-binfmt",
+                "binfmt-support",
             ],
         },
         Need {
@@ -85,9 +73,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         ],
         // The standard library can be built by a stable compiler only so.
         build_env: vec![("RUSTC_BOOTSTRAP", "1".into())],
-        runner: ["qemu-aarch64", "-L", LIBRARIES].map(Into::into).to_vec(),
         // The NVRTC at hand is one for this machine: tests that need one say that they are skipped.
         env: vec![
+            ("QEMU_LD_PREFIX", LIBRARIES.into()),
+            ("CC", COMPILER.into()),
             ("CUDA_FULL", "0".into()),
             ("CUDA_NVRTC_LIBRARY", "none-for-arm.so".into()),
             ("CUDA_TEST_NVRTC_DIR", "".into()),
@@ -96,6 +85,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         finding: None,
         limit: Duration::from_secs(900),
         threads: 2,
+        ..Suite::default()
     };
     suite.run(workspace)
 }

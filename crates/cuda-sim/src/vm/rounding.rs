@@ -38,6 +38,9 @@ impl Round {
     }
 }
 
+/// Whether `mul_add` is MinGW's, which rounds twice.
+const MINGW: bool = cfg!(all(windows, target_env = "gnu"));
+
 /// The NaN that operations on f32 give.
 pub(super) const NAN32: f32 = f32::from_bits(0x7fff_ffff);
 
@@ -169,6 +172,26 @@ pub(super) fn mul32(a: f32, b: f32, round: Round) -> f32 {
     canonical(round_f32(f64::from(a) * f64::from(b), round))
 }
 
+/// `a * b + c`, rounded once to nearest.
+#[inline(always)]
+pub(super) fn fused32(a: f32, b: f32, c: f32) -> f32 {
+    if MINGW {
+        libm::fmaf(a, b, c)
+    } else {
+        a.mul_add(b, c)
+    }
+}
+
+/// `a * b + c`, rounded once to nearest.
+#[inline(always)]
+pub(super) fn fused64(a: f64, b: f64, c: f64) -> f64 {
+    if MINGW {
+        libm::fma(a, b, c)
+    } else {
+        a.mul_add(b, c)
+    }
+}
+
 pub(super) fn fma32(a: f32, b: f32, c: f32, round: Round) -> f32 {
     let product = f64::from(a) * f64::from(b);
     let c = f64::from(c);
@@ -182,7 +205,7 @@ pub(super) fn fma32(a: f32, b: f32, c: f32, round: Round) -> f32 {
 pub(super) fn div32(a: f32, b: f32, round: Round) -> f32 {
     let (a, b) = (f64::from(a), f64::from(b));
     let quotient = a / b;
-    let rest = (-quotient).mul_add(b, a);
+    let rest = fused64(-quotient, b, a);
     let low = if b < 0.0 { -rest } else { rest };
     // Nothing is lost where an infinity takes part.
     let low = if low.is_finite() { low } else { 0.0 };
@@ -193,7 +216,7 @@ pub(super) fn sqrt32(a: f32, round: Round) -> f32 {
     let a = f64::from(a);
     let root = a.sqrt();
     let low = if root.is_finite() {
-        (-root).mul_add(root, a)
+        fused64(-root, root, a)
     } else {
         0.0
     };
@@ -224,7 +247,7 @@ pub(super) fn mul64(a: f64, b: f64, round: Round) -> f64 {
 
 pub(super) fn fma64(a: f64, b: f64, c: f64, round: Round) -> f64 {
     match round {
-        Round::Near => a.mul_add(b, c),
+        Round::Near => fused64(a, b, c),
         _ => from_double(
             double(a)
                 .mul_add_r(double(b), double(c), round.apfloat())
@@ -251,7 +274,7 @@ pub(super) fn sqrt64(a: f64, round: Round) -> f64 {
     } else {
         (a, 1.0)
     };
-    let rest = (-root * scale).mul_add(root * scale, scaled);
+    let rest = fused64(-root * scale, root * scale, scaled);
     match round {
         Round::Down | Round::Zero if rest < 0.0 => root.next_down(),
         Round::Up if rest > 0.0 => root.next_up(),

@@ -7,7 +7,7 @@ use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{
-    self, NAN32, Round, canonical, flush, flush_rounded, saturate, saturate64,
+    self, NAN32, Round, canonical, flush, flush_rounded, fused32, fused64, saturate, saturate64,
 };
 
 /// Bits of `Ins::imm` beside those of the rounding mode.
@@ -240,7 +240,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             "div" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a / b) }),
             "fma" | "mad" => {
                 lanes!(wide, |a: f32, b: f32, c: f32| -> f32 {
-                    canonical(a.mul_add(b, c))
+                    canonical(fused32(a, b, c))
                 })
             }
             "sqrt" => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
@@ -304,7 +304,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             "sub" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a - b }),
             "mul" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a * b }),
             "fma" | "mad" if near => {
-                lanes!(wide, |a: f64, b: f64, c: f64| -> f64 { a.mul_add(b, c) })
+                lanes!(wide, |a: f64, b: f64, c: f64| -> f64 { fused64(a, b, c) })
             }
             "add" => slow64!(wide, |round, a, b| rounding::add64(a, b, round)),
             "sub" => slow64!(wide, |round, a, b| rounding::add64(a, -b, round)),
