@@ -17,6 +17,7 @@ mod regen_bindings;
 mod sanitize;
 mod setup;
 mod suite;
+mod targets;
 mod test;
 mod tidy;
 mod valgrind;
@@ -66,6 +67,8 @@ enum Task {
     Wine(wine::Options),
     /// Run the tests for 64-bit Arm, in qemu-aarch64
     Arm(arm::Options),
+    /// Compile the libraries for macOS and for Windows' own tools
+    Targets(targets::Options),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +97,7 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Valgrind(options) => valgrind::run(workspace, options)?,
         Task::Wine(options) => wine::run(workspace, options)?,
         Task::Arm(options) => arm::run(workspace, options)?,
+        Task::Targets(options) => targets::run(workspace, options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

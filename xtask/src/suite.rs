@@ -18,7 +18,7 @@ use crate::workspace::{Workspace, describe};
 pub(crate) const PACKAGES: [&str; 4] = ["cuda-sys", "cuda-sim", "cuda-nvrtc", "cuda-driver"];
 
 /// Features without bindgen, which would need a C compiler's headers for each target.
-const FEATURES: [&str; 2] = [
+pub(crate) const FEATURES: [&str; 2] = [
     "--no-default-features",
     "--features=cuda-driver/derive,cuda-driver/half,cuda-driver/nvrtc",
 ];
