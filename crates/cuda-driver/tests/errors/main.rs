@@ -26,6 +26,7 @@ mod launch;
 mod memory;
 mod module;
 mod nested;
+mod nodes;
 mod occupancy;
 mod pool;
 mod run;

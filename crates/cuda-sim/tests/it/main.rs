@@ -10,6 +10,7 @@
 mod adversity;
 mod array;
 mod capture;
+mod capture_illegal;
 mod check;
 mod choice;
 mod cluster;
