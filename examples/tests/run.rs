@@ -55,15 +55,7 @@ fn text(output: &Output) -> String {
 
 /// Whether NVRTC can be loaded; says what is skipped if not.
 fn has_nvrtc(test: &str) -> bool {
-    match cuda_nvrtc::Nvrtc::load() {
-        Ok(_) => true,
-        Err(error) => {
-            let required = std::env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1");
-            assert!(!required, "{test} needs NVRTC: {error}");
-            println!("skipped: {test}: no NVRTC");
-            false
-        }
-    }
+    test_needs::found("NVRTC", test, cuda_nvrtc::Nvrtc::load()).is_some()
 }
 
 #[test]
@@ -110,7 +102,9 @@ fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met(
     }
     let version = cuda_nvrtc::Nvrtc::load().unwrap().version();
     if version.number() <= 12000 {
-        println!("skipped: a new NVRTC on an old driver: NVRTC {version} is as old");
+        test_needs::skipped(&format!(
+            "a new NVRTC on an old driver: NVRTC {version} is as old"
+        ));
         return;
     }
     let output = run("demo", &[("CUDA_SIM", "version=12.0")]);

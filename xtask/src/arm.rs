@@ -78,6 +78,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             ("QEMU_LD_PREFIX", LIBRARIES.into()),
             ("CC", COMPILER.into()),
             ("CUDA_FULL", "0".into()),
+            ("CUDA_TEST_SLOWER", "20".into()),
             ("CUDA_NVRTC_LIBRARY", "none-for-arm.so".into()),
             ("CUDA_TEST_NVRTC_DIR", "".into()),
         ],

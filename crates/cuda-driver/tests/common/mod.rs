@@ -1,13 +1,12 @@
 //! What all suites of tests share: drivers to test on, and what is said of those that are not there.
 
 use std::env;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
 use cuda_driver::{Driver, Version};
 use cuda_sim::{BuildError, Builder, Simulator};
+use test_needs::found;
 
 /// A software driver as `builder` describes it, version and all.
 ///
@@ -43,32 +42,7 @@ pub(crate) fn older() -> Option<Version> {
     Some(Version::new(number))
 }
 
-/// The driver of the GPU, if there is one. Says what was skipped if not, and fails if `CUDA_TEST_REQUIRE` is 1.
+/// The driver of the GPU, if there is one. Says what was skipped if not, and fails if it is required.
 pub(crate) fn gpu_driver(test: &str) -> Option<Driver> {
-    match Driver::load() {
-        Ok(driver) => Some(driver),
-        Err(error) => {
-            assert!(!is_required(), "{test} needs a GPU: {error}");
-            skipped(&format!("{test} on a GPU: there is none"));
-            None
-        }
-    }
-}
-
-/// Whether what is not there is a failure.
-pub(crate) fn is_required() -> bool {
-    env::var("CUDA_TEST_REQUIRE").is_ok_and(|value| value == "1")
-}
-
-/// Says what is skipped, also to the file that `cargo xtask test` lists at its end.
-pub(crate) fn skipped(what: &str) {
-    println!("skipped: {what}");
-    if let Some(list) = env::var_os("CUDA_TEST_SKIPPED") {
-        let mut list = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .unwrap();
-        writeln!(list, "cuda-driver: {what}").unwrap();
-    }
+    found("GPU", test, Driver::load())
 }

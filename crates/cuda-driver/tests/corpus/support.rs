@@ -10,7 +10,8 @@ use cuda_driver::prelude::*;
 use cuda_nvrtc::{Arch, Compiled, CudaHeaders, Nvrtc, Options, Program};
 use cuda_sim::{Builder, Simulator};
 
-use crate::common::{gpu_driver, is_required, simulator, skipped};
+use crate::common::{gpu_driver, simulator};
+use test_needs::found;
 
 /// CUDA C++, and what compiling it needs.
 pub(crate) struct Source {
@@ -216,18 +217,6 @@ impl Drop for Bench {
     }
 }
 
-/// The compiler. Says what was skipped if there is none, and fails if `CUDA_TEST_REQUIRE` is 1.
-fn nvrtc(test: &str) -> Option<Nvrtc> {
-    match Nvrtc::load() {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            assert!(!is_required(), "{test} needs NVRTC: {error}");
-            skipped(&format!("{test}: no NVRTC"));
-            None
-        }
-    }
-}
-
 /// A software device, which looks for all that it can if it `checks`.
 fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     let builder = Builder::new()
@@ -252,14 +241,16 @@ pub(crate) fn unchecked(test: &str) -> impl Iterator<Item = Bench> {
 }
 
 fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
-    nvrtc(test).into_iter().flat_map(move |nvrtc| {
-        let known = nvrtc.supported_archs().unwrap();
-        let mut capabilities = vec![(7, 5), (8, 0), (9, 0), (10, 0)];
-        capabilities.retain(|&(major, minor)| known.contains(&Arch::compute(major, minor)));
-        capabilities
-            .into_iter()
-            .map(move |capability| software(&nvrtc, capability, checks))
-    })
+    found("NVRTC", test, Nvrtc::load())
+        .into_iter()
+        .flat_map(move |nvrtc| {
+            let known = nvrtc.supported_archs().unwrap();
+            let mut capabilities = vec![(7, 5), (8, 0), (9, 0), (10, 0)];
+            capabilities.retain(|&(major, minor)| known.contains(&Arch::compute(major, minor)));
+            capabilities
+                .into_iter()
+                .map(move |capability| software(&nvrtc, capability, checks))
+        })
 }
 
 /// The same, and the GPU if there is one.
@@ -269,7 +260,7 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
 
 /// The GPU if there is one. Says what was skipped if not.
 pub(crate) fn gpu(test: &str) -> Option<Bench> {
-    let nvrtc = nvrtc(test)?;
+    let nvrtc = found("NVRTC", test, Nvrtc::load())?;
     Some(Bench::of(&gpu_driver(test)?, None, &nvrtc))
 }
 

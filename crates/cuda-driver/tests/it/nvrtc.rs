@@ -24,18 +24,9 @@ extern "C" __global__ void add(float *x, unsigned n) {
 /// How many numbers there are.
 const N: u32 = 1000;
 
+/// The compiler, if there is one. Says what was skipped if not, and fails if it is required.
 pub(crate) fn nvrtc(test: &str) -> Option<Nvrtc> {
-    match Nvrtc::load() {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            let required = ["CUDA_TEST_REQUIRE_NVRTC", "CUDA_TEST_REQUIRE"]
-                .iter()
-                .any(|name| env::var_os(name).is_some_and(|value| value == "1"));
-            assert!(!required, "{test} needs NVRTC: {error}");
-            println!("skipped: {test}: no NVRTC");
-            None
-        }
-    }
+    test_needs::found("NVRTC", test, Nvrtc::load())
 }
 
 /// A folder for a cache, removed in the end.

@@ -5,7 +5,8 @@ use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Schedule, Simulator};
 
 use crate::common::gpu_driver;
-pub(crate) use crate::common::{built, older, simulator, skipped};
+pub(crate) use crate::common::{built, older, simulator};
+pub(crate) use test_needs::skipped;
 
 /// Doubles what `x` holds and adds `y`: `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");

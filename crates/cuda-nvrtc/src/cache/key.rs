@@ -162,7 +162,7 @@ mod tests {
         let plain: [&[&str]; 2] = [&[], &["--define-macro=A=0"]];
         let keys = || (split.map(key_with), plain.map(key_with));
         if std::thread::available_parallelism().unwrap().get() == 1 {
-            println!("skipped: there is one processor");
+            test_needs::skipped("numbers of processors: there is one");
             return;
         }
         let many = keys();

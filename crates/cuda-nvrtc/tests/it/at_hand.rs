@@ -7,21 +7,10 @@ use std::sync::OnceLock;
 
 use cuda_nvrtc::Nvrtc;
 
-/// The NVRTC that a program would load. Without one, says what is skipped; with `CUDA_TEST_REQUIRE_NVRTC=1` or
-/// `CUDA_TEST_REQUIRE=1`, fails.
+/// The NVRTC that a program would load. Without one, says what is skipped, and fails if it is required.
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::load() {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            let required = ["CUDA_TEST_REQUIRE_NVRTC", "CUDA_TEST_REQUIRE"]
-                .iter()
-                .any(|name| env::var_os(name).is_some_and(|value| value == "1"));
-            assert!(!required, "NVRTC is required, but {error}");
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            eprintln!("skipped {test}: no NVRTC");
-            None
-        }
-    }
+    let thread = std::thread::current();
+    test_needs::found("NVRTC", thread.name().unwrap_or("a test"), Nvrtc::load())
 }
 
 /// That one and every other that is at hand: those below `target/cuda-setup/nvrtc`, or the folder that

@@ -23,12 +23,12 @@ pub(crate) fn command() -> Option<Command> {
         .try_get_compiler();
     match compiler {
         Ok(compiler) if compiler.is_like_msvc() => {
-            println!("skipped: the C compiler takes MSVC's options");
+            test_needs::skipped("the C compiler takes MSVC's options");
             None
         }
         Ok(compiler) => Some(compiler.to_command()),
         Err(error) => {
-            println!("skipped: no C compiler: {error}");
+            test_needs::skipped(&format!("no C compiler: {error}"));
             None
         }
     }

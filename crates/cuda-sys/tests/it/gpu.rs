@@ -1,6 +1,5 @@
 //! With a real driver: each function resolves where its version says, to the address of its export.
 
-use std::env;
 use std::ffi::c_void;
 use std::mem::size_of;
 use std::ptr;
@@ -10,19 +9,8 @@ use cuda_sys::{DriverLibrary, DriverTable, FUNCTIONS};
 use libloading::Library;
 
 /// The driver of this machine; `None`, after saying so, where there is none.
-///
-/// With `CUDA_TEST_REQUIRE=1` its absence is a failure.
 fn driver() -> Option<Arc<DriverLibrary>> {
-    match DriverLibrary::system() {
-        Ok(driver) => Some(driver),
-        Err(error) if env::var_os("CUDA_TEST_REQUIRE").is_some_and(|value| value == "1") => {
-            panic!("CUDA_TEST_REQUIRE is set, and there is no CUDA driver: {error}")
-        }
-        Err(error) => {
-            println!("skipped: no CUDA driver: {error}");
-            None
-        }
-    }
+    test_needs::found("GPU", "what the driver exports", DriverLibrary::system())
 }
 
 /// The addresses in the table's slots, null for `None`.
