@@ -2,6 +2,11 @@
 //!
 //! None of it is needed to use the crates; it only keeps each example to what it teaches.
 
+// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 use std::error::Error;
 
 use cuda_driver::prelude::*;

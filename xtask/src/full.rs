@@ -1,4 +1,5 @@
-//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints.
+//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints; but not `fuzz`, which needs
+//! cargo-fuzz, nor `planted`, which builds the library once for each fault.
 
 use anyhow::{Result, bail};
 

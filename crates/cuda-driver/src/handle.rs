@@ -1,4 +1,4 @@
-//! The one owner of raw handles, and the one `Drop` that calls the driver.
+//! The one owner of raw handles, and the one `Drop` that gives them back.
 
 use std::fmt;
 use std::mem::ManuallyDrop;

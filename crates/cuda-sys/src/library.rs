@@ -55,8 +55,8 @@ impl DriverLibrary {
     /// Loads the driver of this system, once for the process.
     ///
     /// Looks for the file named by the environment variable `CUDA_DRIVER_LIBRARY`, if it is set, and else for
-    /// `libcuda.so.1` (`nvcuda.dll` on Windows) by the system's rules. `libcuda.so` is never tried: a toolkit's
-    /// stub may have that name.
+    /// `libcuda.so.1` (`nvcuda.dll` on Windows) by the system's rules, and then where Windows puts it for its Linux. `libcuda.so`
+    /// is never tried: a toolkit's stub may have that name.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cuda_driver::Status;
 use cuda_sim::TraceEntry;
 
-use super::rig::{Fault, Scenario, Wrong, is_named, run, slower};
+use super::rig::{Fault, Scenario, Wrong, is_named, run};
 
 /// A case that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -165,13 +165,12 @@ pub(super) fn run_all(cases: Vec<Case>, threads: usize) -> Report {
         thread::spawn(move || shared.work(&own));
         at
     };
-    let patience = PATIENCE * slower();
     let mut workers: Vec<At> = (0..threads).map(|_| start()).collect();
     while shared.done.load(Ordering::Acquire) < count {
         thread::sleep(Duration::from_millis(20));
         for at in &mut workers {
             let mut now = lock(at);
-            let Some((index, _)) = now.filter(|(_, since)| since.elapsed() > patience) else {
+            let Some((index, _)) = now.filter(|(_, since)| since.elapsed() > PATIENCE) else {
                 continue;
             };
             *now = None;

@@ -1,9 +1,8 @@
 //! One case: a scenario on a device of its own, in which one call fails.
 
 use std::any::Any;
-use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -203,19 +202,11 @@ fn check_left(
             (false, true) => 1000,
             (false, false) => 30,
         };
-        if start.elapsed() > Duration::from_millis(patience) * slower() {
+        if start.elapsed() > Duration::from_millis(patience) {
             return (!is_allowed).then(|| Wrong::Left(left.to_string()));
         }
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// How many times slower this machine is than what the waits here are made for: `CUDA_TEST_SLOWER`, 1 if unset.
-pub(super) fn slower() -> u32 {
-    static SLOWER: OnceLock<u32> = OnceLock::new();
-    *SLOWER.get_or_init(|| {
-        env::var("CUDA_TEST_SLOWER").map_or(1, |number| number.parse().expect("a whole number"))
-    })
 }
 
 /// How many of each kind were left.
