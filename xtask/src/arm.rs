@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::need::{self, Install, Need};
-use crate::suite::{PACKAGES, Skip, Suite};
+use crate::suite::{Skip, Suite};
 use crate::workspace::Workspace;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -65,14 +65,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         },
     ];
     need::meet(&needs, options.install.install)?;
-    let packages = if options.package.is_empty() {
-        PACKAGES.map(str::to_owned).to_vec()
-    } else {
-        options.package.clone()
-    };
     let suite = Suite {
-        name: "arm",
-        packages,
+        name: "arm".to_owned(),
+        packages: options.package.clone(),
         cargo: vec![
             "-Zbuild-std".to_owned(),
             format!("--target={TARGET}"),

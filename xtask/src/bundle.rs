@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 
+use crate::built::{self, Artifact};
 use crate::workspace::{Workspace, describe};
 
 const RUNNER: &str = include_str!("bundle/run.sh");
@@ -153,26 +153,11 @@ fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<P
     if *verb == "test" {
         cargo.arg("--release");
     }
-    cargo.arg("--all-features").args(flags).args([
-        "--message-format",
-        "json-render-diagnostics",
-        "-p",
-        package,
-    ]);
-    programs(package, &messages_of(&mut cargo)?)
-}
-
-/// What cargo says as JSON.
-fn messages_of(cargo: &mut Command) -> Result<String> {
-    println!("{}", describe(cargo));
-    let output = cargo
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo could not be started")?;
-    if !output.status.success() {
-        bail!("`{}` failed", describe(cargo));
-    }
-    String::from_utf8(output.stdout).context("cargo's messages")
+    cargo
+        .arg("--all-features")
+        .args(flags)
+        .args(["-p", package]);
+    programs(package, built::build(&mut cargo)?)
 }
 
 /// Builds the benchmark against other crates, and the null driver that it loads. NVIDIA's crate is in it where its headers are.
@@ -180,14 +165,12 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
     let mut cargo = workspace.cargo(["build", "--release", "--workspace"]);
     cargo.args(["--manifest-path", "benches/peers/Cargo.toml"]);
     cargo.args(["--target-dir", "target/peers"]);
-    cargo.args(["--message-format", "json-render-diagnostics"]);
     if ["CUDA_TOOLKIT_PATH", "CUDA_HOME"].iter().any(|name| {
         env::var_os(name).is_some_and(|path| Path::new(&path).join("include/curand.h").is_file())
     }) {
         cargo.args(["--features", "nvlabs"]);
     }
-    let text = messages_of(&mut cargo)?;
-    let found = peers(&text)?;
+    let found = peers(built::build(&mut cargo)?)?;
     if found.len() != 2 {
         bail!(
             "`{}` built {} files, not a program and a library",
@@ -198,21 +181,14 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// The program and the library in cargo's JSON messages.
-fn peers(messages: &str) -> Result<Vec<Program>> {
+/// The program and the library among what was built.
+fn peers(artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut found = Vec::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
-        let Some(target) = message
-            .target
-            .filter(|_| message.reason == "compiler-artifact")
-        else {
-            continue;
-        };
-        let (folder, built) = match target.kind.first().map_or("", String::as_str) {
-            "bin" => ("benches", message.executable),
-            "cdylib" if target.name == "cuda_null_driver" => {
-                ("lib", message.filenames.into_iter().next())
+    for artifact in artifacts {
+        let (folder, built) = match artifact.kind.as_str() {
+            "bin" => ("benches", artifact.executable),
+            "cdylib" if artifact.name == "cuda_null_driver" => {
+                ("lib", artifact.files.into_iter().next())
             }
             _ => continue,
         };
@@ -228,45 +204,19 @@ fn peers(messages: &str) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    executable: Option<PathBuf>,
-    #[serde(default)]
-    filenames: Vec<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-/// The programs in cargo's JSON messages.
-fn programs(package: &str, messages: &str) -> Result<Vec<Program>> {
+/// The programs among what was built.
+fn programs(package: &str, artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut found = Vec::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
-        let (Some(built), Some(target)) = (message.executable, message.target) else {
+    for artifact in artifacts {
+        let Some(built) = artifact.executable else {
             continue;
         };
-        if message.reason != "compiler-artifact" {
-            continue;
-        }
-        let kind = target.kind.first().map_or("", String::as_str);
-        let (folder, name) = match kind {
-            "example" => ("examples", target.name),
-            "bench" => ("benches", target.name),
-            "test" => ("tests", target.name),
+        let (folder, name) = match artifact.kind.as_str() {
+            "example" => ("examples", artifact.name),
+            "bench" => ("benches", artifact.name),
+            "test" => ("tests", artifact.name),
             // The package's own program, built because its tests run it.
-            "bin" if !message.profile.is_some_and(|profile| profile.test) => continue,
+            "bin" if !artifact.is_test => continue,
             // Unit tests: several targets of a package may share their name.
             other => ("tests", format!("unit-{other}")),
         };
@@ -326,6 +276,7 @@ fn mib(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::built::read;
 
     #[test]
     fn programs_are_read_from_cargos_messages() {
@@ -338,7 +289,7 @@ mod tests {
 {"reason":"compiler-artifact","target":{"kind":["bin"],"name":"x"},"profile":{"test":true},"executable":"/t/x-3"}
 {"reason":"build-finished","success":true}
 "#;
-        let found = programs("cuda-sys", messages).unwrap();
+        let found = programs("cuda-sys", read(messages).unwrap()).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|p| (p.folder, p.name.as_str())).collect();
         let expected = [
             ("tests", "unit-lib"),
@@ -358,7 +309,7 @@ mod tests {
 {"reason":"compiler-artifact","target":{"kind":["bin"],"name":"peers"},"filenames":["/t/peers"],"executable":"/t/peers"}
 {"reason":"build-finished","success":true}
 "#;
-        let found = peers(messages).unwrap();
+        let found = peers(read(messages).unwrap()).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|p| (p.folder, p.name.as_str())).collect();
         let expected = [("lib", "libcuda_null_driver.so"), ("benches", "peers")];
         assert_eq!(found, expected);

@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
+use crate::suite::count;
 use crate::workspace::{self, Workspace};
 use crate::{nvrtc, setup};
 
@@ -66,7 +67,7 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
             .lines()
             .filter(|line| line.contains("needs a driver of CUDA"))
             .collect();
-        let count = passed(&said);
+        let count = count(&said, None).passed;
         println!("{version:<8} {count:>8} {:>8}", skipped.len());
         for line in &skipped {
             println!("  {line}");
@@ -87,25 +88,4 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
         bail!("{}", failed.join("; "));
     }
     Ok(())
-}
-
-/// The number in `test result: ok. 12 passed; …`.
-fn passed(said: &str) -> usize {
-    let numbers = said.lines().filter_map(|line| {
-        let (before, _) = line.strip_prefix("test result: ")?.split_once(" passed")?;
-        before.rsplit(' ').next()?.parse::<usize>().ok()
-    });
-    numbers.sum()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn passed_tests_are_counted() {
-        let said = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 3 ignored\n";
-        assert_eq!(super::passed(said), 12);
-        let said = "test result: FAILED. 7 passed; 1 failed\n";
-        assert_eq!(super::passed(said), 7);
-        assert_eq!(super::passed("no tests"), 0);
-    }
 }

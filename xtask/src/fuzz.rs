@@ -12,8 +12,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::full::Options;
 use crate::need::{self, Need};
-use crate::setup;
 use crate::workspace::{self, Workspace, files_below};
+use crate::{nvrtc, setup};
 
 /// Each target, and the longest input that it takes.
 const TARGETS: [(&str, u32); 3] = [
@@ -28,12 +28,6 @@ const KERNELS: &str = "crates/cuda-driver/tests/corpus/kernels";
 /// Every target, side by side, for the time that `options` say.
 pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     let sysroot = need::sysroot(workspace)?;
-    let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
-    let runtime = fs::read_dir(&libraries).is_ok_and(|entries| {
-        entries
-            .flatten()
-            .any(|entry| entry.file_name().to_string_lossy().ends_with("_rt.asan.a"))
-    });
     need::meet(
         &[
             Need {
@@ -41,11 +35,7 @@ pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
                 found: need::program("cargo-fuzz").is_some(),
                 install: &["cargo", "install", "--locked", "cargo-fuzz"],
             },
-            Need {
-                what: "the run-time library of AddressSanitizer",
-                found: runtime,
-                install: &["rustup", "component", "add", "rust-std"],
-            },
+            need::sanitizer(&sysroot, "asan"),
         ],
         options.install.install,
     )?;
@@ -97,16 +87,8 @@ fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
     let mut seeds = cargo(workspace, &["run", "--quiet", "--example", "seeds", "--"]);
     seeds.arg(to);
     seeds.args(files_below(&workspace.root.join(KERNELS), &["cu"])?);
-    let library = workspace.cuda_setup().join("lib");
-    if let Ok(entries) = fs::read_dir(&library)
-        && let Some(nvrtc) = entries.flatten().find(|entry| {
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with("libnvrtc.so")
-        })
-    {
-        seeds.env("CUDA_NVRTC_LIBRARY", nvrtc.path());
+    if let Ok(library) = nvrtc::library_in(&workspace.cuda_setup().join("lib")) {
+        seeds.env("CUDA_NVRTC_LIBRARY", library);
     }
     workspace::run(&mut seeds)
 }

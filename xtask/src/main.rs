@@ -1,6 +1,7 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
 mod arm;
+mod built;
 mod bundle;
 mod ci;
 mod coverage;

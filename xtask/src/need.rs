@@ -1,5 +1,6 @@
 //! What a task needs of the machine: it says what is missing, and installs it only when told to.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -86,6 +87,21 @@ pub(crate) fn std_sources(sysroot: &Path) -> Need {
             .join("lib/rustlib/src/rust/library/std/Cargo.toml")
             .is_file(),
         install: &["rustup", "component", "add", "rust-src"],
+    }
+}
+
+/// The run-time library of a sanitizer, `asan` or `tsan`.
+pub(crate) fn sanitizer(sysroot: &Path, name: &str) -> Need {
+    let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
+    let ending = format!("_rt.{name}.a");
+    Need {
+        what: "the run-time library of the sanitizer",
+        found: fs::read_dir(&libraries).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .any(|entry| entry.file_name().to_string_lossy().ends_with(&ending))
+        }),
+        install: &["rustup", "component", "add", "rust-std"],
     }
 }
 

@@ -71,8 +71,12 @@ fn tests(workspace: &Workspace, library: &Path) -> std::process::Command {
 
 /// The file of the compiler in the folder of a release.
 pub(crate) fn library(dir: &Path, release: &str) -> Result<PathBuf> {
-    let lib = dir.join(release).join("lib");
-    let entries = fs::read_dir(&lib).with_context(|| format!("cannot list {}", lib.display()))?;
+    library_in(&dir.join(release).join("lib"))
+}
+
+/// The file of the compiler in a folder of libraries.
+pub(crate) fn library_in(lib: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(lib).with_context(|| format!("cannot list {}", lib.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path()));
     let found = paths.find(|path: &Result<PathBuf>| {
         path.as_ref().is_ok_and(|path| {

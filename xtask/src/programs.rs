@@ -13,7 +13,7 @@ mod cudarc;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -161,25 +161,11 @@ impl Run {
     fn of(command: &mut Command, dir: &Path) -> Result<Self> {
         let path = dir.join("output.txt");
         let output = File::create(&path)?;
-        let shown = workspace::describe(command);
-        let mut child = command
+        command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("`{shown}` could not be started"))?;
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            if start.elapsed() > LIMIT {
-                child.kill()?;
-                child.wait()?;
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
+            .stderr(output);
+        let status = workspace::within(command, LIMIT)?;
         let said = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         Ok(Self { status, said })
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::need::{self, Install, Need};
-use crate::suite::{PACKAGES, Skip, Suite};
+use crate::need::{self, Install};
+use crate::suite::{Skip, Suite};
 use crate::workspace::Workspace;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -52,33 +52,17 @@ pub(crate) const SKIPS: [Skip; 2] = [
 /// `cargo xtask sanitize address|thread`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let sysroot = need::sysroot(workspace)?;
-    let (kind, name) = match options.which {
+    let (kind, runtime) = match options.which {
         Which::Address => ("address", "asan"),
         Which::Thread => ("thread", "tsan"),
     };
-    let libraries = sysroot.join("lib/rustlib").join(TARGET).join("lib");
-    let runtime = std::fs::read_dir(&libraries)?.flatten().any(|entry| {
-        entry
-            .file_name()
-            .to_string_lossy()
-            .ends_with(&format!("_rt.{name}.a"))
-    });
     need::meet(
         &[
             need::std_sources(&sysroot),
-            Need {
-                what: "the sanitizer's run-time library",
-                found: runtime,
-                install: &["rustup", "component", "add", "rust-std"],
-            },
+            need::sanitizer(&sysroot, runtime),
         ],
         options.install.install,
     )?;
-    let packages = if options.package.is_empty() {
-        PACKAGES.map(str::to_owned).to_vec()
-    } else {
-        options.package.clone()
-    };
     let (variable, settings, finding) = match options.which {
         // What tests forget on purpose is no leak; the software device counts what is live.
         Which::Address => (
@@ -104,12 +88,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         });
     }
     let suite = Suite {
-        name: if name == "asan" {
-            "sanitize-address"
-        } else {
-            "sanitize-thread"
-        },
-        packages,
+        name: format!("sanitize-{kind}"),
+        packages: options.package.clone(),
         cargo: vec![
             "-Zbuild-std".to_owned(),
             format!("--target={TARGET}"),

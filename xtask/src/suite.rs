@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 
-use crate::workspace::{Workspace, describe};
+use crate::built::{self, Artifact};
+use crate::workspace::{Workspace, describe, within};
 
 /// The packages whose tests concern what a program runs; the others run when something is built.
 pub(crate) const PACKAGES: [&str; 4] = ["cuda-sys", "cuda-sim", "cuda-nvrtc", "cuda-driver"];
@@ -39,7 +38,8 @@ pub(crate) struct Skip {
 #[derive(Debug, Default)]
 pub(crate) struct Suite {
     /// The name of the folder below `target/` for what is built and written.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
+    /// [`PACKAGES`] if there are none.
     pub(crate) packages: Vec<String>,
     /// More arguments for `cargo test`.
     pub(crate) cargo: Vec<String>,
@@ -60,8 +60,8 @@ pub(crate) struct Suite {
 
 /// What came out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    passed: usize,
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
     failed: usize,
     skipped: usize,
     findings: usize,
@@ -91,7 +91,7 @@ impl Suite {
     ///
     /// If anything failed or was found.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
-        let dir = workspace.target.join(self.name);
+        let dir = workspace.target.join(&self.name);
         let tests = self.build(workspace, &dir)?;
         let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
         for test in &tests {
@@ -141,12 +141,13 @@ impl Suite {
 
     fn build(&self, workspace: &Workspace, dir: &Path) -> Result<Vec<Test>> {
         let mut cargo = workspace.cargo(["test", "--no-run", "--lib", "--tests"]);
-        cargo.args(["--message-format", "json-render-diagnostics"]);
-        for package in &self.packages {
-            cargo.args(["-p", package]);
+        let mut packages: Vec<&str> = self.packages.iter().map(String::as_str).collect();
+        if packages.is_empty() {
+            packages.extend(PACKAGES);
         }
+        cargo.args(packages.iter().flat_map(|package| ["-p", package]));
         // A feature of a package that is not among those built would be an error.
-        if self.packages.iter().any(|package| package == "cuda-driver") {
+        if packages.contains(&"cuda-driver") {
             cargo.args(FEATURES);
         } else {
             cargo.arg(FEATURES[0]);
@@ -156,15 +157,7 @@ impl Suite {
         for (name, value) in &self.build_env {
             cargo.env(name, value);
         }
-        println!("{}", describe(&cargo));
-        let output = cargo
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cargo could not be started")?;
-        if !output.status.success() {
-            bail!("`{}` failed", describe(&cargo));
-        }
-        tests(&String::from_utf8(output.stdout).context("cargo's messages")?)
+        Ok(tests(built::build(&mut cargo)?))
     }
 
     fn test(&self, workspace: &Workspace, dir: &Path, test: &Test) -> Result<Counts> {
@@ -236,27 +229,8 @@ impl Suite {
     }
 }
 
-/// Runs the command, for no longer than `limit`: `None` if it took longer.
-fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>> {
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("`{}` could not be started", describe(command)))?;
-    let end = Instant::now() + limit;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() > end {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// What a test wrote, counted.
-fn count(text: &str, finding: Option<&str>) -> Counts {
+pub(crate) fn count(text: &str, finding: Option<&str>) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines() {
         if finding.is_some_and(|finding| line.contains(finding)) {
@@ -277,61 +251,28 @@ fn count(text: &str, finding: Option<&str>) -> Counts {
     counts
 }
 
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    #[serde(default)]
-    manifest_path: PathBuf,
-    executable: Option<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
-/// The tests in cargo's JSON messages.
-fn tests(messages: &str) -> Result<Vec<Test>> {
-    let mut found = Vec::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Message = serde_json::from_str(line).context("a message of cargo's")?;
-        let (Some(path), Some(target)) = (message.executable, message.target) else {
-            continue;
-        };
-        let is_test = message.profile.is_some_and(|profile| profile.test);
-        if message.reason != "compiler-artifact" || !is_test {
-            continue;
-        }
-        let folder = message.manifest_path.parent().and_then(Path::file_name);
-        let package = folder
-            .context("a package has a folder")?
-            .to_string_lossy()
-            .into_owned();
-        let name = if target.kind.iter().any(|kind| kind == "test") {
-            target.name
-        } else {
-            "unit".to_owned()
-        };
-        found.push(Test {
-            package,
-            name,
-            path,
-        });
-    }
-    Ok(found)
+/// The tests among what was built.
+fn tests(artifacts: Vec<Artifact>) -> Vec<Test> {
+    let tests = artifacts.into_iter().filter(|artifact| artifact.is_test);
+    tests
+        .filter_map(|artifact| {
+            Some(Test {
+                package: artifact.package,
+                name: if artifact.kind == "test" {
+                    artifact.name
+                } else {
+                    "unit".to_owned()
+                },
+                path: artifact.executable?,
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Counts, count, tests};
+    use crate::built;
 
     #[test]
     fn what_tests_write_is_counted() {
@@ -356,7 +297,7 @@ mod tests {
 {"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["bin"],"name":"b"},"profile":{"test":false},"executable":"/t/b"}
 {"reason":"build-finished","success":true}
 "#;
-        let found = tests(messages).unwrap();
+        let found = tests(built::read(messages).unwrap());
         let found: Vec<_> = found
             .iter()
             .map(|test| (test.package.as_str(), test.name.as_str()))

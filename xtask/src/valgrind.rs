@@ -66,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         "--quiet",
     ];
     let suite = Suite {
-        name: "valgrind",
+        name: "valgrind".to_owned(),
         packages: ["cuda-sys", "cuda-sim", "cuda-driver"]
             .map(str::to_owned)
             .to_vec(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::need::{self, Install, Need};
-use crate::suite::{PACKAGES, Skip, Suite};
+use crate::suite::{Skip, Suite};
 use crate::workspace::{self, Workspace};
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -107,14 +107,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     fs::create_dir_all(&libraries)?;
     random(&libraries)?;
     driver(workspace, &dir, &built, &libraries)?;
-    let packages = if options.package.is_empty() {
-        PACKAGES.map(str::to_owned).to_vec()
-    } else {
-        options.package.clone()
-    };
     let suite = Suite {
-        name,
-        packages,
+        name: name.to_owned(),
+        packages: options.package.clone(),
         cargo: cargo(),
         build_env: build_env(),
         runner: vec![wine.into()],

@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -72,6 +74,25 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command for no longer than `limit`: `None` if it took longer, and was ended.
+pub(crate) fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>> {
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("`{}` could not be started", describe(command)))?;
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() > end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A command as a person would type it.
 pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
@@ -84,10 +105,10 @@ pub(crate) fn describe(command: &Command) -> String {
     shown
 }
 
-/// Every file below `dir` whose extension is one of `extensions`, sorted, build output left out.
-pub(crate) fn files_below(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+/// Every file below `root` whose extension is one of `extensions`, sorted, build output left out.
+pub(crate) fn files_below(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut open = vec![dir.to_owned()];
+    let mut open = vec![root.to_owned()];
     while let Some(dir) = open.pop() {
         let entries = dir
             .read_dir()
@@ -98,7 +119,8 @@ pub(crate) fn files_below(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if entry.file_type()?.is_dir() {
-                let built = name == "target" || name == "bundle" || name == ".git";
+                // Every workspace has a `target`; what `bundle` writes lies in the root.
+                let built = name == "target" || name == ".git" || path == root.join("bundle");
                 if !built {
                     open.push(path);
                 }

@@ -12,6 +12,13 @@ const SETUP_DIR: &str = "cuda-setup";
 /// The files that Cargo writes to its target folder: one of them is there from the first build on.
 const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
+/// Where a toolkit for several targets has the libraries of this one.
+const TARGET: &str = if cfg!(target_arch = "aarch64") {
+    "targets/sbsa-linux/lib"
+} else {
+    "targets/x86_64-linux/lib"
+};
+
 /// The files to try, in order: what the environment variable `variable` names, alone, when it is set; else `names` on the
 /// system loader's path, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below the
 /// site-packages of Python and conda environments, and in the folder that `cargo xtask setup` fills.
@@ -40,7 +47,7 @@ fn toolkit_dirs() -> Vec<PathBuf> {
     let usual = ["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from);
     roots
         .chain(usual)
-        .flat_map(|root| ["lib64", "lib", "bin/x64", "bin"].map(|dir| root.join(dir)))
+        .flat_map(|root| ["lib64", "lib", TARGET, "bin/x64", "bin"].map(|dir| root.join(dir)))
         .collect()
 }
 
