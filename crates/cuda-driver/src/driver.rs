@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
 
-use crate::context::{ContextInner, Life};
+use crate::context::{ContextInner, Identity, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::DriverLaunches;
@@ -38,10 +38,13 @@ pub struct Driver {
     device: Option<u32>,
 }
 
+/// A context that was alive when it was listed.
+type Known = (Identity, Weak<ContextInner>);
+
 struct Inner {
     library: Arc<DriverLibrary>,
     /// The contexts that are alive, so that all handles of one share its default stream and the order of uses.
-    contexts: Mutex<Vec<Weak<ContextInner>>>,
+    contexts: Mutex<Vec<Known>>,
     /// Whether something was queued that waits for the program: a value, or a host function. Never goes back.
     may_block: AtomicBool,
     /// Whether there was ever a use that nothing tells the end of. Never goes back.
@@ -277,38 +280,50 @@ impl Driver {
     /// The live context for which `is_it` holds, or else the one that `make` makes.
     pub(crate) fn shared_context(
         &self,
-        is_it: impl Fn(&ContextInner) -> bool,
-        make: impl FnOnce() -> Result<Arc<ContextInner>>,
+        is_it: impl Fn(&Identity) -> bool,
+        make: impl FnOnce() -> Result<(Identity, Arc<ContextInner>)>,
     ) -> Result<Arc<ContextInner>> {
         // Before the lock, so that they are dropped behind it: one may be the last handle of its context by then.
-        let live: Vec<Arc<ContextInner>>;
+        let such: Vec<Arc<ContextInner>>;
         let mut contexts = self.contexts();
-        contexts.retain(|context| context.strong_count() > 0);
-        live = contexts.iter().filter_map(Weak::upgrade).collect();
-        if let Some(found) = live.iter().find(|context| is_it(context)) {
+        contexts.retain(|(_, context)| context.strong_count() > 0);
+        such = upgraded(&contexts, is_it);
+        if let Some(found) = such.iter().find(|context| !context.is_gone()) {
             return Ok(Arc::clone(found));
         }
-        let made = make()?;
-        contexts.push(Arc::downgrade(&made));
+        let (identity, made) = make()?;
+        contexts.push((identity, Arc::downgrade(&made)));
         Ok(made)
     }
 
     /// The live context for which `is_it` holds.
     pub(crate) fn find_context(
         &self,
-        is_it: impl Fn(&ContextInner) -> bool,
+        is_it: impl Fn(&Identity) -> bool,
     ) -> Option<Arc<ContextInner>> {
-        let live: Vec<Arc<ContextInner>> =
-            self.contexts().iter().filter_map(Weak::upgrade).collect();
-        live.into_iter().find(|context| is_it(context))
+        let such = upgraded(&self.contexts(), is_it);
+        such.into_iter().find(|context| !context.is_gone())
     }
 
-    fn contexts(&self) -> MutexGuard<'_, Vec<Weak<ContextInner>>> {
+    /// Whether there is such a live context.
+    pub(crate) fn has_context(&self, is_it: impl Fn(&Identity) -> bool) -> bool {
+        let contexts = self.contexts();
+        let mut live = contexts.iter().filter(|(_, it)| it.strong_count() > 0);
+        live.any(|(identity, _)| is_it(identity))
+    }
+
+    fn contexts(&self) -> MutexGuard<'_, Vec<Known>> {
         self.inner
             .contexts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The contexts for which `is_it` holds. No other is touched: whoever has a handle for a moment may be the last to have one.
+fn upgraded(contexts: &[Known], is_it: impl Fn(&Identity) -> bool) -> Vec<Arc<ContextInner>> {
+    let such = contexts.iter().filter(|(identity, _)| is_it(identity));
+    such.filter_map(|(_, context)| context.upgrade()).collect()
 }
 
 impl PartialEq for Driver {

@@ -13,8 +13,8 @@ mod settings;
 pub(crate) use captures::{Captures, Capturing};
 pub(crate) use current::Current;
 pub use current::CurrentContext;
-pub(crate) use owner::Life;
 pub use owner::LivenessToken;
+pub(crate) use owner::{Identity, Life};
 pub use primary::PrimaryContextState;
 pub use settings::{CacheConfig, ContextFlags, Limit};
 
@@ -71,10 +71,17 @@ pub(crate) struct Limits {
 }
 
 impl ContextInner {
-    fn new(device: &Device, owner: Owner) -> Result<Arc<Self>> {
+    /// `owner` is asked last, so that none is ever dropped here, where the list of contexts is locked.
+    fn new(
+        device: &Device,
+        owner: impl FnOnce() -> Result<Owner>,
+    ) -> Result<(Identity, Arc<Self>)> {
+        let limits = Limits::of(device)?;
+        let owner = owner()?;
+        let identity = owner.identity();
         let launches = Arc::new(ContextLaunches::new(device.ordinal()));
         device.driver().launches().add(&launches);
-        Ok(Arc::new(Self {
+        let inner = Arc::new(Self {
             streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
@@ -84,14 +91,15 @@ impl ContextInner {
             driver: owner.driver(&device.driver().of_device(device.ordinal())),
             owner,
             device: device.clone(),
-            limits: Limits::of(device)?,
+            limits,
             launches,
-        }))
+        });
+        Ok((identity, inner))
     }
 
-    /// Whether this is the context of that handle. One that is dead is not: the driver may use its handle again.
-    fn is(&self, raw: CUcontext) -> bool {
-        self.owner.raw() == raw && !self.driver.is_gone()
+    /// Whether it was declared dead.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.driver.is_gone()
     }
 }
 
@@ -107,15 +115,13 @@ impl Context {
     #[doc(alias = "cuCtxCreate")]
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
         // Nobody else has this handle yet, and one that had it is gone.
-        let make = || ContextInner::new(device, Owner::owned(device, flags)?);
+        let make = || ContextInner::new(device, || Ok(Owner::owned(device, flags)?));
         device.driver().shared_context(|_| false, make).map(Self)
     }
 
     pub(crate) fn primary(device: &Device) -> Result<Self> {
-        let is_it = |context: &ContextInner| {
-            matches!(context.owner, Owner::Primary(_)) && context.device == *device
-        };
-        let make = || ContextInner::new(device, Owner::primary(device)?);
+        let make = || ContextInner::new(device, || Ok(Owner::primary(device)?));
+        let is_it = |context: &Identity| context.is_primary_of(device.as_raw());
         device.driver().shared_context(is_it, make).map(Self)
     }
 
@@ -151,15 +157,17 @@ impl Context {
         }
         let make = || {
             let device = Self::device_of(&driver, raw)?;
-            if let Some(owner) = Self::retained(&device, raw)? {
-                return ContextInner::new(&device, owner);
-            }
-            let raw = RawContext {
-                context: raw,
-                device: device.as_raw(),
-            };
-            let owner = Owner::Borrowed(raw, owner::Life::new(Arc::clone(&token)));
-            ContextInner::new(&device, owner)
+            ContextInner::new(&device, || {
+                if let Some(owner) = Self::retained(&device, raw)? {
+                    return Ok(owner);
+                }
+                let raw = RawContext {
+                    context: raw,
+                    device: device.as_raw(),
+                };
+                let life = owner::Life::new(Arc::clone(&token));
+                Ok(Owner::Borrowed(raw, life))
+            })
         };
         let inner = driver.shared_context(|context| context.is(raw), make)?;
         if let Owner::Borrowed(_, life) = &inner.owner {

@@ -35,6 +35,25 @@ unsafe impl Send for RawContext {}
 // SAFETY: as above.
 unsafe impl Sync for RawContext {}
 
+/// What a context is found by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    raw: RawContext,
+    is_primary: bool,
+}
+
+impl Identity {
+    /// Whether it is the context of that handle, dead or alive: the driver may use the handle of one that is dead again.
+    pub(crate) fn is(&self, raw: CUcontext) -> bool {
+        self.raw.context == raw
+    }
+
+    /// Whether it is the primary context of a device.
+    pub(crate) fn is_primary_of(&self, device: CUdevice) -> bool {
+        self.is_primary && self.raw.device == device
+    }
+}
+
 /// A retained primary context.
 pub(super) struct Primary;
 
@@ -42,7 +61,10 @@ impl Destroy for Primary {
     type Raw = RawContext;
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
-        finish(driver, raw.context);
+        // If somebody has retained it again nothing ends here, and a wait could break a capture of theirs.
+        if !driver.has_context(|context| context.is_primary_of(raw.device)) {
+            finish(driver, raw.context);
+        }
         // SAFETY: each retain must be released once ← the handle owns one retain.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(raw.device)) }
     }
@@ -120,6 +142,15 @@ impl Owner {
             Self::Owned(handle) => handle.raw().context,
             Self::Borrowed(raw, _) => raw.context,
         }
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        let (raw, is_primary) = match self {
+            Self::Primary(handle) => (handle.raw(), true),
+            Self::Owned(handle) => (handle.raw(), false),
+            Self::Borrowed(raw, _) => (*raw, false),
+        };
+        Identity { raw, is_primary }
     }
 
     /// The driver for the calls of this context and its objects.

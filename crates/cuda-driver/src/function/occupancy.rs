@@ -218,6 +218,11 @@ unsafe extern "C" fn ask_shared(threads: c_int) -> usize {
     let Some(ask) = (unsafe { ASKED.get().as_ref() }) else {
         return 0;
     };
+    // One panic is enough: dropping the first for another could panic here, under C.
+    if let Some(panic) = ask.panic.take() {
+        ask.panic.set(Some(panic));
+        return 0;
+    }
     let threads = u32::try_from(threads).unwrap_or(0);
     match catch_unwind(AssertUnwindSafe(|| (ask.shared_bytes)(threads))) {
         Ok(bytes) => bytes,

@@ -175,15 +175,25 @@ impl<T: DeviceRepr> DerefMut for HostWrite<'_, T> {
     }
 }
 
+impl<T: DeviceRepr> HostMemory<T> {
+    /// The host has it no more. Inside a host function soon: a launch that waits for that function may be inside the gate.
+    fn take_back(&self, access: Access) {
+        let tracker = Arc::clone(&self.tracker);
+        pending::outside(self.owner.context().driver(), move || {
+            tracker.take_back(access);
+        });
+    }
+}
+
 impl<T: DeviceRepr> Drop for HostRead<'_, T> {
     fn drop(&mut self) {
-        self.memory.tracker.take_back(Access::READ);
+        self.memory.take_back(Access::READ);
     }
 }
 
 impl<T: DeviceRepr> Drop for HostWrite<'_, T> {
     fn drop(&mut self) {
-        self.memory.tracker.take_back(Access::WRITE);
+        self.memory.take_back(Access::WRITE);
     }
 }
 

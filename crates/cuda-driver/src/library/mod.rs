@@ -252,7 +252,7 @@ impl Drop for LibraryInner {
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
         let driver = handle.driver().clone();
-        pending::outside(&driver, move || unload(handle, contexts));
+        pending::waiting(&driver, move || unload(handle, contexts));
     }
 }
 

@@ -70,6 +70,7 @@ impl Memory {
         let driver = home.driver();
         let status = if matches!(source, Source::Ordered) {
             let _current = home.bind()?;
+            home.state().before_legacy(home.context())?;
             // SAFETY: pointer and stream must be valid ← a local, and borrowed.
             unsafe {
                 call!(
@@ -177,8 +178,9 @@ impl Memory {
     pub(crate) fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
-        match unsafe { this.take_or_leave() } {
-            Some((block, source)) => Ok(source.take_back(block)?),
+        let (block, source) = unsafe { this.take() };
+        match block.leave(source) {
+            Some(source) => Ok(source.take_back(block)?),
             None => Ok(()),
         }
     }
@@ -214,21 +216,6 @@ impl Memory {
         block
     }
 
-    /// [`take`](Self::take), or leaves it to the graphs that hold it.
-    ///
-    /// # Safety
-    ///
-    /// `self` is neither used nor dropped after.
-    unsafe fn take_or_leave(&mut self) -> Option<(Block, Source)> {
-        // SAFETY: as the caller says.
-        let (block, source) = unsafe { self.take() };
-        if !block.tracker.is_held() {
-            return Some((block, source));
-        }
-        let source = block.tracker.leave(block.address, block.bytes, source)?;
-        Some((block, source))
-    }
-
     /// # Safety
     ///
     /// `self` is neither used nor dropped after.
@@ -247,13 +234,14 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: nothing of it must be used after ← this is its end.
-        let Some((block, source)) = (unsafe { self.take_or_leave() }) else {
-            return;
-        };
-        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
+        let (block, source) = unsafe { self.take() };
+        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else. Inside a host function
+        // not even the tracker is locked: who has it may wait for that function.
         let driver = block.tracker.home().driver().clone();
         let take_back = move || {
-            let _ = source.take_back(block);
+            if let Some(source) = block.leave(source) {
+                let _ = source.take_back(block);
+            }
         };
         pending::outside(&driver, take_back);
     }
@@ -276,6 +264,7 @@ impl Source {
             Self::Ordered => {
                 let home = block.behind_all()?;
                 let _current = home.bind()?;
+                home.state().before_legacy(home.context())?;
                 // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
                 // made to wait for every use on another stream.
                 unsafe { call!(home.driver(), cuMemFreeAsync(block.address, home.as_raw())) }
@@ -303,6 +292,15 @@ impl Source {
 }
 
 impl Block {
+    /// Leaves the memory to the graphs that hold it; answers the source if there is none.
+    fn leave(&self, source: Source) -> Option<Source> {
+        if self.tracker.is_held() {
+            self.tracker.leave(self.address, self.bytes, source)
+        } else {
+            Some(source)
+        }
+    }
+
     /// Frees memory that is of no pool, behind all uses.
     pub(crate) fn free(self) -> Result<(), DriverError> {
         Source::allocated(self.tracker.home()).take_back(self)

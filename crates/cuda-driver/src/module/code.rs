@@ -184,6 +184,6 @@ impl Drop for ModuleInner {
                 }
             });
         };
-        pending::outside(self.context.driver(), unload);
+        pending::waiting(self.context.driver(), unload);
     }
 }

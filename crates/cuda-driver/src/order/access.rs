@@ -121,7 +121,11 @@ impl<'a> Scope<'a> {
     /// On a default stream of C: makes the context current.
     #[cold]
     fn of_default(stream: &'a Stream) -> Self {
-        let bound = stream.bind().transpose();
+        let bound = stream.bind().and_then(|current| {
+            stream.state().before_legacy(stream.context())?;
+            Ok(current)
+        });
+        let bound = bound.transpose();
         Self {
             stream,
             id: match &bound {

@@ -110,19 +110,17 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: it must not be used again ← this is the end of `self`.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
-        let Some((address, bytes, source)) = tracker.let_go() else {
-            return;
-        };
         let driver = tracker.home().driver().clone();
-        let block = Block {
-            address,
-            bytes,
-            tracker,
-        };
-        let take_back = move || {
-            let _ = source.take_back(block);
-        };
-        pending::outside(&driver, take_back);
+        // Inside a host function not even the tracker is locked: who has it may wait for that function.
+        pending::outside(&driver, move || {
+            if let Some((address, bytes, source)) = tracker.let_go() {
+                let _ = source.take_back(Block {
+                    address,
+                    bytes,
+                    tracker,
+                });
+            }
+        });
     }
 }
 

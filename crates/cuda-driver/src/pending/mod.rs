@@ -14,7 +14,10 @@ mod watch;
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
-pub(crate) use watch::{defer, in_turn, is_inside_host_function, must_defer, outside, settle};
+pub(crate) use watch::{
+    add, defer, in_turn, is_inside_host_function, must_defer, outside, set_event, settle, sweep,
+    take, waiting,
+};
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -93,7 +96,12 @@ impl Entry {
             quietly(|| drop(run));
         }
         if let Some(keep) = self.keep.take() {
-            quietly(|| keep.abandon(error));
+            if self.context.driver().is_gone() {
+                // What was queued in a borrowed context is done when its owner declares it dead.
+                quietly(|| drop(keep));
+            } else {
+                quietly(|| keep.abandon(error));
+            }
         }
         self.end(Err(error.into()));
     }
@@ -124,26 +132,6 @@ impl Entry {
         drop(context);
         outcome.resolve(result);
     }
-}
-
-/// Lists `entry`, to be looked after from now on.
-pub(crate) fn add(entry: Entry) -> Id {
-    watch::add(entry)
-}
-
-/// Takes an entry out of the list: it is the caller's now, and nobody else has it or gets it.
-pub(crate) fn take(id: Id) -> Option<Entry> {
-    watch::take(id)
-}
-
-/// Notes the event behind an entry, if it is still listed.
-pub(crate) fn set_event(id: Id, event: UseEvent) {
-    watch::set_event(id, event);
-}
-
-/// Lets go of what is known to be done in a context. Nothing must be locked.
-pub(crate) fn sweep(context: &Context) {
-    watch::sweep(context);
 }
 
 /// What the driver calls.

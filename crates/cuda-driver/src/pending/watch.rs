@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,8 @@ static WATCH: Watch = Watch {
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Set on the thread that looks after what is pending.
+    static IS_WATCH: Cell<bool> = const { Cell::new(false) };
 }
 
 /// This thread is the driver's, inside a host function, until the guard goes.
@@ -125,7 +127,31 @@ pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-pub(super) fn add(entry: Entry) -> Id {
+/// Does `work`, which may wait for the device: now, or on a thread of its own where nothing must wait, which is inside a host
+/// function and on the thread that looks after what is pending.
+pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
+    if !is_inside_host_function() && !IS_WATCH.get() {
+        return work();
+    }
+    // Shared, so that it is not lost where no thread can be started.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let thread = thread::Builder::new().name(String::from("cuda-driver waiting"));
+    let own = Arc::clone(&work);
+    let started = thread.spawn(move || {
+        if let Some(work) = take(&own) {
+            quietly(work);
+        }
+    });
+    if started.is_err()
+        && let Some(work) = take(&work)
+    {
+        defer(driver, work);
+    }
+}
+
+/// Lists `entry`, to be looked after from now on.
+pub(crate) fn add(entry: Entry) -> Id {
     let mut state = lock();
     let id = Id(state.next);
     state.next = state.next.wrapping_add(1);
@@ -134,18 +160,20 @@ pub(super) fn add(entry: Entry) -> Id {
     id
 }
 
-pub(super) fn take(id: Id) -> Option<Entry> {
+/// Takes an entry out of the list: it is the caller's now, and nobody else has it or gets it.
+pub(crate) fn take(id: Id) -> Option<Entry> {
     lock().entries.remove(&id)
 }
 
-pub(super) fn set_event(id: Id, event: UseEvent) {
+/// Notes the event behind an entry, if it is still listed.
+pub(crate) fn set_event(id: Id, event: UseEvent) {
     if let Some(entry) = lock().entries.get_mut(&id) {
         entry.event = Some(event);
     }
 }
 
 /// Lets go of what is known to be done in a context now, rather than when the driver is asked next. Nothing must be locked.
-pub(super) fn sweep(context: &Context) {
+pub(crate) fn sweep(context: &Context) {
     let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
     let probes: Vec<Probe> = {
         let state = lock();
@@ -185,6 +213,7 @@ struct Probe {
 }
 
 fn watch() {
+    IS_WATCH.set(true);
     let mut asked = Instant::now();
     loop {
         let mut state = lock();

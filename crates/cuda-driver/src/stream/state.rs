@@ -339,6 +339,16 @@ impl StreamState {
         queue()
     }
 
+    /// Before something is queued in this stream, the legacy one, behind which the blocking streams wait: what was used on them
+    /// before can still be waited for on its own.
+    pub(crate) fn before_legacy(&self, context: &Context) -> Result<(), DriverError> {
+        if self.kind == Kind::Legacy && self.driver.may_block() {
+            self.block(context, || Ok(()))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Records an event behind what is queued, and begins a new epoch.
     fn checkpoint(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         let done = tail

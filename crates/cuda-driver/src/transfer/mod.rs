@@ -90,26 +90,31 @@ impl<P> Transfer<P> {
                 },
                 memory: None,
             }),
-            (Err(error), memory) => {
-                if let Some(memory) = memory {
-                    abandon(memory, &error, self.on_failure);
-                }
-                Err(TransferError {
-                    error,
-                    memory: None,
-                })
-            }
+            (Err(error), None) => Err(TransferError {
+                error,
+                memory: None,
+            }),
+            (Err(error), Some(memory)) => Err(failed(error, memory, self.on_failure)),
         }
     }
 }
 
-/// Gives `memory` up for ever.
-fn abandon<P>(memory: P, error: &Error, on_failure: fn(P, DriverError)) {
-    match error {
-        Error::Driver(error) => on_failure(memory, *error),
+/// The error of a wait for a copy. It takes `memory` along where nothing uses it any more: what was queued in a borrowed context is
+/// done when its owner declares it dead ([`Context::borrow_raw`] asks for that). Else it is given up for ever.
+fn failed<P>(error: Error, memory: P, on_failure: fn(P, DriverError)) -> TransferError<P> {
+    let memory = match error {
+        Error::ContextGone { .. } => Some(memory),
+        Error::Driver(error) => {
+            on_failure(memory, error);
+            None
+        }
         // No other error comes from waiting.
-        _ => std::mem::forget(memory),
-    }
+        _ => {
+            std::mem::forget(memory);
+            None
+        }
+    };
+    TransferError { error, memory }
 }
 
 impl<P: Unpin> Future for Transfer<P> {
@@ -198,13 +203,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
             // Nothing tells when it is done but the end of all.
             Err(_) => match stream.synchronize() {
                 Ok(()) => None,
-                Err(error) => {
-                    abandon(memory, &error, abandon_lock::<P>);
-                    return Err(TransferError {
-                        error,
-                        memory: None,
-                    });
-                }
+                Err(error) => return Err(failed(error, memory, abandon_lock::<P>)),
             },
         },
     };

@@ -447,6 +447,29 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
 }
 
 #[test]
+fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
+    for bench in everywhere("a_transfer_gives_its_memory_back_though_its_context_is_dead") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let buffer = DeviceBuffer::from_host(&stream, &[3_u32; 9]).unwrap();
+        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 9, PinnedFlags::empty());
+        let transfer = buffer
+            .copy_to_pinned_async(pinned.unwrap(), &stream)
+            .unwrap();
+        context.synchronize().unwrap();
+        token.store(false, Ordering::SeqCst);
+        let error = transfer.wait().unwrap_err();
+        assert!(
+            matches!(error.error(), Error::ContextGone { .. }),
+            "{error}"
+        );
+        assert_eq!(*error.into_memory().unwrap(), [3; 9], "{}", bench.name);
+    }
+}
+
+#[test]
 fn the_host_waits_for_managed_memory_that_a_dead_context_has_read() {
     for bench in everywhere("the_host_waits_for_managed_memory_that_a_dead_context_has_read") {
         if !bench

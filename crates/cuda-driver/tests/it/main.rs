@@ -69,3 +69,4 @@ mod traits;
 mod transfer;
 mod ui;
 mod unsound;
+mod waiting;

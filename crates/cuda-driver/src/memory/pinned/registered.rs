@@ -143,7 +143,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     ///
     /// From `start` on, which is aligned, lie `len` initialised elements, that nobody else uses as long as this value lives.
     /// They are allocated until it has been dropped, and for ever if it is not, or if [`close`](Self::close)
-    /// fails. With [`RegisterFlags::IO_MEMORY`] they are memory of a device and lie there in one piece.
+    /// fails. It is not dropped inside a host function, where the driver cannot be called, and not later as the memory may go. With [`RegisterFlags::IO_MEMORY`] they are memory of a device and lie there in one piece.
     pub unsafe fn from_raw_parts(
         context: &Context,
         start: *mut T,

@@ -1,0 +1,183 @@
+//! What waits for the device or for the program must not hold up what could go on.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Graph, GraphHostBuffer, WaitCondition};
+use cuda_sim::Builder;
+
+use crate::support::{COPY, everywhere, flags, late, software};
+use crate::task::until;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs `work`, which must end within some seconds.
+fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    match ended.recv_timeout(LIMIT) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} hangs"),
+        // It is over; a panic of it is the test's.
+        _ => worker.join().unwrap(),
+    }
+}
+
+/// Memory of other code that says when it is dropped, and waits for `gate` first if there is one.
+struct Owner {
+    gate: Mutex<Option<mpsc::Receiver<()>>>,
+    is_dropped: Arc<AtomicBool>,
+    _memory: DeviceBuffer<u32>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate.get_mut().unwrap().take() {
+            gate.recv().unwrap();
+        }
+        self.is_dropped.store(true, Ordering::SeqCst);
+    }
+}
+
+fn owned(
+    stream: &Stream,
+    gate: Option<mpsc::Receiver<()>>,
+) -> (DeviceBuffer<u32>, Arc<AtomicBool>) {
+    let memory = DeviceBuffer::from_host(stream, &[7_u32; 4]).unwrap();
+    let address = memory.as_raw();
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let owner = Owner {
+        gate: Mutex::new(gate),
+        is_dropped: Arc::clone(&is_dropped),
+        _memory: memory,
+    };
+    // SAFETY: the owner has 4 words at that address, which it does not touch, and is aligned.
+    let buffer = unsafe { DeviceBuffer::from_foreign(stream, address, 4, owner) };
+    (buffer.unwrap(), is_dropped)
+}
+
+#[test]
+fn what_was_done_before_a_use_of_the_legacy_stream_is_waited_for_on_its_own() {
+    for bench in everywhere("what_was_done_before_a_use_of_the_legacy_stream") {
+        let context = bench.context.clone();
+        let (open, gate) = mpsc::channel();
+        in_time(&bench.name, move || {
+            let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
+            let (one, two) = (blocking(), blocking());
+            let own = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let mut result = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
+            one.launch_host(move || {
+                let _ = gate.recv();
+            })
+            .unwrap();
+            let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
+            // It waits for `one`, and `two` for it.
+            let behind = DeviceBuffer::<u32>::zeroed(&context.legacy_stream(), 4).unwrap();
+            result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+            assert_eq!(result.to_vec().unwrap(), [1; 4]);
+            open.send(()).unwrap();
+            drop(behind);
+        });
+    }
+}
+
+#[test]
+fn a_module_that_goes_in_a_host_function_holds_up_nothing_else() {
+    for bench in everywhere("a_module_that_goes_in_a_host_function_holds_up_nothing_else") {
+        let (stuck, stream, free) = (bench.stream(), bench.stream(), bench.stream());
+        let flag = flags(&stream, &[0_u32]);
+        let (buffer, is_dropped) = owned(&stream, None);
+        let function = bench.kernel(COPY, "copy");
+        stuck
+            .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        // Its module can be unloaded when the context is done, which `stuck` is not.
+        stream.launch_host(move || drop(function)).unwrap();
+        stream.launch_host(move || drop(buffer)).unwrap();
+        let what = format!("{}: the buffer goes though the module waits", bench.name);
+        until(&what, LIMIT, || is_dropped.load(Ordering::SeqCst));
+        free.write_value(&flag, 0, 1_u32).unwrap();
+        free.synchronize().unwrap();
+        stuck.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
+    for builder in [Builder::new(), late(1)] {
+        let bench = software(builder);
+        let device = bench.context.device().clone();
+        let other = Context::new(&device, cuda_driver::ContextFlags::empty()).unwrap();
+        let stream = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (open, gate) = mpsc::channel();
+        let (buffer, is_dropped) = owned(&stream, Some(gate));
+        let (dropped, all) = mpsc::channel();
+        let context = bench.context;
+        // Both go later, on another thread: the buffer waits for the gate, and the last handle of the context behind it.
+        let call = stream.launch_host(move || {
+            drop(buffer);
+            drop(context);
+            dropped.send(()).unwrap();
+        });
+        call.unwrap().wait().unwrap();
+        all.recv().unwrap();
+        let again = device.primary_context().unwrap();
+        let own = Stream::new(&again, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let mut memory = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
+        let graph = Graph::capture(&again, |scope| {
+            open.send(()).unwrap();
+            until("the buffer goes", LIMIT, || {
+                is_dropped.load(Ordering::SeqCst)
+            });
+            // The context goes right behind it.
+            thread::sleep(Duration::from_millis(50));
+            scope.fill(&mut memory, 9_u32)?;
+            Ok(())
+        });
+        let exec = graph.unwrap().instantiate().unwrap();
+        exec.launch(&own).unwrap();
+        own.synchronize().unwrap();
+        drop(exec);
+        assert_eq!(memory.to_vec().unwrap(), [9; 4]);
+    }
+}
+
+#[test]
+fn a_guard_that_goes_in_a_host_function_gives_its_buffer_back() {
+    for bench in everywhere("a_guard_that_goes_in_a_host_function_gives_its_buffer_back") {
+        let pinned = PinnedBuffer::from_slice(&bench.context, &[1_u32; 4], PinnedFlags::empty());
+        // A guard borrows it, and a host function needs what lives for ever.
+        let host: &'static _ = Box::leak(Box::new(GraphHostBuffer::new(pinned.unwrap()).unwrap()));
+        let guard = host.read().unwrap();
+        assert!(host.write().is_err());
+        let call = bench.stream().launch_host(move || drop(guard));
+        call.unwrap().wait().unwrap();
+        until("the guard gives it back", LIMIT, || host.write().is_ok());
+    }
+}
+
+#[test]
+fn a_panic_that_panics_when_it_is_dropped_is_thrown_once() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic::resume_unwind(Box::new("again"));
+        }
+    }
+    for bench in everywhere("a_panic_that_panics_when_it_is_dropped_is_thrown_once") {
+        let function = bench.kernel(COPY, "copy");
+        let thrown = panic::catch_unwind(AssertUnwindSafe(|| {
+            function.max_potential_block_size(|_| panic::panic_any(Bad), 0)
+        }));
+        let bad = thrown.expect_err("it panics");
+        assert!(bad.is::<Bad>());
+        // Its drop would panic here too.
+        std::mem::forget(bad);
+    }
+}
