@@ -155,16 +155,21 @@ fn quadruple_words() {
         .collect();
     for bench in everywhere("int128") {
         // SAFETY: that is the kernel's signature, `Operands` being four double words.
-        let output: Vec<[u64; 10]> = unsafe { bench.map(&SOURCE, "int128", &input) };
+        let output: Vec<[u64; 18]> = unsafe { bench.map(&SOURCE, "int128", &input) };
         for (words, found) in input.iter().zip(output) {
             let [a, b] = [0, 2].map(|k| u128::from(words[k + 1]) << 64 | u128::from(words[k]));
             let by = (b & 127) as u32;
+            let (s, t) = ((a as i128) >> 3, ((b | 1) as i128).wrapping_neg());
             let results = [
                 a.wrapping_add(b),
                 a.wrapping_sub(b),
                 a.wrapping_mul(b),
                 a >> by,
                 a << by,
+                a / (b | 1),
+                a % (b | 1),
+                s.wrapping_div(t) as u128,
+                s.wrapping_rem(t) as u128,
             ];
             let expected: Vec<u64> = results
                 .iter()

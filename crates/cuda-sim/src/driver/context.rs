@@ -193,6 +193,7 @@ impl Instance {
         contexts
             .filter(|context| context.device.ordinal == device.ordinal)
             .flat_map(|context| self.engine.group_tail(context.group))
+            .chain(self.engine.orphans())
             .collect()
     }
 

@@ -375,15 +375,22 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn run(&self) -> Result<(), Lost> {
+    /// The memory that the device reaches now.
+    fn map(&self) -> Arc<MemoryMap> {
         let maps: Vec<Arc<MemoryMap>> = self.reachable.iter().map(|device| device.map()).collect();
-        let map = match &maps[..] {
+        match &maps[..] {
             [own] => Arc::clone(own),
             all => Arc::new(MemoryMap::union(all)),
-        };
+        }
+    }
+
+    pub(super) fn run(&self) -> Result<(), Lost> {
+        let map = self.map();
         let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
         let set = |handle, value| self.conditionals.set(handle, value);
         let mut params = LaunchParams::new(self.shape.grid, self.shape.block, &self.params, &map);
+        let newer = || Some(self.map());
+        params.newer = &newer;
         params.dynamic_shared = self.shape.shared;
         params.cooperative = self.shape.cooperative;
         params.cluster = self.shape.cluster;

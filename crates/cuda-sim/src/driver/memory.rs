@@ -3,7 +3,7 @@
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_sys::{CUdevice, CUdeviceptr};
 
@@ -42,6 +42,8 @@ pub(crate) struct Allocation {
     pub(super) context: u64,
     /// A number that no other allocation has.
     pub(super) id: u64,
+    /// Whether its memory is not free for others; held by who acts on that.
+    pub(super) is_there: Arc<Mutex<bool>>,
 }
 
 /// Whose bytes an allocation has, and who frees it.
@@ -110,20 +112,29 @@ impl Drop for Block {
 
 impl Instance {
     /// Notes a new allocation.
-    pub(super) fn note(&self, addr: u64, size: u64, kind: Kind, context: &Context) {
+    pub(super) fn note(
+        &self,
+        addr: u64,
+        size: u64,
+        kind: Kind,
+        context: &Context,
+    ) -> Arc<Mutex<bool>> {
         let device = match &kind {
             // Which may be another device's than that of the stream.
             Kind::Pool(pool) => self.devices.get(pool.device),
             _ => None,
         };
+        let is_there = Arc::new(Mutex::new(true));
         let allocation = Allocation {
             size,
             device: Arc::clone(device.unwrap_or(&context.device)),
             kind,
             context: context.handle,
             id: super::handle::fresh(),
+            is_there: Arc::clone(&is_there),
         };
         self.allocations().insert(addr, allocation);
+        is_there
     }
 
     /// Takes an allocation that starts at `addr` and is of the right kind off the list.
@@ -237,7 +248,13 @@ impl Call {
             .forget(dptr, |kind| !kind.is_host())
             .ok_or(INVALID_VALUE)?;
         match allocation.kind {
-            Kind::Pool(_) => {}
+            // Its own turn in its stream may be still to come.
+            Kind::Pool(_) => {
+                *allocation
+                    .is_there
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = false
+            }
             // Any device may have it in use.
             Kind::Managed(_) => self.drain(),
             _ => self.drain_device(&allocation.device),

@@ -192,10 +192,14 @@ impl Call {
             return Err(OUT_OF_MEMORY);
         };
         pool.grown();
-        self.note(addr, size, Kind::Pool(Arc::clone(pool)), &stream.context);
+        let kind = Kind::Pool(Arc::clone(pool));
+        let is_there = self.note(addr, size, kind, &stream.context);
         self.enqueue(stream, &[], move || {
-            // What was written before the allocation's turn is lost. If it is freed by now, nobody sees it.
-            let _ = device.map().poison(addr, size);
+            // What was written before the allocation's turn is lost.
+            let is_there = is_there.lock().unwrap_or_else(PoisonError::into_inner);
+            if *is_there {
+                let _ = device.map().poison(addr, size);
+            }
             Ok(())
         });
         dptr.set(addr)

@@ -84,6 +84,8 @@ pub(super) struct State {
     ready: BTreeMap<OpId, Ready>,
     running: HashMap<OpId, (Instant, bool)>,
     queues: HashMap<QueueId, Queue>,
+    /// What was put into queues that were gone.
+    orphans: Vec<OpId>,
     groups: HashMap<GroupId, Group>,
     wanted: BTreeMap<OpId, Wanted>,
     /// The late schedule's pick, until a thread of the right sort takes it.
@@ -113,6 +115,7 @@ impl State {
             ready: BTreeMap::new(),
             running: HashMap::new(),
             queues: HashMap::new(),
+            orphans: Vec::new(),
             groups: HashMap::new(),
             wanted: BTreeMap::new(),
             picked: None,
@@ -261,13 +264,25 @@ impl State {
 
     /// What is put into `queue` next follows `op`.
     fn set_last(&mut self, queue: QueueId, op: OpId) {
-        if let Some(queue) = self.queues.get_mut(&queue) {
-            queue.last = Some(op);
-            if queue.kind == Kind::Legacy {
-                let group = queue.group;
-                self.forget_closed(group);
-            }
+        let Some(queue) = self.queues.get_mut(&queue) else {
+            // Another thread has destroyed its stream meanwhile.
+            let nodes = &self.nodes;
+            self.orphans.retain(|op| nodes.contains_key(op));
+            self.orphans.push(op);
+            return;
+        };
+        queue.last = Some(op);
+        if queue.kind == Kind::Legacy {
+            let group = queue.group;
+            self.forget_closed(group);
         }
+    }
+
+    /// What was put into queues that were gone: who waits for a device waits for these.
+    pub(super) fn orphans(&self) -> Vec<OpId> {
+        let mut orphans = self.orphans.clone();
+        orphans.retain(|&op| self.is_pending(op));
+        orphans
     }
 
     /// A new node that follows `follows`, all of which are pending.

@@ -237,6 +237,11 @@ impl Engine {
         self.shared.lock().group_tail(group)
     }
 
+    /// What was put into queues that were gone.
+    pub(crate) fn orphans(&self) -> Vec<OpId> {
+        self.shared.lock().orphans()
+    }
+
     /// How many operations are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.shared.lock().pending()

@@ -48,6 +48,8 @@ impl Common {
             barrier.arrived.clear();
             barrier.arrived.resize(warps, 0);
             barrier.any_arrived = false;
+            barrier.popc = 0;
+            barrier.threads = 0;
         }
         self.live.clear();
         self.live.resize(warps, 0);

@@ -143,6 +143,8 @@ pub(super) struct FunctionCode {
     pub(super) preds: u32,
     /// Bytes of local memory of one frame.
     pub(super) frame: u32,
+    /// The largest alignment of what is in a frame.
+    pub(super) local_align: u32,
     pub(super) params: Vec<Place>,
     pub(super) returns: Vec<Place>,
     /// Whether it calls functions that have a frame.

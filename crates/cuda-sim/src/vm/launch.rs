@@ -35,6 +35,8 @@ pub struct LaunchParams<'a> {
     pub params: &'a [u8],
     /// The memory that the kernel may touch.
     pub map: &'a Arc<MemoryMap>,
+    /// The same as it is now: asked for an address that the other does not have.
+    pub newer: &'a (dyn Fn() -> Option<Arc<MemoryMap>> + Sync),
     /// Takes what `printf` writes, one call per `printf`.
     pub output: &'a (dyn Fn(&[u8]) + Sync),
     /// Threads of the host that may work at once, 0 for as many as the pool has.
@@ -70,6 +72,7 @@ impl<'a> LaunchParams<'a> {
             cooperative: false,
             params,
             map,
+            newer: &|| None,
             output: &|_| {},
             threads: 0,
             stack_limit: 16 << 10,
@@ -257,6 +260,7 @@ pub fn launch(
         cluster,
         explicit_cluster: params.cluster.or(info.cluster).is_some(),
         findings: &findings,
+        newer: Mutex::default(),
     };
     let shared = Shared {
         env: &env,

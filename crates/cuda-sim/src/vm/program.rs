@@ -48,6 +48,8 @@ pub struct Kernel {
     pub param_bytes: u32,
     /// Bytes of shared memory that are declared with a size.
     pub static_shared: u32,
+    /// The alignment that dynamic shared memory has, 16 or more.
+    pub dynamic_align: u32,
     /// Bytes of local memory per thread.
     pub local_bytes: u32,
     /// Bytes of module-wide constants.
@@ -101,7 +103,7 @@ impl Kernel {
 
     /// Where dynamic shared memory begins. (The gap before it is not counted: it is none of what a device has.)
     pub(crate) fn dynamic_start(&self) -> u32 {
-        self.static_shared.next_multiple_of(16)
+        self.static_shared.next_multiple_of(self.dynamic_align)
     }
 }
 

@@ -302,7 +302,7 @@ impl Warp {
             r32: caller.r32 + caller_code.r32,
             r64: caller.r64 + caller_code.r64,
             preds: caller.preds + caller_code.preds,
-            local: (caller.local + caller_code.frame).next_multiple_of(16),
+            local: (caller.local + caller_code.frame).next_multiple_of(callee.local_align.max(16)),
             function: function as u32,
         };
         let depth = self.fragments[self.current].frames.len();

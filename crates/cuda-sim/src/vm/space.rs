@@ -1,15 +1,16 @@
 //! Addresses as a kernel sees them, and accesses through them.
 
-use super::lanes::each;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::check::{Findings, Observer, Touch};
 use super::code::{Ins, Trouble, access};
 use super::fault::{Detail, FaultKind};
-use super::lanes::{LANES, Lane, TouchOp};
+use super::lanes::{LANES, Lane, TouchOp, each};
 use super::launch::LaunchParams;
 use super::program::Program;
 use super::warp::Warp;
+use crate::memory::{MemoryMap, Range};
 
 /// The top byte of a generic address says where it points; 0 is memory of the device or the host. Each is a bit of its own: what an
 /// access to one space makes of an address in another is in none.
@@ -50,6 +51,26 @@ pub(super) struct Env<'a> {
     pub(super) explicit_cluster: bool,
     /// What the checks have found.
     pub(super) findings: &'a Findings,
+    /// The memory with what was allocated since the launch, as often as that was asked for.
+    pub(super) newer: Mutex<Vec<Arc<MemoryMap>>>,
+}
+
+impl Env<'_> {
+    /// The range of memory that `at` is in.
+    fn range(&self, at: u64) -> Option<Range> {
+        if let Some(range) = self.launch.map.find(at, 1) {
+            return Some(*range);
+        }
+        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(range) = newer.last().and_then(|map| map.find(at, 1)) {
+            return Some(*range);
+        }
+        let now = (self.launch.newer)()?;
+        let range = *now.find(at, 1)?;
+        // All are kept: other warps may be using what only an older one has.
+        newer.push(now);
+        Some(range)
+    }
 }
 
 /// A range of addresses and where it is in this process.
@@ -233,7 +254,7 @@ impl Warp {
                 }
             }
             0 => {
-                let range = env.launch.map.find(at, 1);
+                let range = env.range(at);
                 range.map_or(Window::default(), |range| Window {
                     start: range.start,
                     len: range.len,

@@ -1,7 +1,8 @@
 //! Special registers.
 
 use super::lanes::{Over, each};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::code::{Ins, Kind, Trouble};
 use super::fault::FaultKind;
@@ -202,8 +203,8 @@ fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
         Special::Sm => u64::from(w.ctaid[0] % launch.multiprocessors.max(1)),
         Special::Sms => launch.multiprocessors.into(),
         Special::Grid => env.grid_id,
-        Special::Clock => w.warp_instructions + now(),
-        Special::ClockHigh => (w.warp_instructions + now()) >> 32,
+        Special::Clock => now(),
+        Special::ClockHigh => now() >> 32,
         Special::Timer => now(),
         Special::TimerHigh => now() >> 32,
         Special::SharedBytes => env.shared_bytes.into(),
@@ -229,9 +230,14 @@ fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
     [one; LANES]
 }
 
+/// Nanoseconds, which never run backwards: the time of day when this was first asked, and what has passed since.
 fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_nanos() as u64)
+    static START: OnceLock<(Instant, Duration)> = OnceLock::new();
+    let (start, time) = START.get_or_init(|| {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        (Instant::now(), time.unwrap_or_default())
+    });
+    (*time + start.elapsed()).as_nanos() as u64
 }
 
 struct DynamicShared<const WIDE: bool>;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUmemPool_attribute, CUmemorytype, CUpointer_attribute as P};
@@ -85,6 +86,56 @@ fn fresh_memory_is_poisoned() {
     let bench = bench(Builder::new());
     let addr = bench.alloc(64);
     assert_eq!(bench.download::<u8>(addr, 64), [0xCD; 64]);
+}
+
+#[test]
+fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
+    let bench = bench(Builder::new());
+    // It waits for an address in the mailbox, and answers what is there.
+    let text =
+        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 mailbox) {
+        .reg .b64 %rd<4>; .reg .b32 %r1; .reg .pred %p;
+        ld.param.u64 %rd1, [mailbox];
+        $wait: ld.volatile.global.u64 %rd2, [%rd1]; setp.eq.u64 %p, %rd2, 0; @%p bra $wait;
+        ld.global.u32 %r1, [%rd2]; st.global.u32 [%rd1+8], %r1; ret; }";
+    let kernel = bench.function(bench.load(text), "k");
+    let stream = bench.stream(1);
+    let mailbox = bench.pinned(16);
+    unsafe { mailbox.cast::<[u64; 2]>().write([0; 2]) };
+    let mut address = mailbox.addr() as u64;
+    let mut params = [(&raw mut address).cast()];
+    let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+    unsafe { ok(bench.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, none)) };
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let later = bench.upload(&[1234_u32]);
+    // SAFETY: the mailbox is aligned; the kernel only reads the word.
+    let word = unsafe { AtomicU64::from_ptr(mailbox.cast()) };
+    word.store(later, Ordering::SeqCst);
+    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    assert_eq!(unsafe { mailbox.cast::<u32>().add(2).read() }, 1234);
+}
+
+#[test]
+fn what_is_freed_before_its_turn_is_not_poisoned_in_other_hands() {
+    for builder in [Builder::new(), late(1)] {
+        let bench = bench(builder);
+        let (held, other) = (bench.stream(1), bench.stream(1));
+        let flag = bench.upload(&[0_u32]);
+        let (mut pool, mut plain) = (0, 0);
+        unsafe {
+            ok(bench.cuStreamWaitValue32_v2(held, flag, 1, 1));
+            ok(bench.cuMemAllocAsync(&raw mut pool, 1024, held));
+            ok(bench.cuMemFree_v2(pool));
+            ok(bench.cuMemAlloc_v2(&raw mut plain, 1024));
+            assert_eq!(plain, pool, "the same memory again");
+            let data = [7_u8; 1024];
+            ok(bench.cuMemcpyHtoDAsync_v2(plain, data.as_ptr().cast(), 1024, other));
+            ok(bench.cuStreamSynchronize(other));
+            ok(bench.cuStreamWriteValue32_v2(other, flag, 1, 0));
+            ok(bench.cuStreamSynchronize(held));
+        }
+        assert_eq!(bench.download::<u8>(plain, 1024), [7; 1024]);
+    }
 }
 
 #[test]

@@ -46,6 +46,27 @@ fn a_block_gets_all_the_shared_memory_that_there_is() {
     ok(bench.sync());
 }
 
+#[test]
+fn dynamic_shared_memory_is_aligned_as_a_kernel_asks() {
+    let bench = bench(Builder::new());
+    let text = format!(
+        "{HEAD}.extern .shared .align 128 .b8 tail[];
+         .visible .entry k(.param .u64 out) {{
+           .shared .align 8 .b8 bar[8];
+           .reg .b32 %r<4>; .reg .b64 %rd<2>;
+           ld.param.u64 %rd1, [out];
+           mov.u32 %r1, tail; mov.u32 %r2, bar; sub.u32 %r1, %r1, %r2;
+           st.global.u32 [%rd1], %r1;
+           ret; }}"
+    );
+    let kernel = bench.function(bench.load(&text), "k");
+    let out = bench.upload(&[0_u32]);
+    ok(launch_with(&bench, kernel, 256, out));
+    ok(bench.sync());
+    assert_eq!(bench.download::<u32>(out, 1), [128]);
+    assert_eq!(static_bytes(&bench, kernel), 8);
+}
+
 fn static_bytes(bench: &Bench, function: CUfunction) -> i32 {
     let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
     let mut value = -1;

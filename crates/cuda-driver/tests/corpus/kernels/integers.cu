@@ -69,13 +69,15 @@ extern "C" __global__ void int64(const ulonglong2 *in, unsigned long long (*out)
 struct Operands { unsigned long long x, y, z, w; };
 
 // In 128 bits: low and high halves.
-extern "C" __global__ void int128(const Operands *in, unsigned long long (*out)[10], unsigned n) {
+extern "C" __global__ void int128(const Operands *in, unsigned long long (*out)[18], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     unsigned __int128 a = (unsigned __int128)in[i].y << 64 | in[i].x;
     unsigned __int128 b = (unsigned __int128)in[i].w << 64 | in[i].z;
-    unsigned __int128 results[5] = {a + b, a - b, a * b, a >> (b & 127), a << (b & 127)};
-    for (int k = 0; k < 5; k++) {
+    __int128 s = (__int128)a >> 3, t = -(__int128)(b | 1);
+    unsigned __int128 results[9] = {a + b, a - b, a * b, a >> (b & 127), a << (b & 127), a / (b | 1), a % (b | 1),
+                                    (unsigned __int128)(s / t), (unsigned __int128)(s % t)};
+    for (int k = 0; k < 9; k++) {
         out[i][2 * k] = (unsigned long long)results[k];
         out[i][2 * k + 1] = (unsigned long long)(results[k] >> 64);
     }

@@ -177,6 +177,14 @@ fn carries(all: &mut Vec<Operation>) {
             let borrow = if of(v[0]) < of(v[1]) { u64::MAX } else { 0 };
             [v[0].wrapping_sub(v[1]), borrow]
         }));
+        // An addition sees that nothing was borrowed.
+        let text = format!("sub.cc.{ty} %d, %a, %b; {after}");
+        all.push(
+            Operation::pair(text, &[ty; 2], to, move |v| {
+                [v[0].wrapping_sub(v[1]), u64::from(of(v[0]) >= of(v[1]))]
+            })
+            .named(format!("sub.cc.{ty}, addc")),
+        );
         // The carry comes from the third source: 1 added to all ones, or to something else.
         let text = format!("add.cc.{ty} %c, %c, 1; addc.cc.{ty} %d, %a, %b; {after}");
         let carry = move |c: u64| i128::from(of(c) + 1 == 1 << size);

@@ -204,6 +204,9 @@ impl<'a> FunctionDecoder<'a, '_> {
         } else {
             self.single_slow(form.opcode)?
         };
+        if matches!(form.opcode, "min" | "max") && form.operands.len() == 4 {
+            return missing("third source");
+        }
         let count = match form.opcode {
             "fma" | "mad" => 3,
             "add" | "sub" | "mul" | "div" | "min" | "max" | "copysign" => 2,

@@ -136,6 +136,8 @@ impl<'a> Form<'a> {
         if self.operands.len() == count {
             return Ok(());
         }
+        // It may be a form that is not there.
+        self.done()?;
         super::invalid(format!(
             "{} operands for instruction '{}', which has {count}",
             self.operands.len(),

@@ -204,9 +204,11 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
     /// Makes room in the frame and declares the variable.
     fn local(&mut self, variable: &Variable<'a>) -> Decoded<u32> {
         let (size, align) = layout(variable);
-        if size > MAX_FRAME {
+        if size > MAX_FRAME || align > MAX_FRAME {
             return invalid("Too much local data");
         }
+        let code = &mut self.out.program.functions[self.index];
+        code.local_align = code.local_align.max(align as u32);
         self.frame = self.frame.next_multiple_of(align.max(4));
         let offset = self.frame as u32;
         self.frame += size;
@@ -439,7 +441,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         match variable.space {
             Space::Local | Space::Param => self.local(variable).map(|_| ()),
             Space::Shared if variable.count.is_none() => {
-                self.declare(variable.name, Name::Sym(Sym::DynamicShared))
+                let sym = Sym::DynamicShared(layout(variable).1);
+                self.declare(variable.name, Name::Sym(sym))
             }
             // A function does not know where the kernel that calls it has room.
             Space::Shared if !self.entry() => {

@@ -398,7 +398,8 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is then a borrow.
+/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is the carry of that: that nothing was
+/// borrowed. (An addition that follows sees it so, as NVIDIA's code for division of 128 bits expects.)
 #[inline(always)]
 fn carry_chain<T: Copy + Default + From<bool>>(
     a: [T; 32],
@@ -412,16 +413,16 @@ fn carry_chain<T: Copy + Default + From<bool>>(
     let mut carries = 0;
     let (reads, subtracts) = (flags & 2 != 0, flags & 4 != 0);
     for lane in 0..32 {
-        let flag = reads && carry >> lane & 1 != 0;
-        let (b, flag) = if subtracts {
-            (not(b[lane]), !flag)
+        let flag = if reads {
+            carry >> lane & 1 != 0
         } else {
-            (b[lane], flag)
+            subtracts
         };
+        let b = if subtracts { not(b[lane]) } else { b[lane] };
         let (sum, first) = add(a[lane], b);
         let (sum, second) = add(sum, T::from(flag));
         sums[lane] = sum;
-        carries |= u32::from((first | second) != subtracts) << lane;
+        carries |= u32::from(first | second) << lane;
     }
     (sums, carries)
 }

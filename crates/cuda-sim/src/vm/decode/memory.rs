@@ -346,7 +346,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         ];
         let wide = self.wide();
         let kind = match form.one_of(&names) {
-            Some("global") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == 0) }),
+            // The parameters of a kernel lie within the global window.
+            Some("global") => lanes!(wide, |a: u64| -> Bit {
+                Bit(a & TAG == 0 || a & TAG == PARAM)
+            }),
             Some("local") => lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == LOCAL) }),
             Some("param" | "param::entry") => {
                 lanes!(wide, |a: u64| -> Bit { Bit(a & TAG == PARAM) })

@@ -35,6 +35,8 @@ pub(super) struct Uses {
     /// Numbers of shared variables; a kernel lays out its own at once.
     pub(super) shared: BTreeSet<usize>,
     pub(super) indirect: bool,
+    /// The alignment that it asks for dynamic shared memory.
+    pub(super) dynamic_align: u64,
     pub(super) callees: Vec<usize>,
     /// The most registers that it uses at once.
     pub(super) peak: u32,
@@ -238,6 +240,9 @@ fn kernel(
     let peak = peak.max().unwrap_or(0);
     let mut variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
     let fits = variables.all(|&variable| shared.common(variable, &out.shared).is_some());
+    let dynamic_align = reached.iter().map(|&index| out.uses[index].dynamic_align);
+    let dynamic_align = dynamic_align.max().unwrap_or(0).max(16);
+    let fits = fits && dynamic_align <= MAX_SHARED;
     out.places += shared.offsets.len();
     if !fits || shared.end > MAX_SHARED || out.places > MAX_PLACES {
         let message = format!(
@@ -286,6 +291,7 @@ fn kernel(
         params,
         param_bytes,
         static_shared: shared.end as u32,
+        dynamic_align: dynamic_align as u32,
         local_bytes: code.frame,
         const_bytes: const_bytes as u32,
         max_threads: three("maxntid"),

@@ -19,7 +19,8 @@ pub(super) enum Sym {
     Shared(u32),
     /// A shared variable that several kernels may reach, each at an offset of its own.
     Common(usize),
-    DynamicShared,
+    /// What a launch adds; with the alignment that is asked for.
+    DynamicShared(u64),
     /// An offset in the frame.
     Local(u32),
     /// An offset in the parameters of the kernel.
@@ -214,7 +215,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             Sym::Global(index) if wide => Ok(self.address_const(Symbol::Global(index), offset)),
             Sym::Function(index) if wide => Ok(self.const64(FUNCTION + index as u64)),
             Sym::Global(_) | Sym::Function(_) => missing("32-bit address"),
-            Sym::DynamicShared => {
+            Sym::DynamicShared(align) => {
+                let uses = &mut self.out.uses[self.index];
+                uses.dynamic_align = uses.dynamic_align.max(align);
                 let to = if wide { self.temp64() } else { self.temp32() };
                 self.emit(special::dynamic_shared(wide), to, 0, 0, 0, offset as u64);
                 Ok(to)
@@ -341,7 +344,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 Name::Sym(sym) => {
                     let own = match sym {
                         Sym::Local(_) => LOCAL,
-                        Sym::Shared(_) | Sym::Common(_) | Sym::DynamicShared => SHARED,
+                        Sym::Shared(_) | Sym::Common(_) | Sym::DynamicShared(_) => SHARED,
                         _ => 0,
                     };
                     let bits = ((own >> 56) as u32) << TAG_SHIFT;

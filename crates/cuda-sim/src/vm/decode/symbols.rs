@@ -58,7 +58,8 @@ pub(super) fn symbols<'a>(
             let (name, linkage) = (variable.name, variable.linkage);
             let definition = Definition::Variable(number, index);
             if is_shared && variable.count.is_none() {
-                add(&mut names, name, linkage, definition, Sym::DynamicShared);
+                let sym = Sym::DynamicShared(layout(variable).1);
+                add(&mut names, name, linkage, definition, sym);
                 continue;
             }
             if gives_way(name, linkage, definition) {

@@ -50,6 +50,53 @@ fn lanes_part_and_meet_again() {
 }
 
 #[test]
+fn what_a_barrier_counted_in_one_block_is_not_counted_in_the_next() {
+    // In the first block a warp arrives at a barrier that nobody waits for.
+    let body = "mov.u32 %x1, %ctaid.x; setp.ne.u32 %p0, %x1, 0; @%p0 bra $second;
+        setp.ge.u32 %p1, %t, 32; @%p1 bra $end; bar.arrive 1, 64; bra $end;
+        $second: setp.eq.u32 %p2, %x1, 1; bar.red.and.pred %p3, 1, 64, %p2; selp.u32 %x0, 1, 0, %p3;
+        st.global.u32 [%at], %x0;
+        $end: ret;";
+    let device = Device::new(&kernel("", body));
+    let out = device.upload32(&[7; 64]);
+    device
+        .run_with(2, 64, &[out], |params| params.threads = 1)
+        .unwrap();
+    assert_eq!(device.download32(out, 64), [1; 64]);
+}
+
+#[test]
+fn clocks_do_not_run_backwards() {
+    // Over the end of a warp's turn, which is after some 16,000 instructions where blocks take turns.
+    let body = "mov.u64 %y1, %clock64; mov.u32 %x1, 0; mov.u32 %x0, 0;
+        $loop: mov.u64 %y2, %clock64; setp.lt.u64 %p0, %y2, %y1; selp.u32 %x2, 1, 0, %p0; add.u32 %x0, %x0, %x2;
+        mov.u64 %y1, %y2; add.u32 %x1, %x1, 1; setp.lt.u32 %p1, %x1, 20000; @%p1 bra $loop;";
+    let device = Device::new(&kernel("", body));
+    let out = device.upload32(&[7; 32]);
+    device
+        .run_with(1, 32, &[out], |params| params.cooperative = true)
+        .unwrap();
+    assert_eq!(device.download32(out, 32), [0; 32]);
+}
+
+#[test]
+fn the_frame_of_a_function_is_aligned_as_it_asks() {
+    let before = ".func (.reg .b32 %r) f(.reg .b32 %n) {
+            .local .align 64 .b8 room[64]; .reg .b64 %a;
+            mov.u64 %a, room; cvt.u32.u64 %r, %a; and.b32 %r, %r, 63; add.u32 %r, %r, %n; ret; }";
+    let body = ".local .align 4 .b8 own[20]; st.local.u32 [own], %t; call (%x0), f, (%t);";
+    let expected: Vec<u32> = (0..32).collect();
+    assert_eq!(results(before, body, 32), expected);
+}
+
+#[test]
+fn the_parameters_of_a_kernel_lie_in_the_global_window() {
+    let body = "mov.b64 %y1, out; cvta.param.u64 %y2, %y1; isspacep.global %p0, %y2; isspacep.param %p1, %y2;
+        isspacep.local %p2, %y2; selp.u32 %x0, 1, 0, %p0; @%p1 add.u32 %x0, %x0, 2; @%p2 add.u32 %x0, %x0, 4;";
+    assert_eq!(results("", body, 1), [3]);
+}
+
+#[test]
 fn a_shuffle_waits_for_its_members() {
     // Odd and even lanes come by different ways to different shuffles of one mask.
     let body = "and.b32 %x1, %t, 1; setp.eq.u32 %p0, %x1, 0; @%p0 bra $even;
