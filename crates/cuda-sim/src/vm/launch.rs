@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block::Turn;
@@ -280,14 +280,9 @@ pub fn launch(
     };
     let workers = workers.min(usize::try_from(clusters).unwrap_or(usize::MAX));
     if workers <= 1 {
-        shared.work();
+        shared.work(|| false);
     } else {
-        rayon::in_place_scope(|scope| {
-            for _ in 1..workers {
-                scope.spawn(|_| shared.work());
-            }
-            shared.work();
-        });
+        shared.work_with(workers - 1);
     }
     let fault = shared
         .fault
@@ -303,8 +298,40 @@ pub fn launch(
 }
 
 impl Shared<'_> {
-    /// Runs clusters until none is left. Any number of threads may be in here; one is enough.
-    fn work(&self) {
+    /// Runs clusters until none is left, with the help of so many threads of the pool.
+    ///
+    /// A helper goes when one of another launch waits for a thread, since that launch is over only when all of its helpers have been
+    /// there; this one may wait for that.
+    fn work_with(&self, most: usize) {
+        /// Helpers of all launches that no thread has begun with.
+        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        let helpers = AtomicUsize::new(0);
+        rayon::in_place_scope(|scope| {
+            let helpers = &helpers;
+            let help = || {
+                while helpers.load(Ordering::Relaxed) < most {
+                    helpers.fetch_add(1, Ordering::Relaxed);
+                    WAITING.fetch_add(1, Ordering::Relaxed);
+                    scope.spawn(move |_| {
+                        WAITING.fetch_sub(1, Ordering::Relaxed);
+                        self.work(|| WAITING.load(Ordering::Relaxed) > 0);
+                        helpers.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+            };
+            help();
+            self.work(|| {
+                if WAITING.load(Ordering::Relaxed) == 0 {
+                    help();
+                }
+                false
+            });
+        });
+    }
+
+    /// Runs clusters until none is left, or `is_enough` says so between two turns. Any number of threads may be in here; one is
+    /// enough.
+    fn work(&self, is_enough: impl Fn() -> bool) {
         let params = self.env.launch;
         let slice = if params.cooperative {
             COOPERATIVE_SLICE
@@ -318,6 +345,9 @@ impl Shared<'_> {
         while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
             let Some((index, mut cluster)) = self.take(&mut spare) else {
                 // Other threads run all that is left, and may yet put some of it back.
+                if is_enough() {
+                    break;
+                }
                 std::thread::yield_now();
                 continue;
             };
@@ -357,6 +387,9 @@ impl Shared<'_> {
                 return;
             }
             self.waiting().push_back((index, cluster));
+            if is_enough() {
+                break;
+            }
         }
         if let Some(cluster) = spare {
             keep_spare(cluster);

@@ -2,11 +2,46 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_sim::{Builder, CUresult as R};
 use cuda_sys::{CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig};
 
 use crate::support::{ADD, bench, late, ok};
+
+#[test]
+fn kernels_that_wait_leave_room_for_others() {
+    let bench = bench(Builder::new());
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 flag, .param .u64 out) {
+        .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p;
+        ld.param.u64 %rd1, [flag]; ld.param.u64 %rd2, [out];
+        $wait: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra $wait;
+        atom.global.add.u32 %r2, [%rd2], 1; ret; }";
+    let kernel = bench.function(bench.load(text), "k");
+    // More blocks than there are threads to run them, in two kernels that wait for a third.
+    let threads = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+    let (shut, open) = (bench.pinned(4), bench.upload(&[1_u32]));
+    unsafe { shut.cast::<u32>().write(0) };
+    let out = bench.upload(&[0_u32]);
+    let launch = |stream, mut flag: u64| {
+        let mut out = out;
+        let mut params = [(&raw mut flag).cast(), (&raw mut out).cast()];
+        let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+        unsafe {
+            ok(bench.cuLaunchKernel(kernel, 2 * threads, 1, 1, 1, 1, 1, 0, stream, params, none));
+        }
+    };
+    let streams = [(); 3].map(|()| bench.stream(1));
+    launch(streams[0], shut.addr() as u64);
+    launch(streams[1], shut.addr() as u64);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    launch(streams[2], open);
+    unsafe { ok(bench.cuStreamSynchronize(streams[2])) };
+    // SAFETY: the flag is aligned; the kernels only read it.
+    unsafe { AtomicU32::from_ptr(shut.cast()) }.store(1, Ordering::SeqCst);
+    ok(bench.sync());
+    assert_eq!(bench.download::<u32>(out, 1), [6 * threads]);
+}
 
 #[test]
 fn vectors_are_added() {
