@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     ("bindings", |ws| {
         regen_bindings::run(ws, &regen_bindings::Options { check: true })
     }),
+    ("apart", apart),
     ("headers", headers::reduced),
     ("nvrtc", nvrtc::reduced),
     ("drivers", drivers::reduced),
@@ -147,6 +148,20 @@ fn lean(workspace: &Workspace) -> Result<()> {
         }
     }
     workspace::run(&mut workspace.cargo(["build", "-p", "cuda-driver", "--no-default-features"]))
+}
+
+/// The workspaces that are apart from this one compile.
+fn apart(workspace: &Workspace) -> Result<()> {
+    for manifest in ["fuzz/Cargo.toml", "benches/peers/Cargo.toml"] {
+        let mut check = workspace.cargo(["check", "--workspace", "--manifest-path", manifest]);
+        check.arg("--locked");
+        check.env("CARGO_TARGET_DIR", workspace.target.join("apart"));
+        // Nothing is linked: libFuzzer need not be built, for which a C++ compiler would be needed.
+        let none = workspace.target.join("not-linked/libfuzzer.a");
+        check.env("CUSTOM_LIBFUZZER_PATH", none);
+        workspace::run(&mut check)?;
+    }
+    Ok(())
 }
 
 /// A second build compiles nothing and runs no build script, with default features and without.

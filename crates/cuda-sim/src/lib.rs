@@ -155,6 +155,11 @@
 //! `CUDA_SIM_LOG` set its name goes to stderr, as do the words of the PTX compiler. `CUDA_SIM_LOG=calls` writes each call
 //! and its answer there.
 
+// The code in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod builder;
 mod choice;
 mod driver;

@@ -243,7 +243,7 @@ cases! { g:
     "ownership_of_a_child_asked_for" => nested(g, CLONE, |_, node, _| {
         let mut params = made(|_: &mut CUgraphNodeParams| ());
         let status = g.d.cuGraphNodeGetParams(node, &raw mut params);
-        told(status, params.__bindgen_anon_1.graph.ownership.0 as i32)
+        told(status, params.__bindgen_anon_1.graph.ownership.0)
     });
     "priority_of_a_captured_launch" => captured_attribute(g, PRIORITY);
     "captured_cooperative_launch" => captured_attribute(g, COOPERATIVE);
