@@ -1,10 +1,11 @@
 //! Running a grid.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::block::Turn;
 use super::check::{Checks, Findings};
@@ -305,6 +306,8 @@ impl Shared<'_> {
     fn work_with(&self, most: usize) {
         /// Helpers of all launches that no thread has begun with.
         static WAITING: AtomicUsize = AtomicUsize::new(0);
+        /// So long after it was helped, a launch asks for those that have gone.
+        const AGAIN: Duration = Duration::from_millis(10);
         let helpers = AtomicUsize::new(0);
         rayon::in_place_scope(|scope| {
             let helpers = &helpers;
@@ -320,8 +323,10 @@ impl Shared<'_> {
                 }
             };
             help();
+            let asked = Cell::new(Instant::now());
             self.work(|| {
-                if WAITING.load(Ordering::Relaxed) == 0 {
+                if asked.get().elapsed() > AGAIN && WAITING.load(Ordering::Relaxed) == 0 {
+                    asked.set(Instant::now());
                     help();
                 }
                 false
