@@ -337,7 +337,8 @@ impl Context {
     /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the driver says.
     ///
     /// That is for the last handle. Work that is still queued is waited for; whether it failed is told by
-    /// [`synchronize`](Self::synchronize) only. A borrowed context is only let go.
+    /// [`synchronize`](Self::synchronize) only. A borrowed context is only let go. If something of it was dropped in a host function
+    /// and is yet to be given back, the context ends behind that, on another thread, and this answers `Ok` before.
     ///
     /// # Errors
     ///
