@@ -12,6 +12,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::lock::lock;
+
 /// More threads than these do not move bytes faster: a few fill the bus to the device.
 const MOST_HELPERS: usize = 7;
 /// Who posts a job wakes so many, and each who joins as many more: to wake one takes as long as to copy some 100 KiB.
@@ -187,7 +189,7 @@ impl Drop for Posted {
 
 impl Crew {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Wakes some of those that are `wanted`; they wake others.

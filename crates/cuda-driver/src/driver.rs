@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::atomic::{self, AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
@@ -14,6 +14,7 @@ use crate::context::{ContextInner, Identity, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::DriverLaunches;
+use crate::lock::lock;
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 ///
@@ -82,7 +83,7 @@ impl Driver {
         static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
         let library = library.into();
         let address = Arc::as_ptr(&library).addr();
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&ALL);
         all.retain(|(_, inner)| inner.strong_count() > 0);
         let mut own = all.iter().filter(|(other, _)| *other == address);
         if let Some(inner) = own.find_map(|(_, inner)| inner.upgrade()) {
@@ -313,10 +314,7 @@ impl Driver {
     }
 
     fn contexts(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.inner
-            .contexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.contexts)
     }
 }
 

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt;
 use std::ops::{Deref, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUdeviceptr, CUresult};
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::memory::{Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Source, len_of_cast};
 use crate::module::{Module, ModuleInner};
 use crate::order::Tracker;
@@ -87,7 +88,7 @@ impl<T: DeviceRepr> Global<T> {
 impl Globals {
     /// Lets the variable at `address` out, at home on `stream`.
     fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let Some(kept) = known.get_mut(&address) else {
             known.insert(address, None);
             return Ok(Arc::new(Tracker::new(stream)));
@@ -103,7 +104,7 @@ impl Globals {
 
     /// Takes a variable back, with the order of its uses.
     pub(crate) fn put(&self, block: Block) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         known.insert(block.address, Some(block.tracker));
     }
 }

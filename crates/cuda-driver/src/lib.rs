@@ -44,6 +44,7 @@ mod launch;
 mod launch_macro;
 mod library;
 mod linker;
+mod lock;
 mod lto;
 mod memory;
 mod module;

@@ -33,11 +33,12 @@ pub(crate) use strays::Strays;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::context::Context;
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
+use crate::lock::lock;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 use held::Estate;
@@ -472,6 +473,6 @@ impl Tracker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.uses)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use cuda_sys::{CUresult, FUNCTIONS, Function};
 
+use crate::lock::lock;
 use crate::random::Random;
 
 /// Makes calls fail: which, when, and with what.
@@ -128,10 +129,6 @@ impl fmt::Debug for Journal {
             .field("missed", &self.missed)
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {

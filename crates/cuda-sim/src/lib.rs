@@ -165,6 +165,7 @@ mod choice;
 mod driver;
 mod engine;
 mod journal;
+mod lock;
 #[doc(hidden)]
 pub mod memory;
 #[doc(hidden)]

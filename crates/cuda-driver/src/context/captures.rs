@@ -6,6 +6,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::lock::lock;
+
 use super::Context;
 
 /// What is to be done once nothing captures.
@@ -38,7 +40,7 @@ pub(crate) struct Capturing {
 
 impl Captures {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Keeps captures from beginning; `None` if there is one.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUcontext, CUdevice};
 
@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
+use crate::lock::lock;
 
 /// What ends with a context.
 pub(super) enum Owner {
@@ -218,7 +219,7 @@ impl Life {
 
     /// Takes the token of another borrow of the same context.
     pub(super) fn add(&self, token: Arc<dyn LivenessToken>) {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = lock(&self.tokens);
         let same = |known: &Arc<_>| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&token));
         if !tokens.iter().any(same) {
             tokens.push(token);
@@ -230,7 +231,7 @@ impl Life {
         if self.is_dead.load(Ordering::Acquire) {
             return false;
         }
-        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = lock(&self.tokens);
         let is_alive = tokens.iter().all(|token| token.is_alive());
         if !is_alive {
             self.is_dead.store(true, Ordering::Release);

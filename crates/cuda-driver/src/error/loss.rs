@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUresult, Function};
 
 use super::DriverError;
 use crate::launch::LaunchesInFlight;
+use crate::lock::lock;
 
 /// What is known of a device that was lost to this process: who told so first, and which launches were in flight then.
 ///
@@ -33,7 +34,7 @@ const MOST: usize = 4096;
 impl LossId {
     /// Keeps `loss`; `None` if there is no room.
     pub(crate) fn new(loss: DeviceLoss) -> Option<Self> {
-        let mut losses = LOSSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut losses = lock(&LOSSES);
         if losses.len() == MOST {
             return None;
         }
@@ -42,7 +43,7 @@ impl LossId {
     }
 
     pub(super) fn loss(self) -> Option<DeviceLoss> {
-        let losses = LOSSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses = lock(&LOSSES);
         losses.get(self.0.get() as usize - 1).cloned()
     }
 }

@@ -1,6 +1,6 @@
 //! The events behind uses of buffers, which the pool of their context keeps for the next.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{CUevent, CUresult};
 
@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::DriverError;
 use crate::handle::Handle;
+use crate::lock::lock;
 use crate::stream::{StreamState, Tail};
 
 /// Events of one context that wait to be used again: making one needs the context current, recording does not.
@@ -19,7 +20,7 @@ pub(crate) struct EventPool {
 
 impl EventPool {
     fn free(&self) -> MutexGuard<'_, Vec<Arc<Handle<RawEvent>>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 }
 

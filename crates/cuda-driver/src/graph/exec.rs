@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
 use crate::handle::{Destroy, Handle};
+use crate::lock::lock;
 use crate::order::Record;
 use crate::pending::{self, Entry};
 use crate::stream::{SendPtr, Stream};
@@ -252,7 +253,7 @@ impl GraphExec {
 
 impl Inner {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// After a change.

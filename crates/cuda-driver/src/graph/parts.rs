@@ -12,6 +12,7 @@ use super::{Owners, RawGraph};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::handle::Handle;
+use crate::lock::lock;
 use crate::stream::SendPtr;
 
 /// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The driver lets one thread at a
@@ -42,7 +43,7 @@ impl Root {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Parts>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.parts)
     }
 
     /// A capture into it begins.

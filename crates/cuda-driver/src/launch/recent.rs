@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use cuda_sys::CUstream;
 
 use crate::error::{DeviceLoss, DriverError, LossId};
+use crate::lock::lock;
 use crate::stream::Stream;
 
 /// So many launches of each stream are remembered.
@@ -67,10 +68,6 @@ struct Known {
 pub struct LaunchesInFlight {
     stream: usize,
     kernels: Vec<Arc<str>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RecentLaunches {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::image::Signature;
 use cuda_sys::{CUkernel, CUlib_st, CUlibrary};
@@ -18,6 +18,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::global::Global;
 use crate::handle::{Destroy, Handle};
+use crate::lock::lock;
 use crate::memory::DeviceRepr;
 use crate::module::{
     Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, image_of, kernel_name, not_found,
@@ -225,7 +226,7 @@ impl LibraryInner {
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<(Arc<Shared>, Context)>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.places)
     }
 
     /// The code in that context, from now on waited for before it goes.

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
@@ -14,6 +14,7 @@ use crate::error::{DriverError, Result};
 use crate::global::Globals;
 use crate::handle::{Destroy, Handle};
 use crate::library::LibraryInner;
+use crate::lock::lock;
 use crate::pending;
 use crate::stream::SendPtr;
 
@@ -112,7 +113,7 @@ impl ModuleInner {
 
     pub(crate) fn raising(&self) -> MutexGuard<'_, ()> {
         let raising = &self.shared().raising;
-        raising.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(raising)
     }
 
     /// What the image says of a kernel's parameters.

@@ -7,7 +7,9 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::lock::lock;
 
 /// One thread at a time is inside, and may enter again.
 #[derive(Default)]
@@ -35,7 +37,7 @@ impl Gate {
                 guard: None,
             };
         }
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = lock(&self.lock);
         self.inside.store(this, Ordering::Relaxed);
         Entered {
             gate: self,

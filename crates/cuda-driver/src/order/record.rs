@@ -9,7 +9,7 @@
 //! Locks are taken in this order: the lock of an executable's owners, that of its graph, the [gate](super::Gate) of the context,
 //! a tracker, a record. No two trackers, and no two records, are locked at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 
@@ -19,6 +19,7 @@ use super::{Access, Scope, Tracker, matters};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
+use crate::lock::lock;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 
@@ -261,7 +262,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{message_of, quietly, watch};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// A closure with the number that the driver knows it by. When this goes, a call that still comes finds nothing.
 pub(crate) struct Closure {
@@ -32,7 +33,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 });
 
 fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TABLE)
 }
 
 impl Closure {
@@ -56,7 +57,7 @@ impl Closure {
     /// Whether it has panicked since it was asked last.
     pub(crate) fn check(&self) -> Result<()> {
         let panic = &self.shared.panic;
-        match panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(panic).take() {
             Some(message) => Err(Error::HostFunctionPanicked { message }),
             None => Ok(()),
         }
@@ -87,7 +88,7 @@ pub(crate) unsafe extern "C" fn called_again(data: *mut c_void) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (shared.run)())) {
         let message = message_of(&*panic);
         quietly(|| drop(panic));
-        let mut first = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&shared.panic);
         first.get_or_insert(message);
     }
     drop(shared);

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::error::Result;
+use crate::lock::lock;
 
 /// Set once; waited for by a thread, by a task, or by nobody.
 #[derive(Default)]
@@ -86,6 +87,6 @@ impl Outcome {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

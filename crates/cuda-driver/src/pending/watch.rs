@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::DriverError;
 use crate::event::UseEvent;
+use crate::lock::lock;
 
 /// How often the driver is asked for what it has not reported.
 const TICK: Duration = Duration::from_millis(100);
@@ -101,7 +102,7 @@ pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
         quietly(work);
         driver.deferred().fetch_sub(1, Ordering::AcqRel);
     };
-    let mut state = lock();
+    let mut state = lock(&WATCH.state);
     state.deferred.push(Box::new(work));
     ensure(&mut state);
     WATCH.deferred.notify_all();
@@ -135,7 +136,7 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
     // Shared, so that it is not lost where no thread can be started.
     let work = Arc::new(Mutex::new(Some(work)));
-    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |work: &Mutex<Option<_>>| lock(work).take();
     let thread = thread::Builder::new().name(String::from("cuda-driver waiting"));
     let own = Arc::clone(&work);
     let started = thread.spawn(move || {
@@ -152,7 +153,7 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
 
 /// Lists `entry`, to be looked after from now on.
 pub(crate) fn add(entry: Entry) -> Id {
-    let mut state = lock();
+    let mut state = lock(&WATCH.state);
     let id = Id(state.next);
     state.next = state.next.wrapping_add(1);
     state.entries.insert(id, entry);
@@ -162,12 +163,12 @@ pub(crate) fn add(entry: Entry) -> Id {
 
 /// Takes an entry out of the list: it is the caller's now, and nobody else has it or gets it.
 pub(crate) fn take(id: Id) -> Option<Entry> {
-    lock().entries.remove(&id)
+    lock(&WATCH.state).entries.remove(&id)
 }
 
 /// Notes the event behind an entry, if it is still listed.
 pub(crate) fn set_event(id: Id, event: UseEvent) {
-    if let Some(entry) = lock().entries.get_mut(&id) {
+    if let Some(entry) = lock(&WATCH.state).entries.get_mut(&id) {
         entry.event = Some(event);
     }
 }
@@ -176,7 +177,7 @@ pub(crate) fn set_event(id: Id, event: UseEvent) {
 pub(crate) fn sweep(context: &Context) {
     let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
     let probes: Vec<Probe> = {
-        let state = lock();
+        let state = lock(&WATCH.state);
         let own = state
             .entries
             .iter()
@@ -188,10 +189,6 @@ pub(crate) fn sweep(context: &Context) {
             quietly(|| probe.ask());
         }
     }
-}
-
-fn lock() -> MutexGuard<'static, State> {
-    WATCH.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sees to it that the thread runs. Where none can be started, what is pending is only what the driver reports, and what
@@ -216,7 +213,7 @@ fn watch() {
     IS_WATCH.set(true);
     let mut asked = Instant::now();
     loop {
-        let mut state = lock();
+        let mut state = lock(&WATCH.state);
         if state.deferred.is_empty() {
             let left = TICK.saturating_sub(asked.elapsed());
             let waited = WATCH.deferred.wait_timeout(state, left);
@@ -295,7 +292,7 @@ impl Probe {
 
 /// Takes an entry out of the list if it is there and `is_over` says so.
 fn take_if(id: Id, is_over: impl FnOnce(&mut Entry) -> bool) -> Option<Entry> {
-    let mut state = lock();
+    let mut state = lock(&WATCH.state);
     if is_over(state.entries.get_mut(&id)?) {
         state.entries.remove(&id)
     } else {

@@ -1,6 +1,6 @@
 //! The default streams of a context: our own, and the two of C.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use cuda_sys::{CUresult, CUstream_flags};
 use once_cell::sync::OnceCell;
@@ -9,6 +9,7 @@ use super::{Kind, Stream, StreamState};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
+use crate::lock::lock;
 
 /// `CU_STREAM_LEGACY`
 pub(super) const LEGACY: usize = 1;
@@ -25,10 +26,6 @@ pub(crate) struct ContextStreams {
     blocking: Mutex<Vec<Weak<StreamState>>>,
     /// Streams for hidden work, none of which is under way.
     side: Mutex<Vec<Arc<StreamState>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ContextStreams {

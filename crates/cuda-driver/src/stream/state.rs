@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{CUstream, CUstream_st};
 
@@ -21,6 +21,7 @@ use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::handle::{Destroy, Handle};
 use crate::launch::RecentLaunches;
+use crate::lock::lock;
 use crate::planted::Fault;
 
 /// A stream without its context: what the context itself can hold.
@@ -232,7 +233,7 @@ impl StreamState {
     }
 
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tail)
     }
 
     /// Makes `context`, which must be that of the stream, current for a call on a stream that needs it.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, ThreadId};
 
 use cuda_sys::{
@@ -23,6 +23,7 @@ use super::status::{
     PEER_ALREADY_ENABLED, PEER_NOT_ENABLED, PEER_UNSUPPORTED, Status, UNSUPPORTED_LIMIT,
 };
 use crate::engine::{GroupId, Kind, OpId, QueueId};
+use crate::lock::lock;
 
 exports! {
     cuCtxCreate | cuCtxCreate_v2 => ctx_create(
@@ -102,11 +103,11 @@ impl Context {
     }
 
     pub(super) fn peers(&self) -> MutexGuard<'_, HashSet<usize>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.peers)
     }
 
     pub(super) fn limit(&self, limit: CUlimit) -> Option<usize> {
-        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = lock(&self.limits);
         limits.get(&(limit.0)).copied().or(match limit {
             CUlimit::CU_LIMIT_STACK_SIZE => Some(1024),
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => Some(1 << 20),
@@ -178,10 +179,7 @@ impl Instance {
 
     /// The queue of this thread's default stream.
     pub(super) fn per_thread_queue(&self, context: &Context) -> QueueId {
-        let mut queues = context
-            .per_thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut queues = lock(&context.per_thread);
         *queues
             .entry(thread::current().id())
             .or_insert_with(|| self.engine.queue(context.group, Kind::Blocking))
@@ -395,10 +393,7 @@ impl Call {
         if value > most {
             return Err(INVALID_VALUE);
         }
-        let mut limits = context
-            .limits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut limits = lock(&context.limits);
         limits.insert(limit.0, value);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{
     CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdevprop, CUexecAffinityType, CUresult,
@@ -17,6 +17,7 @@ use super::handle::Table;
 use super::pool::Pool;
 use super::status::{INVALID_DEVICE, INVALID_VALUE, Status};
 use crate::builder::Config;
+use crate::lock::lock;
 use crate::memory::{Arena, MemoryMap};
 use crate::report::Report;
 
@@ -95,7 +96,7 @@ impl Device {
     }
 
     pub(super) fn primary(&self) -> MutexGuard<'_, Primary> {
-        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.primary)
     }
 
     /// The code of the fault that lost the device, if one did.
@@ -108,7 +109,7 @@ impl Device {
 
     /// From now on every call answers `code`; the first fault counts.
     pub(crate) fn lose(&self, code: CUresult, message: String) {
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = lock(&self.fault);
         if self.lost.load(Ordering::Acquire) == 0 {
             eprintln!("cuda-sim: device {} is lost: {message}", self.ordinal);
             *fault = Some(message);
@@ -118,10 +119,7 @@ impl Device {
 
     /// What the fault was.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.fault
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.fault).clone()
     }
 
     /// Tells the developer of something; beyond [`REPORTS_KEPT`] only on stderr.
@@ -131,7 +129,7 @@ impl Device {
         if report.status.is_none() {
             eprintln!("cuda-sim: device {}: {report}", self.ordinal);
         }
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reports = lock(&self.reports);
         if reports.len() < REPORTS_KEPT {
             reports.push(report);
         }
@@ -139,7 +137,7 @@ impl Device {
 
     /// Takes what was told.
     pub(crate) fn take_reports(&self) -> Vec<Report> {
-        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.reports))
     }
 
     pub(super) fn map(&self) -> Arc<MemoryMap> {

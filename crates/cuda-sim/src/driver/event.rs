@@ -1,7 +1,7 @@
 //! Events: marks in streams.
 
 use std::ffi::c_uint;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sys::{CUevent, CUevent_st, CUstream, CUstream_st};
@@ -15,6 +15,7 @@ use super::status::{
     CAPTURED_EVENT, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status,
 };
 use crate::engine::{OpId, Work};
+use crate::lock::lock;
 
 exports! {
     cuEventCreate => event_create(event: *mut CUevent, flags: c_uint);
@@ -70,13 +71,13 @@ pub(super) struct Mark(Arc<Mutex<Option<Instant>>>);
 impl Mark {
     /// What a recording does in its turn.
     pub(super) fn reach(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.0) = Some(Instant::now());
     }
 }
 
 impl Event {
     pub(super) fn record(&self) -> MutexGuard<'_, Option<Record>> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.record)
     }
 
     /// Whether it was made for other processes too.
@@ -206,7 +207,7 @@ impl Call {
             if !self.engine.query(&[record.op]) {
                 return Ok(None);
             }
-            let at = *record.at.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = *lock(&record.at.0);
             Ok(at)
         };
         let (Some(start), Some(end)) = (time(start.handle())?, time(end.handle())?) else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::array::Array;
 use super::context::Context;
@@ -25,6 +25,7 @@ use super::texture::TextureObject;
 use crate::builder::Config;
 use crate::engine::Engine;
 use crate::journal::Journal;
+use crate::lock::lock;
 
 /// A software driver.
 #[derive(Debug)]
@@ -118,9 +119,7 @@ impl Instance {
     }
 
     pub(super) fn allocations(&self) -> MutexGuard<'_, BTreeMap<u64, Allocation>> {
-        self.allocations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.allocations)
     }
 
     /// Where kernels print to: captured, or the standard output.
@@ -128,10 +127,7 @@ impl Instance {
         let captured = self.config.capture_output.then(|| Arc::clone(&self.output));
         move |text: &[u8]| match &captured {
             Some(output) => {
-                output
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .extend_from_slice(text);
+                lock(output).extend_from_slice(text);
             }
             None => {
                 use std::io::Write;
@@ -147,7 +143,7 @@ impl Instance {
     }
 
     pub(crate) fn take_output(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.output))
     }
 
     /// What was created and not destroyed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use cuda_sys::{CUjit_option, CUresult};
@@ -17,6 +17,7 @@ use super::status::{
     INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, Status,
     UNSUPPORTED_PTX_VERSION,
 };
+use crate::lock::lock;
 use crate::ptx;
 use crate::vm::{LoadError, Program, TargetInfo};
 
@@ -33,7 +34,7 @@ pub(super) struct Code {
 impl Code {
     /// What is set of a kernel on a device.
     pub(super) fn settings(&self, kernel: usize, device: usize) -> Arc<Settings> {
-        let mut all = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.settings);
         Arc::clone(all.entry((kernel, device)).or_default())
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::lock::lock;
 
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkern_st,
@@ -91,10 +93,7 @@ impl Call {
 
     /// The library's module in a context.
     fn module_in(&self, library: &Library, context: &Arc<Context>) -> Status<Arc<Module>> {
-        let mut modules = library
-            .modules
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut modules = lock(&library.modules);
         let known = modules
             .get(&context.handle)
             .and_then(|&handle| self.modules.get(handle));

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ffi::{c_char, c_uint, c_void};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{CUjit_option, CUjitInputType, CUlinkState, CUlinkState_st};
 
@@ -18,6 +18,7 @@ use super::jit::{Logs, Options, refusal_of};
 use super::status::{
     FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
 };
+use crate::lock::lock;
 use crate::ptx;
 use crate::vm;
 
@@ -201,7 +202,7 @@ fn collect<'a>(operand: &ptx::Operand<'a>, names: &mut Vec<&'a str>) {
 
 impl Link {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds to the log of errors.

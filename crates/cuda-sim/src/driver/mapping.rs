@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use cuda_sys::CUmemAllocationProp;
 
 use super::device::Device;
 use super::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+use crate::lock::lock;
 use crate::memory::{Backing, VirtualSpace};
 
 /// The addresses of one driver, and what is where.
@@ -91,7 +92,7 @@ pub(super) struct Mapped {
 
 impl VirtualMemory {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The addresses, which are taken when somebody first wants some.

@@ -3,7 +3,7 @@
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUdevice, CUdeviceptr};
 
@@ -17,6 +17,7 @@ use super::graph::GraphMemory;
 use super::instance::Instance;
 use super::pool::Pool;
 use super::status::{INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, Status};
+use crate::lock::lock;
 use crate::memory::{POISON, POISON_LIMIT};
 
 exports! {
@@ -249,12 +250,7 @@ impl Call {
             .ok_or(INVALID_VALUE)?;
         match allocation.kind {
             // Its own turn in its stream may be still to come.
-            Kind::Pool(_) => {
-                *allocation
-                    .is_there
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) = false
-            }
+            Kind::Pool(_) => *lock(&allocation.is_there) = false,
             // Any device may have it in use.
             Kind::Managed(_) => self.drain(),
             _ => self.drain_device(&allocation.device),

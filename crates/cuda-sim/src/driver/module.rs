@@ -14,6 +14,7 @@ use super::handle::{fresh, pointer};
 use super::instance::Instance;
 use super::jit::{Code, Options, code_of};
 use super::status::{FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, Status};
+use crate::lock::lock;
 use crate::vm::Image;
 
 exports! {
@@ -93,10 +94,7 @@ impl Instance {
 
     /// The function for kernel number `index`, the same each time.
     pub(super) fn function_of(&self, module: &Arc<Module>, index: usize) -> Arc<Function> {
-        let mut handles = module
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&module.functions);
         if let Some(function) = handles
             .get(&index)
             .and_then(|&handle| self.functions.get(handle))

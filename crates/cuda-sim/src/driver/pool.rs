@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation,
@@ -24,6 +24,7 @@ use super::status::{
 };
 use super::stream::Stream;
 use crate::engine::Work;
+use crate::lock::lock;
 
 exports! {
     cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async(
@@ -145,13 +146,7 @@ impl Call {
     ) -> Status {
         dptr.required()?;
         let stream = self.stream(stream.handle())?;
-        let pool = stream
-            .context
-            .device
-            .pool
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let pool = lock(&stream.context.device.pool).clone();
         self.allocate_in_order(dptr, size, &pool, &stream)
     }
 
@@ -196,7 +191,7 @@ impl Call {
         let is_there = self.note(addr, size, kind, &stream.context);
         self.enqueue(stream, &[], move || {
             // What was written before the allocation's turn is lost.
-            let is_there = is_there.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_there = lock(&is_there);
             if *is_there {
                 let _ = device.map().poison(addr, size);
             }
@@ -242,11 +237,7 @@ impl Call {
 
     fn device_get_mem_pool(&self, pool: Out<CUmemoryPool>, dev: CUdevice) -> Status {
         let device = self.device(dev).map_err(|_| INVALID_VALUE)?;
-        let handle = device
-            .pool
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .handle;
+        let handle = lock(&device.pool).handle;
         pool.set(pointer(handle))
     }
 
@@ -256,7 +247,7 @@ impl Call {
         if pool.device != device.ordinal {
             return Err(INVALID_VALUE);
         }
-        *device.pool.lock().unwrap_or_else(PoisonError::into_inner) = pool;
+        *lock(&device.pool) = pool;
         Ok(())
     }
 
@@ -292,7 +283,7 @@ impl Call {
         }
         self.pools.remove(pool.handle);
         for device in self.devices.iter() {
-            let mut current = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = lock(&device.pool);
             if current.handle == pool.handle {
                 *current = Arc::clone(&device.default_pool);
             }
@@ -329,7 +320,7 @@ impl Call {
                     _ => continue,
                 }
             }
-            let mut access = pool.access.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut access = lock(&pool.access);
             access.insert(device, wanted.flags);
         }
         Ok(())
@@ -347,7 +338,7 @@ impl Call {
         if device == pool.device {
             return flags.set(F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         }
-        let access = pool.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = lock(&pool.access);
         let kept = access.get(&device).copied();
         flags.set(kept.unwrap_or(F::CU_MEM_ACCESS_FLAGS_PROT_NONE))
     }

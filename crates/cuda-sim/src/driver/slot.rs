@@ -1,7 +1,9 @@
 //! Where instances sit so that C functions find them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::lock::lock;
 
 use super::instance::Instance;
 
@@ -55,10 +57,6 @@ impl Drop for Slot {
         drop(gone);
         lock(&TAKEN)[self.index] = false;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The instance in slot number `index`, if one is there.

@@ -32,6 +32,8 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::lock::lock;
+
 use graph::{Demand, State};
 pub(crate) use graph::{GroupId, Kind, OpId, QueueId};
 
@@ -105,7 +107,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

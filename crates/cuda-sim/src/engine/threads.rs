@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::lock::lock;
+
 use super::Shared;
 use super::graph::{State, Task};
 
@@ -23,7 +25,7 @@ pub(super) struct Threads {
 pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
     let threads = &shared.threads;
     if host {
-        let mut started = threads.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = lock(&threads.host);
         if !*started {
             // Not joined: a host function may block for ever. It ends after the one it runs.
             *started = spawn("cuda-sim host", shared, None).is_some();
@@ -32,10 +34,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
     if threads.idle.load(Ordering::Acquire) >= state.useful_threads(MOST) {
         return;
     }
-    let mut device = threads
-        .device
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut device = lock(&threads.device);
     if device.len() < MOST {
         device.extend(spawn(
             "cuda-sim device",
@@ -48,8 +47,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
 impl Threads {
     /// Waits for the device threads to end; they must have been told.
     pub(super) fn join(&self) {
-        let threads =
-            std::mem::take(&mut *self.device.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.device));
         for thread in threads {
             if thread.thread().id() != thread::current().id() {
                 // A panic in an operation was reported where it happened.

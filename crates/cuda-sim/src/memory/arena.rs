@@ -6,7 +6,9 @@ mod reserved;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::lock::lock;
 
 use super::free_list::FreeList;
 use super::freed::Graveyard;
@@ -178,7 +180,7 @@ impl Arena {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Bytes in all.

@@ -6,7 +6,9 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::lock::lock;
 
 use super::free_list::FreeList;
 use super::reservation::Reservation;
@@ -117,7 +119,7 @@ impl VirtualSpace {
     }
 
     fn free(&self) -> MutexGuard<'_, FreeList> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// Whether `addr` is one of these, reserved or not.

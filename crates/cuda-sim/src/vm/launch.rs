@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::block::Turn;
@@ -17,6 +17,7 @@ use super::program::product;
 use super::space::{Env, PARAM, Window};
 use super::texture::{Elements, Texture};
 use super::warp::{Fragment, Warp};
+use crate::lock::lock;
 use crate::memory::MemoryMap;
 use crate::report::Report;
 
@@ -285,11 +286,7 @@ pub fn launch(
     } else {
         shared.work_with(workers - 1);
     }
-    let fault = shared
-        .fault
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let fault = lock(&shared.fault).take();
     let stats = LaunchStats {
         warp_instructions: shared.warp_instructions.load(Ordering::Relaxed),
         lane_instructions: shared.lane_instructions.load(Ordering::Relaxed),
@@ -402,7 +399,7 @@ impl Shared<'_> {
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, Cluster)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// A cluster to run: a new one, or else the one that has waited longest.
@@ -419,7 +416,7 @@ impl Shared<'_> {
     }
 
     fn fail(&self, fault: Fault) {
-        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.fault);
         first.get_or_insert(fault);
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Addresses as a kernel sees them, and accesses through them.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::check::{Findings, Observer, Touch};
 use super::code::{Ins, Trouble, access};
@@ -10,6 +10,7 @@ use super::lanes::{LANES, Lane, TouchOp, each};
 use super::launch::LaunchParams;
 use super::program::Program;
 use super::warp::Warp;
+use crate::lock::lock;
 use crate::memory::{MemoryMap, Range};
 
 /// The top byte of a generic address says where it points; 0 is memory of the device or the host. Each is a bit of its own: what an
@@ -61,7 +62,7 @@ impl Env<'_> {
         if let Some(range) = self.launch.map.find(at, 1) {
             return Some(*range);
         }
-        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newer = lock(&self.newer);
         if let Some(range) = newer.last().and_then(|map| map.find(at, 1)) {
             return Some(*range);
         }

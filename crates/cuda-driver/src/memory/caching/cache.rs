@@ -2,11 +2,12 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::classes::{CLASSES, bytes_of_class};
 use super::statistics::Statistics;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out again takes no other,
 /// nor touches what the classes share.
@@ -186,7 +187,7 @@ impl<B> Cache<B> {
     #[inline]
     fn class(&self, class: usize) -> MutexGuard<'_, Class<B>> {
         let class = &self.classes[class];
-        class.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(class)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{LARGE, SMALL};
 use crate::error::Error;
+use crate::lock::lock;
 
 /// The pieces of one copy that are left, and what went wrong.
 pub(super) struct Chunks {
@@ -122,12 +123,12 @@ impl Chunks {
     pub(super) fn fail(&self, error: impl Into<Error>) {
         self.next.store(self.bytes, Ordering::Relaxed);
         self.returned().clear();
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         failed.get_or_insert(error.into());
     }
 
     fn returned(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.returned)
     }
 
     /// What went wrong, if something did. Only when all threads are done.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use cuda_sys::CUdeviceptr;
 
@@ -11,6 +11,7 @@ use super::chunks::Chunks;
 use super::copy::{Copy, Place, copy_bytes};
 use crate::driver::call;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::memory::pitched::{Side, queue};
 
 /// The blocks that the device fills for one copy, in the order in which it was asked to. Whoever takes one out empties it, and
@@ -20,7 +21,7 @@ pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>>);
 
 impl Filling {
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Slot, Range<usize>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn len(&self) -> usize {

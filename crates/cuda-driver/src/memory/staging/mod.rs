@@ -26,6 +26,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
+use crate::lock::lock;
 use crate::pending;
 use crate::stream::{Stream, StreamState};
 
@@ -97,7 +98,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.blocks)
     }
 
     /// A block that nothing uses, for a copy on `stream`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{CUdevice, CUgraphMem_attribute};
 
@@ -13,6 +13,7 @@ use crate::driver::device::Device;
 use crate::driver::export::{Call, exports};
 use crate::driver::memory::ALIGN;
 use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+use crate::lock::lock;
 
 exports! {
     cuDeviceGetGraphMemAttribute => device_get_graph_mem_attribute(
@@ -55,7 +56,7 @@ pub(in crate::driver) struct GraphMemory {
 
 impl GraphMemory {
     fn freed_in(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.freed_in.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.freed_in)
     }
 
     /// A graph has a free node for it, and stays known as one that had when it is gone.
@@ -87,10 +88,7 @@ impl Drop for GraphMemory {
 
 impl Store {
     fn footprint(&self, device: usize) -> Arc<Footprint> {
-        let mut all = self
-            .footprints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.footprints);
         Arc::clone(all.entry(device).or_default())
     }
 

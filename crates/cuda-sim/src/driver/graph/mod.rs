@@ -26,7 +26,7 @@ mod update;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use capture::{Branch, Capture};
 use model::Graph;
@@ -35,6 +35,7 @@ use template::Exec;
 
 use super::export::Entry;
 use crate::engine::QueueId;
+use crate::lock::lock;
 
 pub(super) use attribute::{Attributes, tell_device_node};
 pub(super) use conditional::Conditionals;
@@ -117,7 +118,7 @@ impl Drop for Locked<'_> {
 impl Store {
     fn lock(&self) -> Locked<'_> {
         Locked {
-            world: self.world.lock().unwrap_or_else(PoisonError::into_inner),
+            world: lock(&self.world),
             store: self,
         }
     }

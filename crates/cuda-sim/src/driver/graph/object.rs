@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use cuda_sys::{CUgraph, CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
@@ -12,6 +12,7 @@ use crate::driver::arg::Out;
 use crate::driver::export::{Call, callback, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+use crate::lock::lock;
 
 exports! {
     cuUserObjectCreate => user_object_create(
@@ -64,7 +65,7 @@ impl Reaper {
     }
 
     fn dead(&self) -> MutexGuard<'_, Option<Sender<Destructor>>> {
-        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.dead)
     }
 }
 

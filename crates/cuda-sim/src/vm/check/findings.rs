@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::Checks;
+use crate::lock::lock;
 use crate::report::{Report, ReportKind};
 
 /// How many of a launch are kept.
@@ -31,7 +32,7 @@ impl Findings {
         (pc, other): (u32, u32),
         report: impl FnOnce() -> Report,
     ) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.all);
         if let Some(known) = all.get_mut(&(kind, pc, other)) {
             known.times += 1;
         } else if all.len() < KEPT {

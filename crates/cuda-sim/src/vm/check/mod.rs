@@ -13,7 +13,9 @@ mod observer;
 mod order;
 mod shared;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::lock::lock;
 
 pub(super) use barrier::{Attendance, divergent, missed_barriers, threads};
 pub(super) use findings::Findings;
@@ -55,7 +57,7 @@ struct State {
 
 impl Watch {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A new block of so many warps, with so much shared memory, and of local memory so much for each thread.
