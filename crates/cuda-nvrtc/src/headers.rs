@@ -9,7 +9,7 @@ use std::ptr;
 
 use cuda_sys::Version;
 use cuda_sys::nvrtc::{
-    NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo, setup_dir,
+    NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo, toolkit_roots,
 };
 
 use crate::library::check;
@@ -189,12 +189,8 @@ fn candidates(nvrtc: &Nvrtc) -> Vec<PathBuf> {
             dirs.push(packages.join("cuda_runtime/include"));
         }
     }
-    let toolkits = ["CUDA_PATH", "CUDA_HOME"]
-        .into_iter()
-        .filter_map(named)
-        .chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
+    let toolkits = toolkit_roots().into_iter();
     dirs.extend(toolkits.map(|root| root.join("include")));
-    dirs.extend(setup_dir().map(|setup| setup.join("include")));
     dirs
 }
 

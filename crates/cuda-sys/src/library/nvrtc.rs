@@ -204,9 +204,10 @@ pub fn library_candidates() -> Vec<PathBuf> {
     places::candidates(NVRTC_VAR, names, &packages)
 }
 
-/// The folder `cuda-setup` that `cargo xtask setup` has filled in the target folder of the workspace that this program
-/// was built in, if it has. Its folder `include` has the headers that go with its NVRTC.
+/// The folders that may hold a toolkit, in the order that libraries are looked for: `CUDA_PATH`, `CUDA_HOME`, the
+/// usual places, and what `cargo xtask setup` has filled in the target folder of the workspace that this program was
+/// built in. A toolkit's folder `include` has the headers that go with its NVRTC.
 #[must_use]
-pub fn setup_dir() -> Option<PathBuf> {
-    places::setup_dir()
+pub fn toolkit_roots() -> Vec<PathBuf> {
+    places::toolkits().chain(places::setup_dir()).collect()
 }

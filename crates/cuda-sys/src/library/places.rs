@@ -42,11 +42,14 @@ pub(super) fn candidates(variable: &str, names: &[&str], packages: &[&str]) -> V
     paths
 }
 
-fn toolkit_dirs() -> Vec<PathBuf> {
+/// The toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, there or not.
+pub(super) fn toolkits() -> impl Iterator<Item = PathBuf> {
     let roots = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(named);
-    let usual = ["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from);
-    roots
-        .chain(usual)
+    roots.chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from))
+}
+
+fn toolkit_dirs() -> Vec<PathBuf> {
+    toolkits()
         .flat_map(|root| ["lib64", "lib", TARGET, "bin/x64", "bin"].map(|dir| root.join(dir)))
         .collect()
 }
