@@ -1,34 +1,4 @@
-//! The CUDA driver API, safe by construction.
-//!
-//! ```no_run
-//! use cuda_driver::prelude::*;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let ptx = Ptx::new("")?;
-//! let driver = Driver::load()?;
-//! let context = driver.device(0)?.primary_context()?;
-//! let stream = context.default_stream()?;
-//! let x = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
-//! let mut y = DeviceBuffer::from_host(&stream, &[10.0_f32, 20.0, 30.0])?;
-//!
-//! let saxpy = Module::load(&context, &ptx)?.function("saxpy")?;
-//! // SAFETY: the kernel reads 3 floats of `x` and writes 3 floats of `y`.
-//! unsafe { stream.launch(&saxpy, LaunchConfig::for_num_elems(3), (2.0_f32, &x, &mut y, 3_u32))? };
-//! assert_eq!(y.to_vec()?, [12.0, 24.0, 36.0]);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! - A [`Driver`] is a library that was loaded: the system's, or a software one. Everything else descends
-//!   from it and keeps it alive.
-//! - Owners ([`Context`], [`Stream`], [`DeviceBuffer`], [`Module`]) free what they own when the last handle
-//!   goes, in any order, on any thread. `Drop` never panics; `close` is the way to see what freeing answers.
-//! - No thread needs to bind a context: calls that need one current bind it and put back what was current.
-//! - A buffer that is used on several streams is ordered between them by itself; see [`DeviceBuffer`].
-//! - Launching a kernel is `unsafe`, because a kernel can touch any memory. The number and sizes of its
-//!   arguments are checked all the same.
-//!
-//! What this crate does not do yet stands in `docs/coverage.md` of its repository.
+#![doc = include_str!("../README.md")]
 
 mod context;
 mod crew;
