@@ -1,5 +1,5 @@
 //! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints; but not `fuzz`, which needs
-//! cargo-fuzz, nor `planted`, which builds the library once for each fault.
+//! cargo-fuzz, nor `planted`, which builds the library with its faults and runs for minutes.
 
 use anyhow::{Result, bail};
 

@@ -22,8 +22,9 @@ pub(crate) const FEATURES: [&str; 2] = [
     "--features=cuda-driver/derive,cuda-driver/half,cuda-driver/nvrtc",
 ];
 
-/// Tests in one process. qemu keeps what it knows of every address that was ever reserved, 24 GiB after 200 tests.
-const PIECE: usize = 50;
+/// Tests in one process: few, because qemu keeps what it knows of every address that was ever reserved, and a test that makes
+/// hundreds of software drivers takes GiB so.
+const PIECE: usize = 10;
 
 /// A test that is left out, and why.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-
 #![allow(
     non_camel_case_types,
     non_snake_case,

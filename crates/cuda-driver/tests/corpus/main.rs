@@ -15,6 +15,7 @@ mod differential;
 mod faults;
 mod halves;
 mod integers;
+mod libraries;
 mod math;
 mod memory;
 mod mistakes;
