@@ -274,10 +274,9 @@ impl Linker {
         let bytes = unsafe { std::slice::from_raw_parts(data.cast_const().cast::<u8>(), size) };
         // SAFETY: they must be a whole cubin ← a linker of the driver has made them just now.
         let cubin = unsafe { Cubin::from_bytes(bytes.to_vec()) };
-        Ok(Linked {
-            cubin: cubin.with_signatures(self.signatures),
-            log,
-        })
+        // SAFETY: they must be those of its kernels ← all that was linked told them.
+        let cubin = unsafe { cubin.with_signatures(self.signatures) };
+        Ok(Linked { cubin, log })
     }
 
     /// What compiler and linker have written so far.

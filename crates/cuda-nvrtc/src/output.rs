@@ -89,7 +89,9 @@ impl sealed::Output for Cubin {
     }
 
     fn complete(self, ptx: impl FnOnce() -> Option<Ptx>) -> Self {
-        self.with_signatures(ptx().and_then(|ptx| ptx.signatures()))
+        let signatures = ptx().and_then(|ptx| ptx.signatures());
+        // SAFETY: they must be those of this cubin's kernels ← NVRTC made it from this PTX.
+        unsafe { self.with_signatures(signatures) }
     }
 }
 

@@ -128,8 +128,12 @@ impl Cubin {
     }
 
     /// The same with what its compiler knows of its kernels, so that nobody has to ask the driver for it.
+    ///
+    /// # Safety
+    ///
+    /// They are those of all its kernels: a launch is checked against them.
     #[must_use]
-    pub fn with_signatures(mut self, signatures: Option<Vec<Signature>>) -> Self {
+    pub unsafe fn with_signatures(mut self, signatures: Option<Vec<Signature>>) -> Self {
         self.signatures = signatures;
         self
     }

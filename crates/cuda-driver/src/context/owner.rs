@@ -1,6 +1,8 @@
 //! Who keeps a context alive: this process's count of the primary one, this crate, or other code.
 
 use std::fmt;
+use std::mem;
+use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -187,7 +189,8 @@ impl Owner {
 /// Says whether a context that other code owns is still there: see [`Context::borrow_raw`](super::Context::borrow_raw).
 ///
 /// It is asked before each call that concerns the context, and dropped with the last object of it: a token that owns what
-/// keeps the context alive needs no more than the default method. It must neither block nor use this crate.
+/// keeps the context alive needs no more than the default method. It must neither block nor use this crate, and if it
+/// panics the process is aborted.
 pub trait LivenessToken: Send + Sync + 'static {
     /// Whether the context is alive. Once `false`, it stays so.
     fn is_alive(&self) -> bool {
@@ -232,11 +235,23 @@ impl Life {
             return false;
         }
         let tokens = lock(&self.tokens);
+        // Who asks may have queued a copy of memory that it only borrows, and must not unwind before it has waited.
+        let ends = AbortOnUnwind;
         let is_alive = tokens.iter().all(|token| token.is_alive());
+        mem::forget(ends);
         if !is_alive {
             self.is_dead.store(true, Ordering::Release);
         }
         is_alive
+    }
+}
+
+/// Ends the process if a panic drops it.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        process::abort();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -62,7 +63,9 @@ impl Stream {
             && let Err(error) = self.synchronize()
             && !matches!(error, Error::ContextGone { .. })
         {
-            eprintln!(
+            // `eprintln!` panics where nobody reads what it writes.
+            let _ = writeln!(
+                io::stderr(),
                 "cuda-driver: copies of borrowed memory cannot be waited for, and may be under way: {error}"
             );
             process::abort();

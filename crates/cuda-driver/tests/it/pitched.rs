@@ -239,6 +239,23 @@ fn a_box_of_no_elements_is_fine_and_calls_nothing() {
 }
 
 #[test]
+fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    for (width, height, depth) in [(4, 0, 5), (usize::MAX / 32, 0, 1), (1, usize::MAX / 32, 0)] {
+        let extent = (width, height, depth);
+        let empty = PitchedBuffer::<u64>::zeroed(&stream, extent).unwrap();
+        let region = empty.region(width.., height.., depth..).unwrap();
+        assert!(region.to_vec().unwrap().is_empty());
+        assert!(empty.region(width + 1.., .., ..).is_none());
+    }
+    let bytes = DeviceBuffer::from_host(&stream, &[9_u8; 64]).unwrap();
+    let rows = bytes.slice(5..5).unwrap().rows(usize::MAX).unwrap();
+    let region = rows.region(usize::MAX.., .., ..).unwrap();
+    assert!(region.to_vec().unwrap().is_empty());
+}
+
+#[test]
 fn copies_of_rows_that_fail_are_errors_and_leave_a_block_at_most() {
     for function in ["cuMemAllocPitch", "cuMemcpy2DAsync", "cuMemcpy3DAsync"] {
         for extent in [(10, 10, 3), (600, 500, 4)] {

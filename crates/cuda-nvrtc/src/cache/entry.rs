@@ -66,12 +66,6 @@ impl<T: Stored> Entry<T> {
     pub(super) fn from_bytes(key: &Digest, bytes: &[u8]) -> Option<Self> {
         let mut body = Reader(unseal(key, bytes)?);
         let image = body.bytes()?;
-        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the digest of the
-        // entry holds, and its key, in which is the kind of image, is the one wanted. So they are what `to_bytes`
-        // wrote, of an image that this crate read from NVRTC; nobody could put others here with a digest that fits
-        // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
-        // who could as well alter the compiler or this program.
-        let image = unsafe { T::from_stored(image.to_vec()) }?;
         let signatures = body.list(|body| {
             body.list(|body| {
                 let kernel = body.string()?;
@@ -82,7 +76,12 @@ impl<T: Stored> Entry<T> {
                 Some(Signature { kernel, parameters })
             })
         })?;
-        let image = image.carrying(signatures.into_iter().next());
+        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the digest of the
+        // entry holds, and its key, in which is the kind of image, is the one wanted. So they are what `to_bytes`
+        // wrote, of an image that this crate read from NVRTC; nobody could put others here with a digest that fits
+        // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
+        // who could as well alter the compiler or this program.
+        let image = unsafe { T::from_stored(image.to_vec(), signatures.into_iter().next()) }?;
         let log = Log::new(body.bytes()?);
         let lowered_names = body.list(|body| Some((body.string()?, body.string()?)))?;
         let files = body.list(|body| {

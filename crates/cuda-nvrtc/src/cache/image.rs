@@ -7,22 +7,18 @@ pub trait Stored: Sized {
     /// Its bytes.
     fn stored_bytes(&self) -> &[u8];
 
-    /// The image of these bytes; `None` if there can be none.
-    ///
-    /// # Safety
-    ///
-    /// They are what [`stored_bytes`](Self::stored_bytes) gave for an image of this type.
-    unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self>;
-
     /// What it carries of its kernels beside its bytes.
     fn stored_signatures(&self) -> Option<&[Signature]> {
         None
     }
 
-    /// The same, carrying it again.
-    fn carrying(self, _signatures: Option<Vec<Signature>>) -> Self {
-        self
-    }
+    /// The image again; `None` if there can be none.
+    ///
+    /// # Safety
+    ///
+    /// They are what [`stored_bytes`](Self::stored_bytes) and [`stored_signatures`](Self::stored_signatures) gave for one image of
+    /// this type.
+    unsafe fn from_stored(bytes: Vec<u8>, signatures: Option<Vec<Signature>>) -> Option<Self>;
 }
 
 impl Stored for Ptx {
@@ -30,7 +26,7 @@ impl Stored for Ptx {
         self.as_c_str().to_bytes()
     }
 
-    unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self> {
+    unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>) -> Option<Self> {
         Self::new(bytes).ok()
     }
 }
@@ -40,17 +36,15 @@ impl Stored for Cubin {
         self.as_bytes()
     }
 
-    unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self> {
-        // SAFETY: they must be a cubin as the compiler made it ← the caller says that they were one's.
-        Some(unsafe { Self::from_bytes(bytes) })
-    }
-
     fn stored_signatures(&self) -> Option<&[Signature]> {
         self.signatures()
     }
 
-    fn carrying(self, signatures: Option<Vec<Signature>>) -> Self {
-        self.with_signatures(signatures)
+    unsafe fn from_stored(bytes: Vec<u8>, signatures: Option<Vec<Signature>>) -> Option<Self> {
+        // SAFETY: they must be a cubin as the compiler made it ← the caller says that they were one's.
+        let cubin = unsafe { Self::from_bytes(bytes) };
+        // SAFETY: they must be the compiler's, of this cubin ← the caller says that they were.
+        Some(unsafe { cubin.with_signatures(signatures) })
     }
 }
 
@@ -61,7 +55,7 @@ macro_rules! stored {
                 self.as_bytes()
             }
 
-            unsafe fn from_stored(bytes: Vec<u8>) -> Option<Self> {
+            unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>) -> Option<Self> {
                 // SAFETY: they must be an image as the compiler made it ← the caller says that they were one's.
                 Some(unsafe { Self::from_bytes(bytes) })
             }

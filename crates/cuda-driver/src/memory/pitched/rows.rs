@@ -68,8 +68,10 @@ impl Rows {
 
     /// The address of a row of a plane.
     pub(crate) fn row(&self, y: usize, z: usize) -> CUdeviceptr {
-        // No overflow: the box is within an allocation.
-        self.address + ((z * self.plane + y) * self.pitch) as CUdeviceptr
+        // The box is within an allocation. One of no elements may be anywhere, and wrap: nobody follows it.
+        let rows = z.wrapping_mul(self.plane).wrapping_add(y);
+        let offset = rows.wrapping_mul(self.pitch) as CUdeviceptr;
+        self.address.wrapping_add(offset)
     }
 
     /// The boxes that make up the bytes of `piece`, which is of whole rows, and where in it each begins: a part of a

@@ -195,8 +195,9 @@ fn region<T>(
     let (left, width) = resolve(x, extent.width)?;
     let (top, height) = resolve(y, extent.height)?;
     let (front, depth) = resolve(z, extent.depth)?;
-    // No overflow: the first element is within the allocation, or at its end.
-    let address = rows.row(top, front) + (left * size_of::<T>()) as CUdeviceptr;
+    // As in `Rows::row`.
+    let offset = (left * size_of::<T>()) as CUdeviceptr;
+    let address = rows.row(top, front).wrapping_add(offset);
     let rows = Rows {
         address,
         width: width * size_of::<T>(),
