@@ -48,7 +48,7 @@ impl Warp {
         while *fuel > 0 {
             self.finish_reductions(code, common);
             let Some(limit) = self.select(common, rotate) else {
-                if self.sync_waiting(code)? {
+                if self.sync_waiting(code) {
                     continue;
                 }
                 return Ok(Stop::Blocked);
@@ -193,7 +193,8 @@ impl Warp {
                     self.fragments[self.current].pc += 1;
                 }
                 self.fragments[part].wait = Wait::Sync;
-                self.sync_arrived(&env.program.code, part)
+                self.try_sync(&env.program.code, part);
+                Ok(())
             }
             Kind::Together(_) => {
                 let part = self.split(m).unwrap_or(self.current);

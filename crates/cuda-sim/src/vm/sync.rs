@@ -1,6 +1,6 @@
 //! Operations among the lanes of a warp that wait for all of a member mask.
 
-use super::code::{Ins, Kind, Slot, Trouble};
+use super::code::{Ins, Kind, Slot};
 use super::lanes::LANES;
 use super::lanes::{Over, each};
 use super::rounding::NAN32;
@@ -79,22 +79,17 @@ struct Outputs {
 }
 
 impl Warp {
-    /// The fragment `index` has just come to a sync operation: runs it if all others are there too.
-    pub(super) fn sync_arrived(&mut self, code: &[Ins], index: usize) -> Result<(), Trouble> {
-        self.try_sync(code, index).map(|_| ())
-    }
-
     /// No fragment can run: perhaps a lane that others waited for has exited. True if something goes on.
-    pub(super) fn sync_waiting(&mut self, code: &[Ins]) -> Result<bool, Trouble> {
+    pub(super) fn sync_waiting(&mut self, code: &[Ins]) -> bool {
         for index in 0..self.fragments.len() {
             let wait = self.fragments[index].wait;
-            if wait == Wait::Sync && self.try_sync(code, index)?
+            if wait == Wait::Sync && self.try_sync(code, index)
                 || wait == Wait::Together && self.gathered(index)
             {
-                return Ok(true);
+                return true;
             }
         }
-        Ok(false)
+        false
     }
 
     /// Whether all lanes wait where the fragment `index` does. They become one fragment then.
@@ -125,47 +120,57 @@ impl Warp {
         true
     }
 
-    fn try_sync(&mut self, code: &[Ins], index: usize) -> Result<bool, Trouble> {
-        let i = code[self.fragments[index].pc as usize];
+    /// Runs the operation that the fragment `index` waits at, for each of its member masks whose lanes are all there. True if
+    /// some go on.
+    pub(super) fn try_sync(&mut self, code: &[Ins], index: usize) -> bool {
+        let Fragment { mask, pc, base, .. } = self.fragments[index];
+        let i = code[pc as usize];
         let Kind::Sync(op) = i.kind else {
-            return Ok(false);
+            return false;
         };
-        let same = |i: &Ins| matches!(i.kind, Kind::Sync(other) if other == op);
-        let group: Vec<usize> = (0..self.fragments.len())
-            .filter(|&other| {
-                let fragment = &self.fragments[other];
-                fragment.wait == Wait::Sync && same(&code[fragment.pc as usize])
-            })
-            .collect();
+        self.base = base;
+        let members = self.get32(i.imm as u32);
+        let mut rest = mask;
+        let mut goes_on = false;
+        while rest != 0 {
+            let member_mask = members[rest.trailing_zeros() as usize];
+            rest &= !lanes_of(&members, rest, member_mask);
+            goes_on |= self.try_members(code, op, member_mask);
+        }
+        goes_on
+    }
+
+    /// Runs `op` for the lanes that wait at it with this member mask, if they are all that it names. Lanes with another
+    /// mask take part in another operation, though it is the same instruction or their masks overlap.
+    fn try_members(&mut self, code: &[Ins], op: SyncOp, member_mask: u32) -> bool {
         let mut inputs = Inputs {
             members: [0; LANES],
             a: [0; LANES],
             b: [0; LANES],
             c: [0; LANES],
         };
+        let mut group = Vec::new();
         let mut present = 0;
-        let mut needed = 0;
-        for &member in &group {
-            let fragment = &self.fragments[member];
-            let i = code[fragment.pc as usize];
-            let mask = fragment.mask;
-            self.base = fragment.base;
-            let members = self.get32(i.imm as u32);
-            // A waiting fragment of another member mask belongs to another operation.
-            let lane = mask.trailing_zeros() as usize;
-            let first = self.fragments[index].mask;
-            if member != index && members[lane] & first == 0 {
+        for index in 0..self.fragments.len() {
+            let fragment = &self.fragments[index];
+            let (mask, i) = (fragment.mask, code[fragment.pc as usize]);
+            if fragment.wait != Wait::Sync || !matches!(i.kind, Kind::Sync(other) if other == op) {
                 continue;
             }
-            present |= mask;
-            for lane in bits(mask) {
-                inputs.members[lane] = members[lane] | 1 << lane;
-                needed |= inputs.members[lane];
+            self.base = fragment.base;
+            let lanes = lanes_of(&self.get32(i.imm as u32), mask, member_mask);
+            if lanes == 0 {
+                continue;
             }
-            self.gather(&i, op, mask, &mut inputs);
+            for lane in bits(lanes) {
+                inputs.members[lane] = member_mask | 1 << lane;
+            }
+            self.gather(&i, op, lanes, &mut inputs);
+            present |= lanes;
+            group.push((index, lanes));
         }
-        if needed & self.live & !present != 0 {
-            return Ok(false);
+        if member_mask & self.live & !present != 0 {
+            return false;
         }
         let outputs = compute(op, present, &inputs);
         if op == SyncOp::Barrier
@@ -173,19 +178,25 @@ impl Warp {
         {
             watch.warp_barrier(self.index, present);
         }
-        for &member in &group {
-            let fragment = &mut self.fragments[member];
-            if fragment.mask & present == 0 {
-                continue;
+        for (mut index, lanes) in group {
+            if self.fragments[index].mask != lanes {
+                // Its other lanes wait on.
+                self.fragments[index].mask &= !lanes;
+                let part = Fragment {
+                    mask: lanes,
+                    ..self.fragments[index].clone()
+                };
+                index = self.fragments.len();
+                self.fragments.push(part);
             }
+            let fragment = &mut self.fragments[index];
             let i = code[fragment.pc as usize];
             fragment.wait = Wait::Ready;
             fragment.pc += 1;
-            let mask = fragment.mask;
             self.base = fragment.base;
-            self.scatter(&i, op, mask, &outputs);
+            self.scatter(&i, op, lanes, &outputs);
         }
-        Ok(true)
+        true
     }
 
     fn gather(&self, i: &Ins, op: SyncOp, mask: u32, inputs: &mut Inputs) {
@@ -227,6 +238,15 @@ impl Warp {
             _ => self.put32(i.d, mask, &outputs.value.map(|value| value as u32)),
         }
     }
+}
+
+/// Those of `lanes` whose member mask is `member_mask`.
+fn lanes_of(members: &[u32; LANES], lanes: u32, member_mask: u32) -> u32 {
+    let all = members.iter().enumerate();
+    lanes
+        & all.fold(0, |found, (lane, &members)| {
+            found | u32::from(members == member_mask) << lane
+        })
 }
 
 fn compute(op: SyncOp, present: u32, inputs: &Inputs) -> Outputs {

@@ -98,3 +98,80 @@ fn memory_of_another_devices_pool_is_given_back_there() {
     }
     assert_eq!(bench.simulator.live(), before);
 }
+
+/// Lanes that have parted and take part in two votes whose member masks overlap, and in two barriers at one instruction.
+const OVERLAPPING: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry votes(.param .u64 out)
+{
+    .reg .u64 %out;
+    .reg .u32 %t, %some, %all;
+    .reg .pred %p;
+    ld.param.u64 %out, [out];
+    mov.u32 %t, %tid.x;
+    mad.wide.u32 %out, %t, 8, %out;
+    mov.u32 %some, 0;
+    setp.ne.u32 %p, %t, 0;
+    @%p bra others;
+together:
+    setp.lt.u32 %p, %t, 32;
+    vote.sync.ballot.b32 %all, %p, 7;
+    st.global.v2.u32 [%out], {%some, %all};
+    ret;
+others:
+    setp.eq.u32 %p, %t, 2;
+    vote.sync.ballot.b32 %some, %p, 6;
+    bra together;
+}
+.visible .entry barriers(.param .u64 out)
+{
+    .reg .u64 %out;
+    .reg .u32 %t, %members, %seen;
+    .reg .pred %p;
+    .shared .u32 flag;
+    ld.param.u64 %out, [out];
+    mov.u32 %t, %tid.x;
+    mad.wide.u32 %out, %t, 8, %out;
+    setp.eq.u32 %p, %t, 0;
+    @%p st.shared.u32 [flag], 0;
+    bar.sync 0;
+    setp.lt.u32 %p, %t, 2;
+    selp.u32 %members, 3, 12, %p;
+    setp.eq.u32 %p, %t, 3;
+    @%p bra wait;
+meet:
+    bar.warp.sync %members;
+    setp.eq.u32 %p, %t, 0;
+    @%p st.volatile.shared.u32 [flag], 5;
+    ld.volatile.shared.u32 %seen, [flag];
+    st.global.v2.u32 [%out], {%members, %seen};
+    ret;
+wait:
+    ld.volatile.shared.u32 %seen, [flag];
+    setp.eq.u32 %p, %seen, 0;
+    @%p bra wait;
+    bra meet;
+}";
+
+#[test]
+fn lanes_meet_those_with_the_same_member_mask() {
+    let bench = bench(Builder::new());
+    let module = bench.load(OVERLAPPING);
+    let run = |name: &str, threads: u32| -> Vec<[u32; 2]> {
+        let out = bench.upload(&vec![[0_u32; 2]; threads as usize]);
+        let function = bench.function(module, name);
+        ok(bench.launch(function, [1, threads], std::ptr::null_mut(), &mut [out]));
+        ok(bench.sync());
+        bench.download(out, threads as usize)
+    };
+    assert_eq!(run("votes", 3), [[0, 7], [4, 7], [4, 7]]);
+    let seen = run("barriers", 4);
+    assert_eq!(
+        seen.iter().map(|pair| pair[0]).collect::<Vec<_>>(),
+        [3, 3, 12, 12]
+    );
+    // Lane 0 has written when lane 3 comes to the barrier that lane 2 waits at.
+    assert_eq!([seen[0][1], seen[2][1], seen[3][1]], [5; 3]);
+}
