@@ -344,26 +344,26 @@ fn tables(all: &mut Vec<Operation>) {
     }
 }
 
-/// Absolute differences of bytes, and their sum.
+/// Absolute differences of the fields of a word, and their sum.
 fn differences(all: &mut Vec<Operation>) {
     let signed: [Ty; 2] = ["u32", "s32"];
-    for ty in signed {
-        for sums in [false, true] {
+    for (opcode, width) in [("vabsdiff4", 8), ("vabsdiff2", 16)] {
+        for (ty, sums) in signed.into_iter().flat_map(|ty| [(ty, false), (ty, true)]) {
             let suffix = if sums { ".add" } else { "" };
-            let text = format!("vabsdiff4.u32.{ty}.{ty}{suffix} %d, %a, %b, %c;");
-            let byte = move |value: u64, k: u32| {
-                let value = int("u32", value >> (8 * k)) & 0xff;
-                if ty == "s32" && value > 127 {
-                    value - 256
+            let text = format!("{opcode}.u32.{ty}.{ty}{suffix} %d, %a, %b, %c;");
+            let field = move |value: u64, k: u32| {
+                let value = int("u32", value >> (width * k)) & ((1 << width) - 1);
+                if ty == "s32" && value >> (width - 1) != 0 {
+                    value - (1 << width)
                 } else {
                     value
                 }
             };
             let apart =
-                move |v: &[u64], k: u32| (byte(v[0], k) - byte(v[1], k)).unsigned_abs() as u64;
+                move |v: &[u64], k: u32| (field(v[0], k) - field(v[1], k)).unsigned_abs() as u64;
             let reference = move |v: &[u64]| match sums {
-                true => (0..4).map(|k| apart(v, k)).sum::<u64>() + v[2],
-                false => (0..4).map(|k| apart(v, k) << (8 * k)).sum(),
+                true => (0..32 / width).map(|k| apart(v, k)).sum::<u64>() + v[2],
+                false => (0..32 / width).map(|k| apart(v, k) << (width * k)).sum(),
             };
             all.push(Operation::new(text, &["b32"; 3], "b32", reference));
         }

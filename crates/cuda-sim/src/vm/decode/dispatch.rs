@@ -106,8 +106,8 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = match form.opcode {
             "bfe" | "bfi" | "popc" | "clz" | "bfind" | "brev" | "fns" | "prmt" | "shf" | "lop3"
-            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "vabsdiff4" | "bmsk" | "szext"
-            | "cnot" | "shl" | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => {
+            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "vabsdiff2" | "vabsdiff4" | "bmsk"
+            | "szext" | "cnot" | "shl" | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => {
                 return self.integer(form);
             }
             "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"

@@ -232,7 +232,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `vabsdiff4`: of the four bytes each for itself, or their sum with `.add`.
+    /// `vabsdiff2`, `vabsdiff4`: of the two halves or four bytes each for itself, or their sum with `.add`.
     pub(super) fn differences(&mut self, form: &mut Form<'a>) -> Decoded {
         let is_sum = form.flag("add");
         let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
@@ -244,7 +244,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             let value = each(|lane| differences(a[lane], b[lane], c[lane], i.imm));
             w.put32(i.d, m, &value);
         });
-        let imm = u64::from(first.signed()) | u64::from(is_sum) << 1;
+        let imm = u64::from(first.signed())
+            | u64::from(is_sum) << 1
+            | u64::from(form.opcode == "vabsdiff2") << 2;
         form.arity(4)?;
         let [a, b, c] = self.sources(&form.operands[1..4], Ty::B32)?;
         let (d, widen) = self.dest(&form.operands[0], to)?;
@@ -355,18 +357,23 @@ fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     sum as u32
 }
 
-/// Bits of `flags`: the bytes are signed; their sum and `c` instead of each.
+/// Bits of `flags`: the fields are signed; their sum and `c` instead of each; they are halves instead of bytes.
 fn differences(a: u32, b: u32, c: u32, flags: u64) -> u32 {
-    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
-    let lanes = std::array::from_fn(|index| match flags & 1 != 0 {
-        true => (a[index] as i8).abs_diff(b[index] as i8),
-        false => a[index].abs_diff(b[index]),
-    });
-    if flags & 2 != 0 {
-        lanes
-            .iter()
-            .fold(c, |sum, lane| sum.wrapping_add((*lane).into()))
+    let (signed, is_sum) = (flags & 1 != 0, flags & 2 != 0);
+    let width = if flags & 4 != 0 { 16 } else { 8 };
+    let field = |word: u32, at: u32| {
+        let top = word << (32 - width - at);
+        if signed {
+            i64::from(top as i32 >> (32 - width))
+        } else {
+            i64::from(top >> (32 - width))
+        }
+    };
+    let apart = |at| (field(a, at) - field(b, at)).unsigned_abs() as u32;
+    let places = (0..32).step_by(width as usize);
+    if is_sum {
+        places.fold(c, |sum, at| sum.wrapping_add(apart(at)))
     } else {
-        u32::from_le_bytes(lanes)
+        places.fold(0, |all, at| all | apart(at) << at)
     }
 }

@@ -65,7 +65,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             "add" | "sub" | "mul" | "mad" | "div" | "rem" | "min" | "max" | "abs" | "neg"
             | "sad" | "mul24" | "mad24" | "addc" | "subc" | "madc" => self.integer_arithmetic(form),
             "dp4a" | "dp2a" => self.dot(form),
-            "vabsdiff4" => self.differences(form),
+            "vabsdiff2" | "vabsdiff4" => self.differences(form),
             "shf" | "prmt" | "lop3" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" => {
                 self.integer_fields(form)
             }
