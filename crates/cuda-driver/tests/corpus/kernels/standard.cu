@@ -1,15 +1,14 @@
 // What libcu++ has of the standard library, and its atomics.
 #include <cuda/atomic>
-#include <cuda/std/algorithm>
 #include <cuda/std/array>
 #include <cuda/std/bit>
-#include <cuda/std/charconv>
 #include <cuda/std/complex>
 #include <cuda/std/mdspan>
 #include <cuda/std/numeric>
 #include <cuda/std/optional>
 #include <cuda/std/span>
 #include <cuda/std/tuple>
+#include <cuda/std/utility>
 #include <cuda/std/variant>
 
 using Complex = cuda::std::complex<double>;
@@ -26,26 +25,25 @@ extern "C" __global__ void complex(const double (*in)[4], double (*out)[8], unsi
     }
 }
 
-// Each thread sorts eight numbers by a heap, and asks what is where.
-extern "C" __global__ void algorithms(const int (*in)[8], int (*out)[12], unsigned n) {
+// Each thread sorts eight numbers, after it has summed them and their squares.
+extern "C" __global__ void arrays(const int (*in)[8], int (*out)[12], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     cuda::std::array<int, 8> values;
     cuda::std::span<const int, 8> source(in[i]);
-    cuda::std::copy(source.begin(), source.end(), values.begin());
+    for (unsigned k = 0; k < values.size(); k++) values[k] = source[k];
     int sum = cuda::std::accumulate(values.begin(), values.end(), 0);
-    cuda::std::make_heap(values.begin(), values.end());
-    cuda::std::sort_heap(values.begin(), values.end());
-    for (int k = 0; k < 8; k++) out[i][k] = values[k];
     out[i][8] = sum;
-    out[i][9] = cuda::std::lower_bound(values.begin(), values.end(), 0) - values.begin();
-    cuda::std::rotate(values.begin(), values.begin() + 3, values.end());
+    out[i][9] = cuda::std::inner_product(source.begin(), source.end(), values.begin(), 0);
+    for (unsigned end = 1; end < values.size(); end++)
+        for (unsigned k = end; k > 0 && values[k] < values[k - 1]; k--) cuda::std::swap(values[k], values[k - 1]);
+    for (int k = 0; k < 8; k++) out[i][k] = values[k];
     cuda::std::mdspan<int, cuda::std::extents<int, 2, 4>> matrix(values.data());
     out[i][10] = matrix(1, 2);
     out[i][11] = cuda::std::popcount((unsigned)sum) + 64 * cuda::std::countl_zero((unsigned)sum);
 }
 
-// What a value is decides what is done: a number is halved, a text's first letters are counted, nothing is -1.
+// What a value is decides what is done: a number is halved, the letters of a text are summed, nothing is -1.
 extern "C" __global__ void variants(const int *in, int *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -54,7 +52,8 @@ extern "C" __global__ void variants(const int *in, int *out, unsigned n) {
     if (in[i] % 3 == 0) value = in[i];
     if (in[i] % 3 == 1) {
         Text text = {};
-        cuda::std::to_chars(text.data(), text.data() + text.size(), in[i]);
+        int digit = 0;
+        for (unsigned rest = in[i]; rest > 0; rest /= 10) text[digit++] = '0' + rest % 10;
         value = text;
     }
     struct Visitor {
