@@ -88,7 +88,8 @@ impl Source {
             Some(dir) => CudaHeaders::of(Path::new(&dir)),
             None => CudaHeaders::find(nvrtc).unwrap(),
         };
-        options.cuda_headers(&headers)
+        // The lambdas of libcu++ are of the device; NVRTC 12.0 does not take them so by itself.
+        options.cuda_headers(&headers).default_device(true)
     }
 
     /// PTX for a virtual architecture, compiled once for all tests.
