@@ -8,11 +8,11 @@ use std::any::Any;
 use std::hint;
 use std::num::NonZero;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 /// More threads than these do not move bytes faster: a few fill the bus to the device.
 const MOST_HELPERS: usize = 7;
@@ -36,7 +36,7 @@ static CREW: Crew = Crew {
 };
 
 struct Crew {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::COPY_THREADS }>,
     /// A job was posted.
     wake: Condvar,
     /// The last helper has left a job.
@@ -173,8 +173,7 @@ impl Posted {
                 (0..64).for_each(|_| hint::spin_loop());
                 CREW.lock()
             } else {
-                let left = CREW.left.wait(state);
-                left.unwrap_or_else(PoisonError::into_inner)
+                CREW.left.wait(state)
             };
         }
     }
@@ -189,7 +188,7 @@ impl Drop for Posted {
 
 impl Crew {
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Wakes some of those that are `wanted`; they wake others.
@@ -225,10 +224,7 @@ impl Crew {
                 continue;
             }
             state.idle += 1;
-            let (woken, waited) = self
-                .wake
-                .wait_timeout(state, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) = self.wake.wait_timeout(state, IDLE);
             state = woken;
             state.idle -= 1;
             if waited.timed_out() && state.jobs.iter().all(|job| job.open == 0) {

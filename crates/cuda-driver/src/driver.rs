@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::atomic::{self, AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
@@ -14,7 +14,7 @@ use crate::context::{ContextInner, Identity, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::DriverLaunches;
-use crate::lock::lock;
+use crate::lock::{self, Mutex, MutexGuard, rank};
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 ///
@@ -45,7 +45,7 @@ type Known = (Identity, Weak<ContextInner>);
 struct Inner {
     library: Arc<DriverLibrary>,
     /// The contexts that are alive, so that all handles of one share its default stream and the order of uses.
-    contexts: Mutex<Vec<Known>>,
+    contexts: Mutex<Vec<Known>, { rank::CONTEXTS }>,
     /// Whether something was queued that waits for the program: a value, or a host function. Never goes back.
     may_block: AtomicBool,
     /// Whether there was ever a use that nothing tells the end of. Never goes back.
@@ -80,10 +80,10 @@ impl Driver {
     /// What `cuInit` answers.
     pub fn new(library: impl Into<Arc<DriverLibrary>>) -> Result<Self> {
         /// By the addresses of their libraries; so that a context has one list of all that is ordered there.
-        static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
+        static ALL: Mutex<Vec<(usize, Weak<Inner>)>, { rank::DRIVERS }> = Mutex::new(Vec::new());
         let library = library.into();
         let address = Arc::as_ptr(&library).addr();
-        let mut all = lock(&ALL);
+        let mut all = ALL.lock();
         all.retain(|(_, inner)| inner.strong_count() > 0);
         let mut own = all.iter().filter(|(other, _)| *other == address);
         if let Some(inner) = own.find_map(|(_, inner)| inner.upgrade()) {
@@ -176,6 +176,7 @@ impl Driver {
     /// If this is the driver of a borrowed context that was declared dead.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
+        lock::check_call(call);
         match &self.life {
             Some(life) if !life.is_alive() => Err(DriverError::gone(call, self.version())),
             _ => Ok(self.inner.library.table()),
@@ -314,7 +315,7 @@ impl Driver {
     }
 
     fn contexts(&self) -> MutexGuard<'_, Vec<Known>> {
-        lock(&self.inner.contexts)
+        self.inner.contexts.lock()
     }
 }
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt;
 use std::ops::{Deref, RangeBounds};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cuda_sys::{CUdeviceptr, CUresult};
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
+use crate::lock::{Mutex, rank};
 use crate::memory::{Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Source, len_of_cast};
 use crate::module::{Module, ModuleInner};
 use crate::order::Tracker;
@@ -28,7 +28,7 @@ pub struct Global<T: DeviceRepr> {
 
 /// The variables of a module that were ever asked for.
 #[derive(Default)]
-pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>>);
+pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
 impl Module {
     /// `cuModuleGetGlobal(name)`—The variable of this name, as it stands in the image (C++ names mangled), at home on
@@ -88,7 +88,7 @@ impl<T: DeviceRepr> Global<T> {
 impl Globals {
     /// Lets the variable at `address` out, at home on `stream`.
     fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         let Some(kept) = known.get_mut(&address) else {
             known.insert(address, None);
             return Ok(Arc::new(Tracker::new(stream)));
@@ -104,7 +104,7 @@ impl Globals {
 
     /// Takes a variable back, with the order of its uses.
     pub(crate) fn put(&self, block: Block) {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         known.insert(block.address, Some(block.tracker));
     }
 }

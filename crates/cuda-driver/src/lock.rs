@@ -1,8 +1,474 @@
-//! Mutexes that nobody finds poisoned.
+//! Mutexes whose use is checked in debug builds.
+//!
+//! Three rules keep the locks of this crate from deadlocks:
+//!
+//! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank. Mutexes of one rank are
+//!    locked together only where the rank says so, and then by ascending address.
+//! 2. A driver call that can wait for the device is made only while no mutex is held whose rank forbids it.
+//! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one waits for the context.
+//!
+//! A debug build checks the rules at every lock, driver call and drop, also where nothing has to wait this time, and
+//! aborts the process with a message if one is broken. A release build checks and stores nothing.
+//!
+//! A poisoned mutex is used as it is: what the mutexes of this crate guard is consistent after each statement.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, PoisonError, WaitTimeoutResult};
+use std::time::Duration;
 
-/// Locks `mutex`. What it guards is whole after each statement, so a thread that panicked with it leaves nothing to repair.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+use cuda_sys::Function;
+
+#[cfg(debug_assertions)]
+use self::checks::Held;
+
+/// The ranks of the mutexes. A thread locks them in the order of this list.
+pub(crate) mod rank {
+    macro_rules! ranks {
+        ($($(#[$doc:meta])* $name:ident,)*) => {
+            #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants")]
+            #[repr(u8)]
+            enum Order { $($name),* }
+            $($(#[$doc])* pub(crate) const $name: u8 = Order::$name as u8;)*
+            /// The name of each rank.
+            #[cfg(debug_assertions)]
+            pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        };
+    }
+
+    ranks! {
+        /// The drivers of the process.
+        DRIVERS,
+        /// The contexts of a driver.
+        CONTEXTS,
+        /// The contexts in which a library was used.
+        LIBRARY_CONTEXTS,
+        /// The variables of a module.
+        GLOBALS,
+        /// Held while a function's limit of dynamic shared memory is raised.
+        SHARED_MEMORY_LIMIT,
+        /// The state of an executable graph.
+        EXECUTABLE,
+        /// The nodes of a graph.
+        GRAPH,
+        /// The raw handle of a graph.
+        GRAPH_HANDLE,
+        /// The streams that a capture has forked to.
+        CAPTURE_FORKS,
+        /// The free blocks of one size in a caching pool.
+        CACHE_CLASS,
+        /// Held while a replay, or a use of memory that graphs use, is ordered and queued.
+        GATE,
+        /// The uses of one piece of memory.
+        TRACKER,
+        /// The replays of one executable graph.
+        REPLAYS,
+        /// The page-locked blocks for copies from and to pageable memory.
+        STAGING,
+        /// The order of the events on a stream.
+        STREAM_TAIL,
+        /// The events of a context that are free to be used again.
+        FREE_EVENTS,
+        /// The streams of a context that the legacy stream waits for.
+        BLOCKING_STREAMS,
+        /// The hidden streams of a context that are free to be used again.
+        SIDE_STREAMS,
+        /// The captures in a context.
+        CAPTURES,
+        /// The work that the driver has not reported yet.
+        PENDING,
+        /// Work that is handed to a thread that may wait for it.
+        WAITING_WORK,
+        /// The closures that the driver calls.
+        CLOSURES,
+        /// The panic of a closure.
+        CLOSURE_PANIC,
+        /// The outcome of something pending.
+        OUTCOME,
+        /// The jobs of the threads that copy.
+        COPY_THREADS,
+        /// The ranges of a copy that have to be copied again.
+        COPY_RETURNED,
+        /// The blocks of a download that are being filled.
+        COPY_FILLING,
+        /// The first error of a copy.
+        COPY_FAILED,
+        /// The contexts whose launches are listed if a device is lost.
+        LAUNCH_CONTEXTS,
+        /// The devices that were lost.
+        LAUNCH_LOSSES,
+        /// The streams whose launches are listed.
+        LAUNCH_STREAMS,
+        /// The names of the kernels in that list.
+        LAUNCH_NAMES,
+        /// The reports of lost devices.
+        LOSSES,
+        /// The liveness tokens of a borrowed context.
+        TOKENS,
+    }
+
+    /// Ranks of which a thread may lock several, by ascending address.
+    #[cfg(debug_assertions)]
+    pub(super) const LOCKED_TOGETHER: &[u8] = &[GATE, GRAPH, STREAM_TAIL];
+    /// Ranks that may be held while the thread waits for the device.
+    #[cfg(debug_assertions)]
+    pub(super) const HELD_WHILE_WAITING: &[u8] = &[];
+}
+
+/// A mutex with its rank.
+#[derive(Default)]
+pub(crate) struct Mutex<T: ?Sized, const RANK: u8>(sync::Mutex<T>);
+
+/// The access to the value of a locked [`Mutex`].
+pub(crate) struct MutexGuard<'a, T: ?Sized> {
+    // Unlocked before the thread forgets that it holds the mutex.
+    inner: sync::MutexGuard<'a, T>,
+    #[cfg(debug_assertions)]
+    held: Held,
+}
+
+/// A condition variable for a [`Mutex`].
+#[derive(Default)]
+pub(crate) struct Condvar(sync::Condvar);
+
+impl<T, const RANK: u8> Mutex<T, RANK> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks this thread until it has the mutex.
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        let held = Held::acquire(RANK, (&raw const self.0).addr());
+        MutexGuard {
+            inner: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            #[cfg(debug_assertions)]
+            held,
+        }
+    }
+}
+
+impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
+    /// Locks a mutex that no other thread has a reference to yet. Its rank does not matter.
+    pub(crate) fn lock_unshared(&self) -> sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Unlocks the mutex until another thread notifies, then locks it again.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        // While the thread waits it locks nothing, so the mutex may stay on its list.
+        MutexGuard {
+            inner: self
+                .0
+                .wait(guard.inner)
+                .unwrap_or_else(PoisonError::into_inner),
+            #[cfg(debug_assertions)]
+            held: guard.held,
+        }
+    }
+
+    /// Waits as [`wait`](Self::wait) does, but not longer than `timeout`.
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        let (inner, result) = self
+            .0
+            .wait_timeout(guard.inner, timeout)
+            .unwrap_or_else(PoisonError::into_inner);
+        let guard = MutexGuard {
+            inner,
+            #[cfg(debug_assertions)]
+            held: guard.held,
+        };
+        (guard, result)
+    }
+}
+
+/// Checks rule 2: this thread may make a call that waits for the device, if `function` is one.
+#[inline]
+pub(crate) fn check_call(function: &Function) {
+    #[cfg(debug_assertions)]
+    checks::call(function.base);
+    #[cfg(not(debug_assertions))]
+    let _ = function;
+}
+
+/// Checks rule 3 when it is dropped. Each handle of a context has one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DropOutsideLocks;
+
+#[cfg(debug_assertions)]
+impl Drop for DropOutsideLocks {
+    #[inline]
+    fn drop(&mut self) {
+        checks::drop_of("a context handle");
+    }
+}
+
+#[cfg(debug_assertions)]
+mod checks {
+    use std::backtrace::Backtrace;
+    use std::cell::RefCell;
+    use std::io::{self, Write};
+    use std::panic::Location;
+    use std::{process, thread};
+
+    use super::rank;
+
+    /// The driver functions that can wait for work on the device. (`cuDevicePrimaryCtxRelease` is missing because a count
+    /// that was taken only to look at a context is given back under a lock. Where the last count is given back,
+    /// `cuCtxSynchronize` is called before.)
+    const WAITING: &[&str] = &[
+        "cuCtxDestroy",
+        "cuCtxSynchronize",
+        "cuDevicePrimaryCtxReset",
+        "cuEventSynchronize",
+        "cuLibraryUnload",
+        "cuMemFree",
+        "cuMemFreeHost",
+        "cuMemHostUnregister",
+        "cuMemPoolDestroy",
+        "cuMemPoolTrimTo",
+        "cuMemcpy",
+        "cuMemcpy2D",
+        "cuMemcpy2DUnaligned",
+        "cuMemcpy3D",
+        "cuMemcpy3DPeer",
+        "cuMemcpyAtoH",
+        "cuMemcpyDtoD",
+        "cuMemcpyDtoH",
+        "cuMemcpyHtoA",
+        "cuMemcpyHtoD",
+        "cuMemcpyPeer",
+        "cuMemsetD16",
+        "cuMemsetD2D16",
+        "cuMemsetD2D32",
+        "cuMemsetD2D8",
+        "cuMemsetD32",
+        "cuMemsetD8",
+        "cuModuleLoadDataEx",
+        "cuModuleUnload",
+        "cuStreamSynchronize",
+    ];
+
+    /// Whether rules 2 and 3 are checked.
+    pub(super) const CHECK_WAITS_AND_DROPS: bool = false;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[derive(Clone, Copy)]
+    struct Lock {
+        rank: u8,
+        address: usize,
+        place: &'static Location<'static>,
+    }
+
+    /// An entry of the list of mutexes that this thread holds.
+    pub(super) struct Held {
+        address: usize,
+    }
+
+    impl Held {
+        /// Checks rule 1 for a mutex that this thread is about to lock.
+        #[track_caller]
+        pub(super) fn acquire(rank: u8, address: usize) -> Self {
+            let new = Lock {
+                rank,
+                address,
+                place: Location::caller(),
+            };
+            // The list is gone while the thread ends: nothing is checked then.
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                for other in held.iter() {
+                    let is_after = rank > other.rank
+                        || rank == other.rank
+                            && rank::LOCKED_TOGETHER.contains(&rank)
+                            && address > other.address;
+                    if !is_after {
+                        violation(&format!(
+                            "locks {} at {} while it holds {} from {}",
+                            rank::NAMES[usize::from(rank)],
+                            new.place,
+                            rank::NAMES[usize::from(other.rank)],
+                            other.place
+                        ));
+                    }
+                }
+                held.push(new);
+            });
+            Self { address }
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                if let Some(at) = held.iter().rposition(|it| it.address == self.address) {
+                    held.remove(at);
+                }
+            });
+        }
+    }
+
+    pub(super) fn call(function: &'static str) {
+        if WAITING.binary_search(&function).is_ok() {
+            expect_none(
+                |held| !rank::HELD_WHILE_WAITING.contains(&held.rank),
+                function,
+            );
+        }
+    }
+
+    pub(super) fn drop_of(what: &'static str) {
+        expect_none(|_| true, what);
+    }
+
+    fn expect_none(is_bad: impl Fn(&Lock) -> bool, what: &str) {
+        if !CHECK_WAITS_AND_DROPS {
+            return;
+        }
+        let _ = HELD.try_with(|held| {
+            if let Some(lock) = held.borrow().iter().find(|lock| is_bad(lock)) {
+                violation(&format!(
+                    "{what} while it holds {} from {}",
+                    rank::NAMES[usize::from(lock.rank)],
+                    lock.place
+                ));
+            }
+        });
+    }
+
+    fn violation(what: &str) {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        let trace = Backtrace::force_capture();
+        // Not by `eprintln!`, whose output test harnesses withhold.
+        let _ = writeln!(
+            io::stderr(),
+            "cuda-driver: lock rule violated: thread {name}: {what}\n{trace}"
+        );
+        process::abort();
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use super::{DropOutsideLocks, Mutex, check_call, rank};
+
+    const CASE: &str = "CUDA_DRIVER_TEST_LOCK_RULE";
+
+    /// Runs the case `name` of [`case`] in a child process and returns its status and what it wrote.
+    fn run(name: &str) -> (bool, String) {
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "lock::tests::case", "--ignored", "--nocapture"])
+            .env(CASE, name)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), text)
+    }
+
+    #[test]
+    #[ignore = "runs in a child process, for the other tests"]
+    fn case() {
+        let low: Mutex<u8, { rank::CONTEXTS }> = Mutex::new(1);
+        let high: Mutex<u8, { rank::TRACKER }> = Mutex::new(2);
+        let pair: [Mutex<u8, { rank::STREAM_TAIL }>; 2] = [Mutex::new(3), Mutex::new(4)];
+        match env::var(CASE).as_deref() {
+            Ok("ascending") => {
+                let guards = (low.lock(), high.lock(), pair[0].lock(), pair[1].lock());
+                assert_eq!(*guards.0 + *guards.1 + *guards.2 + *guards.3, 10);
+                drop(guards);
+                drop(high.lock());
+                assert_eq!(*low.lock(), 1);
+                check_call(cuda_sys::calls::cuCtxSynchronize);
+                drop(DropOutsideLocks);
+            }
+            Ok("descending") => drop((high.lock(), low.lock())),
+            Ok("twice") => drop((high.lock(), high.lock())),
+            Ok("pair") => drop((pair[1].lock(), pair[0].lock())),
+            Ok("wait") => {
+                let _guard = high.lock();
+                check_call(cuda_sys::calls::cuCtxSynchronize);
+            }
+            Ok("drop") => {
+                let _guard = high.lock();
+                drop(DropOutsideLocks);
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn locks_in_the_order_of_their_ranks_are_allowed() {
+        assert!(run("ascending").0);
+    }
+
+    #[test]
+    fn violations_abort_and_name_the_locks() {
+        for (name, message) in [
+            ("descending", "locks CONTEXTS at"),
+            ("twice", "locks TRACKER at"),
+            ("pair", "locks STREAM_TAIL at"),
+            ("wait", "cuCtxSynchronize while it holds TRACKER"),
+            ("drop", "a context handle while it holds TRACKER"),
+        ] {
+            if !super::checks::CHECK_WAITS_AND_DROPS && matches!(name, "wait" | "drop") {
+                continue;
+            }
+            let (is_success, text) = run(name);
+            assert!(!is_success, "{name}");
+            assert!(text.contains(message), "{name}: {text}");
+        }
+    }
 }

@@ -33,12 +33,11 @@ pub(crate) use strays::Strays;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::context::Context;
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 use held::Estate;
@@ -58,7 +57,7 @@ pub(crate) struct Tracker {
     /// The epoch of the home stream in which the last use was queued that left no trace. Only grows.
     home_epoch: AtomicU64,
     /// Before `home`: what it holds goes before the context that `home` keeps alive.
-    uses: Mutex<Uses>,
+    uses: Mutex<Uses, { rank::TRACKER }>,
     home: Stream,
 }
 
@@ -473,6 +472,6 @@ impl Tracker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Uses> {
-        lock(&self.uses)
+        self.uses.lock()
     }
 }

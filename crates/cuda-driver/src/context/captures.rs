@@ -4,9 +4,7 @@
 //! nobody waits for the whole context, and while there is one nobody begins to: a hidden wait is deferred until the last
 //! capture has ended.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 use super::Context;
 
@@ -16,7 +14,7 @@ type Deferred = Box<dyn FnOnce() + Send>;
 /// The captures of a context.
 #[derive(Default)]
 pub(crate) struct Captures {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::CAPTURES }>,
     /// Signalled when the last wait for the context is over.
     waited: Condvar,
 }
@@ -40,7 +38,7 @@ pub(crate) struct Capturing {
 
 impl Captures {
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Keeps captures from beginning; `None` if there is one.
@@ -86,10 +84,7 @@ impl Capturing {
         let captures = context.captures();
         let mut state = captures.lock();
         while state.waits > 0 {
-            state = captures
-                .waited
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = captures.waited.wait(state);
         }
         state.active += 1;
         drop(state);

@@ -28,6 +28,7 @@ use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 use crate::event::EventPool;
 use crate::launch::ContextLaunches;
+use crate::lock::DropOutsideLocks;
 use crate::memory::staging::Staging;
 use crate::order::{Gate, Strays};
 use crate::pending;
@@ -41,7 +42,7 @@ use owner::{Owner, RawContext};
 /// [borrowed](Self::borrow_raw) from other code is left alone. All handles of one context are equal, however they were
 /// come by. The last handle of one that ends waits for the work that is queued in it.
 #[derive(Clone)]
-pub struct Context(Arc<ContextInner>);
+pub struct Context(Arc<ContextInner>, DropOutsideLocks);
 
 pub(crate) struct ContextInner {
     /// Before `owner`, as the events and the staging blocks: all go before their context.
@@ -116,13 +117,16 @@ impl Context {
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
         // Nobody else has this handle yet, and one that had it is gone.
         let make = || ContextInner::new(device, || Ok(Owner::owned(device, flags)?));
-        device.driver().shared_context(|_| false, make).map(Self)
+        device
+            .driver()
+            .shared_context(|_| false, make)
+            .map(Self::of)
     }
 
     pub(crate) fn primary(device: &Device) -> Result<Self> {
         let make = || ContextInner::new(device, || Ok(Owner::primary(device)?));
         let is_it = |context: &Identity| context.is_primary_of(device.as_raw());
-        device.driver().shared_context(is_it, make).map(Self)
+        device.driver().shared_context(is_it, make).map(Self::of)
     }
 
     /// A handle of a context that other code made: of another library, or through raw calls.
@@ -173,13 +177,17 @@ impl Context {
         if let Owner::Borrowed(_, life) = &inner.owner {
             life.add(token);
         }
-        Ok(Self(inner))
+        Ok(Self::of(inner))
+    }
+
+    fn of(inner: Arc<ContextInner>) -> Self {
+        Self(inner, DropOutsideLocks)
     }
 
     /// The context of a handle that is current on this thread, if it is the primary one or known.
     fn known(driver: &Driver, raw: CUcontext) -> Result<Self> {
         if let Some(inner) = driver.find_context(|context| context.is(raw)) {
-            return Ok(Self(inner));
+            return Ok(Self::of(inner));
         }
         let device = Self::device_of_current(driver)?;
         match Self::retained(&device, raw)? {

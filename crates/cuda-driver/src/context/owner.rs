@@ -4,8 +4,8 @@ use std::fmt;
 use std::mem;
 use std::process;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUcontext, CUdevice};
 
@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
-use crate::lock::lock;
+use crate::lock::{Mutex, rank};
 
 /// What ends with a context.
 pub(super) enum Owner {
@@ -207,7 +207,7 @@ impl LivenessToken for AtomicBool {
 
 /// What the owners of a borrowed context say of its life.
 pub(crate) struct Life {
-    tokens: Mutex<Vec<Arc<dyn LivenessToken>>>,
+    tokens: Mutex<Vec<Arc<dyn LivenessToken>>, { rank::TOKENS }>,
     /// One has said that it is dead. Never goes back.
     is_dead: AtomicBool,
 }
@@ -222,7 +222,7 @@ impl Life {
 
     /// Takes the token of another borrow of the same context.
     pub(super) fn add(&self, token: Arc<dyn LivenessToken>) {
-        let mut tokens = lock(&self.tokens);
+        let mut tokens = self.tokens.lock();
         let same = |known: &Arc<_>| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&token));
         if !tokens.iter().any(same) {
             tokens.push(token);
@@ -234,7 +234,7 @@ impl Life {
         if self.is_dead.load(Ordering::Acquire) {
             return false;
         }
-        let tokens = lock(&self.tokens);
+        let tokens = self.tokens.lock();
         // Who asks may have queued a copy of memory that it only borrows, and must not unwind before it has waited.
         let ends = AbortOnUnwind;
         let is_alive = tokens.iter().all(|token| token.is_alive());

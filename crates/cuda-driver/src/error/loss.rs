@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cuda_sys::{CUresult, Function};
 
 use super::DriverError;
 use crate::launch::LaunchesInFlight;
-use crate::lock::lock;
+use crate::lock::{Mutex, rank};
 
 /// What is known of a device that was lost to this process: who told so first, and which launches were in flight then.
 ///
@@ -28,13 +28,13 @@ struct Facts {
 pub(crate) struct LossId(NonZeroU32);
 
 /// Those of this process. So many are kept: as few as it has devices, unless it makes software ones again and again.
-static LOSSES: Mutex<Vec<DeviceLoss>> = Mutex::new(Vec::new());
+static LOSSES: Mutex<Vec<DeviceLoss>, { rank::LOSSES }> = Mutex::new(Vec::new());
 const MOST: usize = 4096;
 
 impl LossId {
     /// Keeps `loss`; `None` if there is no room.
     pub(crate) fn new(loss: DeviceLoss) -> Option<Self> {
-        let mut losses = lock(&LOSSES);
+        let mut losses = LOSSES.lock();
         if losses.len() == MOST {
             return None;
         }
@@ -43,7 +43,7 @@ impl LossId {
     }
 
     pub(super) fn loss(self) -> Option<DeviceLoss> {
-        let losses = lock(&LOSSES);
+        let losses = LOSSES.lock();
         losses.get(self.0.get() as usize - 1).cloned()
     }
 }

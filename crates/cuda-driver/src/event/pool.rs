@@ -1,6 +1,6 @@
 //! The events behind uses of buffers, which the pool of their context keeps for the next.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use cuda_sys::{CUevent, CUresult};
 
@@ -9,18 +9,18 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::DriverError;
 use crate::handle::Handle;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::{StreamState, Tail};
 
 /// Events of one context that wait to be used again: making one needs the context current, recording does not.
 #[derive(Default)]
 pub(crate) struct EventPool {
-    free: Mutex<Vec<Arc<Handle<RawEvent>>>>,
+    free: Mutex<Vec<Arc<Handle<RawEvent>>>, { rank::FREE_EVENTS }>,
 }
 
 impl EventPool {
     fn free(&self) -> MutexGuard<'_, Vec<Arc<Handle<RawEvent>>>> {
-        lock(&self.free)
+        self.free.lock()
     }
 }
 

@@ -115,7 +115,7 @@ impl Graph {
                 ..node.clone()
             });
         }
-        let mut copies = clone.root.lock();
+        let mut copies = clone.root.lock_unshared();
         let copy = &mut copies[0];
         copy.take_over(parts, nodes);
         copy.others = Parts::others(&all);

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphExec_st, CUgraphInstantiateResult,
@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
 use crate::handle::{Destroy, Handle};
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::order::Record;
 use crate::pending::{self, Entry};
 use crate::stream::{SendPtr, Stream};
@@ -53,7 +53,7 @@ pub(super) struct Inner {
     may_block: AtomicBool,
     /// Whether it must be uploaded before it is launched. Changes only while `record` is locked.
     pub(super) needs_upload: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::EXECUTABLE }>,
     /// The graph that it was made of: the driver knows the executable's nodes by those of the graph.
     pub(super) root: Arc<Root>,
 }
@@ -253,7 +253,7 @@ impl GraphExec {
 
 impl Inner {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// After a change.
@@ -273,7 +273,7 @@ impl Inner {
             ..
         } = self;
         let context = root.context();
-        let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = state.into_inner();
         let entered = context.gate().enter();
         state.each(|owners| owners.detach(&record));
         drop(entered);

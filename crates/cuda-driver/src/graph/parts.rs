@@ -1,7 +1,7 @@
 //! What is known of a graph: its nodes, their edges and owners.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
@@ -12,7 +12,7 @@ use super::{Owners, RawGraph};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::handle::Handle;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::SendPtr;
 
 /// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The driver lets one thread at a
@@ -20,8 +20,8 @@ use crate::stream::SendPtr;
 pub(crate) struct Root {
     /// Before all else: a graph goes before what its nodes use, and before its context. `None` once the driver has destroyed
     /// it.
-    handle: Mutex<Option<Handle<RawGraph>>>,
-    parts: Mutex<Vec<Parts>>,
+    handle: Mutex<Option<Handle<RawGraph>>, { rank::GRAPH_HANDLE }>,
+    parts: Mutex<Vec<Parts>, { rank::GRAPH }>,
     /// How many captures into it there are.
     captures: AtomicUsize,
     context: Context,
@@ -43,7 +43,12 @@ impl Root {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Parts>> {
-        lock(&self.parts)
+        self.parts.lock()
+    }
+
+    /// Locks a graph that no other thread has a reference to yet.
+    pub(super) fn lock_unshared(&self) -> std::sync::MutexGuard<'_, Vec<Parts>> {
+        self.parts.lock_unshared()
     }
 
     /// A capture into it begins.
@@ -77,8 +82,7 @@ impl Root {
     }
 
     fn take_handle(&self) -> Option<Handle<RawGraph>> {
-        let handle = self.handle.lock();
-        handle.unwrap_or_else(PoisonError::into_inner).take()
+        self.handle.lock().take()
     }
 
     pub(super) fn close(self) -> Result<(), DriverError> {
@@ -88,7 +92,7 @@ impl Root {
             context: _context,
             ..
         } = self;
-        let handle = handle.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let handle = handle.into_inner();
         let closed = handle.map_or(Ok(()), Handle::close);
         drop(parts);
         closed

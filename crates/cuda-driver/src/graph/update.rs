@@ -1,7 +1,7 @@
 //! Changing executables: all at once, and what changes of single nodes have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use cuda_sys::{
     CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult,
@@ -13,6 +13,7 @@ use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, GraphUpdateError, Result};
+use crate::lock::MutexGuard;
 
 /// What a call that changes a node takes.
 pub(super) struct Changing<'a> {

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use cuda_sys::CUstream;
 
 use crate::error::{DeviceLoss, DriverError, LossId};
-use crate::lock::lock;
+use crate::lock::{Mutex, rank};
 use crate::stream::Stream;
 
 /// So many launches of each stream are remembered.
@@ -38,8 +38,8 @@ pub(crate) struct NameId(u32);
 /// The launches of a context.
 pub(crate) struct ContextLaunches {
     device: u32,
-    names: Mutex<Names>,
-    streams: Mutex<Vec<Arc<RecentLaunches>>>,
+    names: Mutex<Names, { rank::LAUNCH_NAMES }>,
+    streams: Mutex<Vec<Arc<RecentLaunches>>, { rank::LAUNCH_STREAMS }>,
 }
 
 #[derive(Default)]
@@ -51,8 +51,8 @@ struct Names {
 /// The launches of all contexts of a driver, and the devices that it has lost.
 #[derive(Default)]
 pub(crate) struct DriverLaunches {
-    contexts: Mutex<Vec<Weak<ContextLaunches>>>,
-    losses: Mutex<Vec<Known>>,
+    contexts: Mutex<Vec<Weak<ContextLaunches>>, { rank::LAUNCH_CONTEXTS }>,
+    losses: Mutex<Vec<Known>, { rank::LAUNCH_LOSSES }>,
 }
 
 /// A device that was told to be lost.
@@ -125,7 +125,7 @@ impl ContextLaunches {
 
     /// The number of a name. It is kept as long as the context.
     pub(crate) fn name(&self, name: &str) -> NameId {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         if let Some(id) = names.ids.get(name) {
             return *id;
         }
@@ -139,7 +139,7 @@ impl ContextLaunches {
     /// The launches of a new stream.
     pub(crate) fn of_stream(&self, stream: CUstream) -> Arc<RecentLaunches> {
         let this = Arc::new(RecentLaunches::new(stream));
-        let mut streams = lock(&self.streams);
+        let mut streams = self.streams.lock();
         if streams.len() == streams.capacity() {
             // The newest of those that are gone. A stream can go at any time.
             let mut room = GONE;
@@ -161,7 +161,9 @@ impl ContextLaunches {
 
     /// Calls `wait` for all that is queued in the context, and if it succeeds notes that all launches before are done.
     pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        let before: Vec<_> = lock(&self.streams)
+        let before: Vec<_> = self
+            .streams
+            .lock()
             .iter()
             .filter(|stream| stream.in_flight() > 0)
             .map(|stream| (Arc::clone(stream), stream.count()))
@@ -174,12 +176,12 @@ impl ContextLaunches {
     }
 
     fn count(&self) -> u64 {
-        let streams = lock(&self.streams);
+        let streams = self.streams.lock();
         streams.iter().map(|stream| stream.count()).sum()
     }
 
     fn names_of(&self, stream: &RecentLaunches) -> LaunchesInFlight {
-        let names = lock(&self.names);
+        let names = self.names.lock();
         let known = |NameId(id)| names.list.get(id as usize).map(Arc::clone);
         LaunchesInFlight {
             stream: stream.stream,
@@ -188,7 +190,7 @@ impl ContextLaunches {
     }
 
     fn in_flight(&self) -> Vec<LaunchesInFlight> {
-        let streams: Vec<_> = lock(&self.streams).clone();
+        let streams: Vec<_> = self.streams.lock().clone();
         let launches = streams.iter().map(|stream| self.names_of(stream));
         launches.filter(|launches| !launches.is_empty()).collect()
     }
@@ -197,7 +199,7 @@ impl ContextLaunches {
 impl DriverLaunches {
     /// Those of a new context.
     pub(crate) fn add(&self, launches: &Arc<ContextLaunches>) {
-        let mut contexts = lock(&self.contexts);
+        let mut contexts = self.contexts.lock();
         contexts.retain(|context| context.strong_count() > 0);
         contexts.push(Arc::downgrade(launches));
     }
@@ -206,13 +208,15 @@ impl DriverLaunches {
     ///
     /// Calls nothing: it can be asked from within any call that failed.
     pub(crate) fn loss(&self, device: u32, error: &DriverError) -> Option<LossId> {
-        let contexts: Vec<_> = lock(&self.contexts)
+        let contexts: Vec<_> = self
+            .contexts
+            .lock()
             .iter()
             .filter_map(Weak::upgrade)
             .filter(|context| context.device == device)
             .collect();
         let launches = contexts.iter().map(|context| context.count()).sum();
-        let mut losses = lock(&self.losses);
+        let mut losses = self.losses.lock();
         // If there were launches since, the device was not lost.
         let known = losses.iter().find(|known| known.device == device);
         if let Some(known) = known.filter(|known| known.launches >= launches) {
@@ -345,7 +349,7 @@ mod tests {
                 stream.note(name);
             }
         }
-        let streams = super::lock(&launches.streams);
+        let streams = launches.streams.lock();
         assert!(Arc::ptr_eq(&streams[0], &kept));
         assert!(streams.len() <= 4 * GONE, "{}", streams.len());
         drop(streams);

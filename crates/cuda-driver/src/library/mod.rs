@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use cuda_sys::image::Signature;
 use cuda_sys::{CUkernel, CUlib_st, CUlibrary};
@@ -18,7 +18,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::global::Global;
 use crate::handle::{Destroy, Handle};
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::DeviceRepr;
 use crate::module::{
     Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, image_of, kernel_name, not_found,
@@ -41,7 +41,7 @@ pub(crate) struct LibraryInner {
     /// What the image says of its kernels, if it says anything.
     signatures: Option<Vec<Signature>>,
     /// The contexts that it was used in. What is there once for each comes first: its streams go before the context.
-    places: Mutex<Vec<(Arc<Shared>, Context)>>,
+    places: Mutex<Vec<(Arc<Shared>, Context)>, { rank::LIBRARY_CONTEXTS }>,
 }
 
 struct RawLibrary;
@@ -226,7 +226,7 @@ impl LibraryInner {
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<(Arc<Shared>, Context)>> {
-        lock(&self.places)
+        self.places.lock()
     }
 
     /// The code in that context, from now on waited for before it goes.

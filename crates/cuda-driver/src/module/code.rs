@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
@@ -14,7 +14,7 @@ use crate::error::{DriverError, Result};
 use crate::global::Globals;
 use crate::handle::{Destroy, Handle};
 use crate::library::LibraryInner;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pending;
 use crate::stream::SendPtr;
 
@@ -44,7 +44,7 @@ struct Owned {
 pub(crate) struct Shared {
     globals: Globals,
     /// Held while a function's limit of shared memory is raised.
-    raising: Mutex<()>,
+    raising: Mutex<(), { rank::SHARED_MEMORY_LIMIT }>,
 }
 
 pub(super) struct RawModule;
@@ -113,7 +113,7 @@ impl ModuleInner {
 
     pub(crate) fn raising(&self) -> MutexGuard<'_, ()> {
         let raising = &self.shared().raising;
-        lock(raising)
+        raising.lock()
     }
 
     /// What the image says of a kernel's parameters.

@@ -7,14 +7,13 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// One thread at a time is inside, and may enter again.
 #[derive(Default)]
 pub(crate) struct Gate {
-    lock: Mutex<()>,
+    lock: Mutex<(), { rank::GATE }>,
     /// The thread that is inside; 0 if none is.
     inside: AtomicUsize,
 }
@@ -37,7 +36,7 @@ impl Gate {
                 guard: None,
             };
         }
-        let guard = lock(&self.lock);
+        let guard = self.lock.lock();
         self.inside.store(this, Ordering::Relaxed);
         Entered {
             gate: self,

@@ -9,7 +9,7 @@
 //! Locks are taken in this order: the lock of an executable's owners, that of its graph, the [gate](super::Gate) of the context,
 //! a tracker, a record. No two trackers, and no two records, are locked at once.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -19,14 +19,14 @@ use super::{Access, Scope, Tracker, matters};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 
 /// The replays of one executable.
 #[derive(Default)]
 pub(crate) struct Record {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::REPLAYS }>,
 }
 
 #[derive(Default)]
@@ -262,7 +262,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

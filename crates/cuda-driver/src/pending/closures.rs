@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use super::{message_of, quietly, watch};
 use crate::error::{Error, Result};
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// A closure with the number that the driver knows it by. When this goes, a call that still comes finds nothing.
 pub(crate) struct Closure {
@@ -19,7 +19,7 @@ pub(crate) struct Closure {
 struct Shared {
     run: Box<dyn Fn() + Send + Sync>,
     /// What it said when it panicked first.
-    panic: Mutex<Option<String>>,
+    panic: Mutex<Option<String>, { rank::CLOSURE_PANIC }>,
 }
 
 struct Table {
@@ -27,13 +27,13 @@ struct Table {
     next: usize,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table {
+static TABLE: Mutex<Table, { rank::CLOSURES }> = Mutex::new(Table {
     closures: BTreeMap::new(),
     next: 1,
 });
 
 fn table() -> MutexGuard<'static, Table> {
-    lock(&TABLE)
+    TABLE.lock()
 }
 
 impl Closure {
@@ -57,7 +57,7 @@ impl Closure {
     /// Whether it has panicked since it was asked last.
     pub(crate) fn check(&self) -> Result<()> {
         let panic = &self.shared.panic;
-        match lock(panic).take() {
+        match panic.lock().take() {
             Some(message) => Err(Error::HostFunctionPanicked { message }),
             None => Ok(()),
         }
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn called_again(data: *mut c_void) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (shared.run)())) {
         let message = message_of(&*panic);
         quietly(|| drop(panic));
-        let mut first = lock(&shared.panic);
+        let mut first = shared.panic.lock();
         first.get_or_insert(message);
     }
     drop(shared);

@@ -1,16 +1,15 @@
 //! What becomes of something pending, for those that wait for it.
 
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 /// Set once; waited for by a thread, by a task, or by nobody.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::OUTCOME }>,
     set: Condvar,
 }
 
@@ -64,7 +63,7 @@ impl Outcome {
             if let State::Known(result) = &*state {
                 return result.clone();
             }
-            state = self.set.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.set.wait(state);
         }
     }
 
@@ -87,6 +86,6 @@ impl Outcome {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }

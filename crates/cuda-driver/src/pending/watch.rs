@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::DriverError;
 use crate::event::UseEvent;
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex, rank};
 
 /// How often the driver is asked for what it has not reported.
 const TICK: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 const FAILURES: u32 = 3;
 
 struct Watch {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::PENDING }>,
     /// Something was deferred.
     deferred: Condvar,
 }
@@ -102,7 +102,7 @@ pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
         quietly(work);
         driver.deferred().fetch_sub(1, Ordering::AcqRel);
     };
-    let mut state = lock(&WATCH.state);
+    let mut state = WATCH.state.lock();
     state.deferred.push(Box::new(work));
     ensure(&mut state);
     WATCH.deferred.notify_all();
@@ -136,7 +136,7 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
     // Shared, so that it is not lost where no thread can be started.
     let work = Arc::new(Mutex::new(Some(work)));
-    let take = |work: &Mutex<Option<_>>| lock(work).take();
+    let take = |work: &Mutex<Option<_>, { rank::WAITING_WORK }>| work.lock().take();
     let thread = thread::Builder::new().name(String::from("cuda-driver waiting"));
     let own = Arc::clone(&work);
     let started = thread.spawn(move || {
@@ -153,7 +153,7 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
 
 /// Lists `entry`, to be looked after from now on.
 pub(crate) fn add(entry: Entry) -> Id {
-    let mut state = lock(&WATCH.state);
+    let mut state = WATCH.state.lock();
     let id = Id(state.next);
     state.next = state.next.wrapping_add(1);
     state.entries.insert(id, entry);
@@ -163,12 +163,12 @@ pub(crate) fn add(entry: Entry) -> Id {
 
 /// Takes an entry out of the list: it is the caller's now, and nobody else has it or gets it.
 pub(crate) fn take(id: Id) -> Option<Entry> {
-    lock(&WATCH.state).entries.remove(&id)
+    WATCH.state.lock().entries.remove(&id)
 }
 
 /// Notes the event behind an entry, if it is still listed.
 pub(crate) fn set_event(id: Id, event: UseEvent) {
-    if let Some(entry) = lock(&WATCH.state).entries.get_mut(&id) {
+    if let Some(entry) = WATCH.state.lock().entries.get_mut(&id) {
         entry.event = Some(event);
     }
 }
@@ -177,7 +177,7 @@ pub(crate) fn set_event(id: Id, event: UseEvent) {
 pub(crate) fn sweep(context: &Context) {
     let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
     let probes: Vec<Probe> = {
-        let state = lock(&WATCH.state);
+        let state = WATCH.state.lock();
         let own = state
             .entries
             .iter()
@@ -213,11 +213,10 @@ fn watch() {
     IS_WATCH.set(true);
     let mut asked = Instant::now();
     loop {
-        let mut state = lock(&WATCH.state);
+        let mut state = WATCH.state.lock();
         if state.deferred.is_empty() {
             let left = TICK.saturating_sub(asked.elapsed());
-            let waited = WATCH.deferred.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = WATCH.deferred.wait_timeout(state, left).0;
         }
         let deferred = mem::take(&mut state.deferred);
         let is_time = asked.elapsed() >= TICK;
@@ -292,7 +291,7 @@ impl Probe {
 
 /// Takes an entry out of the list if it is there and `is_over` says so.
 fn take_if(id: Id, is_over: impl FnOnce(&mut Entry) -> bool) -> Option<Entry> {
-    let mut state = lock(&WATCH.state);
+    let mut state = WATCH.state.lock();
     if is_over(state.entries.get_mut(&id)?) {
         state.entries.remove(&id)
     } else {

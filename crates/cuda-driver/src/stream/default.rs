@@ -1,6 +1,6 @@
 //! The default streams of a context: our own, and the two of C.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use cuda_sys::{CUresult, CUstream_flags};
 use once_cell::sync::OnceCell;
@@ -9,7 +9,7 @@ use super::{Kind, Stream, StreamState};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::lock::lock;
+use crate::lock::{Mutex, rank};
 
 /// `CU_STREAM_LEGACY`
 pub(super) const LEGACY: usize = 1;
@@ -23,20 +23,21 @@ pub(crate) struct ContextStreams {
     legacy: OnceCell<Arc<StreamState>>,
     per_thread: OnceCell<Arc<StreamState>>,
     /// Those that the legacy stream waits for, and itself.
-    blocking: Mutex<Vec<Weak<StreamState>>>,
+    blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
     /// Streams for hidden work, none of which is under way.
-    side: Mutex<Vec<Arc<StreamState>>>,
+    side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
 }
 
 impl ContextStreams {
     pub(super) fn add_blocking(&self, stream: &Arc<StreamState>) {
-        let mut blocking = lock(&self.blocking);
+        let mut blocking = self.blocking.lock();
         blocking.retain(|stream| stream.strong_count() > 0);
         blocking.push(Arc::downgrade(stream));
     }
 
     pub(super) fn blocking(&self) -> Vec<Arc<StreamState>> {
-        lock(&self.blocking)
+        self.blocking
+            .lock()
             .iter()
             .filter_map(Weak::upgrade)
             .collect()
@@ -115,7 +116,7 @@ impl Context {
 
     /// A stream for hidden work, on which nothing waits.
     pub(crate) fn take_side_stream(&self) -> Result<Arc<StreamState>> {
-        if let Some(stream) = lock(&self.streams().side).pop() {
+        if let Some(stream) = self.streams().side.lock().pop() {
             return Ok(stream);
         }
         StreamState::create(self, CUstream_flags::CU_STREAM_NON_BLOCKING.0, 0)
@@ -123,7 +124,7 @@ impl Context {
 
     /// Keeps a stream for hidden work for the next who needs one.
     pub(crate) fn keep_side_stream(&self, stream: Arc<StreamState>) {
-        lock(&self.streams().side).push(stream);
+        self.streams().side.lock().push(stream);
     }
 
     /// Asks the driver for nothing but whether the device is there.

@@ -6,11 +6,10 @@
 //! for it waits for the checkpoint that ended that epoch.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuda_sys::{CUstream, CUstream_st};
 
@@ -21,7 +20,7 @@ use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::handle::{Destroy, Handle};
 use crate::launch::RecentLaunches;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::planted::Fault;
 
 /// A stream without its context: what the context itself can hold.
@@ -35,7 +34,7 @@ pub(crate) struct StreamState {
     id: u64,
     /// Whether the legacy stream waits for it, and it for the legacy stream.
     is_blocking: bool,
-    tail: Mutex<Tail>,
+    tail: Mutex<Tail, { rank::STREAM_TAIL }>,
     /// `None` for the default streams of C, which nobody destroys.
     handle: Option<Handle<RawStream>>,
     driver: Driver,
@@ -233,7 +232,7 @@ impl StreamState {
     }
 
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
-        lock(&self.tail)
+        self.tail.lock()
     }
 
     /// Makes `context`, which must be that of the stream, current for a call on a stream that needs it.
@@ -324,15 +323,13 @@ impl StreamState {
             self.checkpoint(context, &mut tail)?;
             return queue();
         }
-        // It holds up the legacy stream, and that all others that are ordered with it. Locked in one order for all.
-        let streams: BTreeMap<u64, Arc<Self>> = context
-            .streams()
-            .blocking()
-            .into_iter()
-            .map(|stream| (stream.id, stream))
-            .collect();
+        // It holds up the legacy stream, and thereby every stream that is ordered with that. All their tails are locked, by
+        // ascending address.
+        let mut streams = context.streams().blocking();
+        streams.sort_unstable_by_key(Arc::as_ptr);
+        streams.dedup_by_key(|stream| Arc::as_ptr(stream));
         let mut tails = Vec::with_capacity(streams.len());
-        for stream in streams.values() {
+        for stream in &streams {
             let mut tail = stream.tail();
             stream.checkpoint(context, &mut tail)?;
             tails.push(tail);

@@ -12,7 +12,7 @@ pub use scope::CaptureScope;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cuda_sys::{CUgraph, CUstreamCaptureMode};
 
@@ -23,6 +23,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
+use crate::lock::{Mutex, rank};
 use crate::pending;
 use crate::stream::{Stream, StreamFlags};
 
@@ -41,7 +42,7 @@ pub(super) struct Session {
     /// The stream that the capture began with.
     origin: Stream,
     /// The others, all of which have joined the capture. Locked after the graph.
-    pub(super) forks: Mutex<Vec<Stream>>,
+    pub(super) forks: Mutex<Vec<Stream>, { rank::CAPTURE_FORKS }>,
     /// What streams of the capture wait for each other with. Used with `forks` locked.
     pub(super) event: Handle<RawEvent>,
     /// Last: it goes when the capture has ended.
@@ -267,7 +268,7 @@ impl Session {
             event,
             capturing,
         } = self;
-        let forks = forks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let forks = forks.into_inner();
         let context = root.context();
         let current = context.enter();
         let mut all = root.lock();

@@ -1,7 +1,7 @@
 //! What can be called while a graph is captured.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cuda_sys::{CUgraphNode, CUstream, CUstreamUpdateCaptureDependencies_flags as Update};
 
@@ -325,8 +325,7 @@ impl<'c> CaptureScope<'c> {
         let _current = self.context().enter()?;
         // What captures into a graph changes it.
         let _graph = self.session.root.lock();
-        let forks = self.session.forks.lock();
-        let mut forks = forks.unwrap_or_else(PoisonError::into_inner);
+        let mut forks = self.session.forks.lock();
         join(&self.session.event, to, from)?;
         forks.extend(new.cloned());
         Ok(())

@@ -2,17 +2,16 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use super::classes::{CLASSES, bytes_of_class};
 use super::statistics::Statistics;
 use crate::error::{Error, Result};
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out again takes no other,
 /// nor touches what the classes share.
 pub(crate) struct Cache<B> {
-    classes: Box<[Mutex<Class<B>>]>,
+    classes: Box<[Mutex<Class<B>, { rank::CACHE_CLASS }>]>,
     /// The most bytes in blocks, waiting or out.
     limit: AtomicUsize,
     /// Bytes in blocks, waiting or out.
@@ -187,7 +186,7 @@ impl<B> Cache<B> {
     #[inline]
     fn class(&self, class: usize) -> MutexGuard<'_, Class<B>> {
         let class = &self.classes[class];
-        lock(class)
+        class.lock()
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{LARGE, SMALL};
 use crate::error::Error;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// The pieces of one copy that are left, and what went wrong.
 pub(super) struct Chunks {
@@ -19,8 +18,8 @@ pub(super) struct Chunks {
     /// Where the next piece begins; from `bytes` on there is none.
     next: AtomicUsize,
     /// Pieces that were taken and not copied.
-    returned: Mutex<Vec<Range<usize>>>,
-    failed: Mutex<Option<Error>>,
+    returned: Mutex<Vec<Range<usize>>, { rank::COPY_RETURNED }>,
+    failed: Mutex<Option<Error>, { rank::COPY_FAILED }>,
 }
 
 /// Copies of more bytes to the device are worth waking others for.
@@ -123,18 +122,17 @@ impl Chunks {
     pub(super) fn fail(&self, error: impl Into<Error>) {
         self.next.store(self.bytes, Ordering::Relaxed);
         self.returned().clear();
-        let mut failed = lock(&self.failed);
+        let mut failed = self.failed.lock();
         failed.get_or_insert(error.into());
     }
 
     fn returned(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        lock(&self.returned)
+        self.returned.lock()
     }
 
     /// What went wrong, if something did. Only when all threads are done.
     pub(super) fn result(self) -> Result<(), Error> {
-        let failed = self.failed.into_inner();
-        match failed.unwrap_or_else(PoisonError::into_inner) {
+        match self.failed.into_inner() {
             None => Ok(()),
             Some(error) => Err(error),
         }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard};
 
 use cuda_sys::CUdeviceptr;
 
@@ -11,17 +10,17 @@ use super::chunks::Chunks;
 use super::copy::{Copy, Place, copy_bytes};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::pitched::{Side, queue};
 
 /// The blocks that the device fills for one copy, in the order in which it was asked to. Whoever takes one out empties it, and
 /// goes on until there are none.
 #[derive(Default)]
-pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>>);
+pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>, { rank::COPY_FILLING }>);
 
 impl Filling {
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Slot, Range<usize>)>> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     fn len(&self) -> usize {

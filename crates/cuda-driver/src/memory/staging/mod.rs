@@ -16,7 +16,6 @@ mod upload;
 pub(crate) use copy::{Place, download, download_rows, upload, upload_rows};
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{CUevent, CUresult};
 
@@ -26,7 +25,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pending;
 use crate::stream::{Stream, StreamState};
 
@@ -46,7 +45,7 @@ pub(crate) struct Shelf {
     /// Whether to ask for what is done before it is needed. What was used last is taken next, while it is in the cache;
     /// but asking takes as long as copying a few KiB.
     is_eager: bool,
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<Blocks, { rank::STAGING }>,
 }
 
 #[derive(Default)]
@@ -98,7 +97,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
-        lock(&self.blocks)
+        self.blocks.lock()
     }
 
     /// A block that nothing uses, for a copy on `stream`.
@@ -296,10 +295,7 @@ impl Slot {
 
 impl Drop for Shelf {
     fn drop(&mut self) {
-        let blocks = self
-            .blocks
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.get_mut();
         for Busy { slot, .. } in blocks.busy.drain(..) {
             let driver = slot.event.driver().clone();
             // Not inside a host function, which must not wait: the copy may be behind it.
