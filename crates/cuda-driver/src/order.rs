@@ -16,12 +16,17 @@
 //!
 //! The one use from another context is a copy between contexts. It is noted like any other, and keeps its context
 //! alive; its event is one of the context of its stream, which streams of all contexts can wait for.
+//!
+//! Uses own streams, events and contexts, whose drops call the driver. So a use that is taken off a list is moved out of
+//! the lock before it is dropped, and a context that only a use keeps is ended by a thread of its own
+//! ([`KeptContext`]): no use of a buffer waits for the work of another context.
 
 mod access;
 mod gate;
 mod held;
 mod lent;
 mod record;
+mod release;
 mod strays;
 mod uses;
 
@@ -31,17 +36,18 @@ pub(crate) use held::Held;
 pub(crate) use record::Record;
 pub(crate) use strays::Strays;
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::context::Context;
+use crate::context::KeptContext;
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 use held::Estate;
-use uses::Use;
+use uses::{Removed, Use};
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +67,11 @@ pub(crate) struct Tracker {
     home: Stream,
 }
 
-/// What is behind the lock of a tracker.
+/// The uses and the home that a tracker forgets when its memory moves, in the order in which they are dropped.
+/// Dropped without a lock.
+pub(crate) struct Former(#[allow(dead_code, reason = "only dropped")] (Uses, Option<Stream>));
+
+/// The state of a tracker that its lock guards.
 #[derive(Default)]
 struct Uses {
     list: Vec<Use>,
@@ -198,11 +208,13 @@ impl Tracker {
 
     /// The same where nobody else can use the memory, or the gate is entered.
     fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
+        // Declared before the guard, so that it is dropped after it.
+        let mut removed = Removed::new();
         let mut uses = self.lock();
         if !self.crossed.get() {
             // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier attempt: its use
             // may have failed, and the home stream went on.)
-            uses.list.clear();
+            removed.extend(uses.list.drain(..));
             if !Fault::HomeTailIgnored.is_planted() {
                 uses.list.push(Use::at_home(&self.home, true));
             }
@@ -250,6 +262,8 @@ impl Tracker {
         if Fault::ReaderLost.is_planted() && !access.write && !access.signal {
             return;
         }
+        // Declared before the guard, so that it is dropped after it.
+        let mut removed = Removed::new();
         let mut guard = self.lock();
         if self.is_held() {
             // The gate comes before the lock. It may be held only since the use was queued.
@@ -261,7 +275,7 @@ impl Tracker {
         let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
         let mut this = Use::late(scope, write, access.signal);
         if scope.stream.context() != self.home.context() {
-            this.elsewhere = Some(scope.stream.context().clone());
+            this.elsewhere = Some(KeptContext::new(scope.stream.context()));
         }
         // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
         let mut is_last = !scope.has_event() || access == Access::WRITE;
@@ -284,14 +298,14 @@ impl Tracker {
         // A write stands for everything that its stream has waited for before its event; not one that later ones of its kind do not
         // wait for.
         let stands_for_waited = access.write && !access.signal && (is_last || this.event.is_none());
-        uses.retain(|earlier| {
+        let is_replaced = |earlier: &mut Use| {
             if earlier.id != id {
                 let is_covered =
                     earlier.waited.contains(&id) || Fault::OthersForgotten.is_planted();
-                return !(stands_for_waited && is_covered) || earlier.is_open();
+                return stands_for_waited && is_covered && !earlier.is_open();
             }
             if earlier.write && !access.write || access.signal && !earlier.signal {
-                return true;
+                return false;
             }
             if Fault::WaitedKept.is_planted() {
                 this.waited.extend_from_slice(&earlier.waited);
@@ -310,14 +324,15 @@ impl Tracker {
                     }
                 }
             }
-            false
-        });
+            true
+        };
+        removed.extend(uses.extract_if(.., is_replaced));
         // Now that its event is known, or that there is none.
         this.note_stray(scope.stream.context());
         uses.push(this);
         // A buffer that is only read gathers a use for each stream.
         if uses.len() >= MANY && uses.len().is_power_of_two() {
-            uses.retain(|earlier| !earlier.is_done());
+            removed.extend(uses.extract_if(.., |earlier| earlier.is_done()));
         }
         if Fault::CrossedReset.is_planted() && id == self.home_id {
             self.crossed.undo(self.home_id);
@@ -361,26 +376,26 @@ impl Tracker {
                 events => break events?,
             }
         };
-        // The lock is free: others may queue reads meanwhile.
+        // The lock is released: other threads may queue reads meanwhile.
         for (event, _context) in events {
             event.synchronize()?;
         }
         Ok(())
     }
 
-    /// The events behind the uses that matter to `access`, each with its context if nobody else may keep that once the use is
-    /// forgotten.
+    /// Returns the events behind the uses that matter to `access`, each with the context that it belongs to unless that
+    /// is the home context.
     fn events_behind(
         &self,
         access: Access,
         home_epoch: u64,
-    ) -> Result<Vec<(UseEvent, Option<Context>)>, DriverError> {
+    ) -> Result<Vec<(UseEvent, Option<KeptContext>)>, DriverError> {
         let context = self.home.context();
         let mut events = Vec::new();
         let mut uses = self.lock();
         for earlier in uses.list.iter_mut().filter(|it| it.matters_to(access)) {
             earlier.refresh(home_epoch);
-            let event = earlier.behind(&self.home, context)?;
+            let event = earlier.behind(self.home.state(), context)?;
             events.extend(event.map(|event| (event, earlier.elsewhere.clone())));
         }
         for estate in uses.estate.iter() {
@@ -398,7 +413,7 @@ impl Tracker {
         if let Some(own) = Arc::get_mut(this) {
             return own.hand_over_own(home);
         }
-        // Somebody still looks at it who has nothing to do with the memory any more.
+        // Another thread still has a handle of the tracker, though nothing to do with the memory any more.
         let scope = Scope::new(home);
         scope.ready()?;
         this.settle(Access::WRITE)?;
@@ -417,16 +432,18 @@ impl Tracker {
             self.settle(Access::WRITE)?;
             self.order_alone(&scope, Access::WRITE)?;
         }
-        self.move_to(home);
+        drop(self.move_to(home));
         Ok(())
     }
 
-    /// The same if nobody needs to wait; otherwise all is as it was.
-    pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, home: &Stream) -> bool {
-        Arc::get_mut(this).is_some_and(|own| own.hand_over_own_if_idle(home))
+    /// Hands the memory over if no use of it is pending; otherwise returns `None` and changes nothing.
+    ///
+    /// The caller may hold a lock: it drops the result after that lock is released.
+    pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, home: &Stream) -> Option<Former> {
+        Arc::get_mut(this)?.hand_over_own_if_idle(home)
     }
 
-    fn hand_over_own_if_idle(&mut self, home: &Stream) -> bool {
+    fn hand_over_own_if_idle(&mut self, home: &Stream) -> Option<Former> {
         let context = self.home.context();
         let home_epoch = *self.home_epoch.get_mut();
         let is_idle = if self.crossed.get() {
@@ -437,24 +454,22 @@ impl Tracker {
         } else {
             self.home.state().is_done(context)
         };
-        if is_idle || Fault::HandedOverTooEarly.is_planted() {
-            self.move_to(home);
-            return true;
-        }
-        false
+        (is_idle || Fault::HandedOverTooEarly.is_planted()).then(|| self.move_to(home))
     }
 
-    /// Forgets all uses; the next ones are on `home`.
-    fn move_to(&mut self, home: &Stream) {
-        *self.lock() = Uses::default();
+    /// Forgets all uses; the next ones are on `home`. Returns what it had until now.
+    fn move_to(&mut self, home: &Stream) -> Former {
+        let uses = mem::take(&mut *self.lock());
         *self.is_held.get_mut() = false;
         let id = home.state().id();
         self.crossed.undo(id);
+        let mut former = Former((uses, None));
         if id != self.home_id {
             self.home_id = id;
-            self.home = home.clone();
+            former.0.1 = Some(mem::replace(&mut self.home, home.clone()));
         }
         self.begin();
+        former
     }
 
     /// Notes that all so far was on `home`.

@@ -5,6 +5,7 @@
 
 mod captures;
 mod current;
+mod kept;
 mod owner;
 mod peer;
 mod primary;
@@ -13,6 +14,7 @@ mod settings;
 pub(crate) use captures::{Captures, Capturing};
 pub(crate) use current::Current;
 pub use current::CurrentContext;
+pub(crate) use kept::KeptContext;
 pub use owner::LivenessToken;
 pub(crate) use owner::{Identity, Life};
 pub use primary::PrimaryContextState;

@@ -146,6 +146,8 @@ impl Graph {
     pub(super) fn note_allocation(&mut self, node: NodeId, address: u64, bytes: usize) {
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
+        // Declared before the guard, so that what the swap leaves in it is dropped after that.
+        let mut owners = Arc::new(owners);
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
         parts
@@ -153,7 +155,7 @@ impl Graph {
             .note(node.index, &owners.reaches(), |_| false);
         parts.unfreed += 1;
         if let Some(info) = parts.nodes.get_mut(node.index as usize) {
-            info.owners = Arc::new(owners);
+            std::mem::swap(&mut info.owners, &mut owners);
         }
     }
 

@@ -87,6 +87,8 @@ impl Graph {
         }
         let context = self.context();
         let driver = context.driver();
+        // Declared before the guard, so that on an error the clone is dropped after it.
+        let clone;
         let all = self.root.lock();
         Parts::without_device_nodes(&all, "a copy of a graph with nodes that kernels change")?;
         let parts = &all[0];
@@ -95,7 +97,7 @@ impl Graph {
         // SAFETY: the pointer must be writable, the graph alive and used by no other thread ← a local; it is locked.
         unsafe { call!(driver, cuGraphClone(&raw mut raw, parts.raw.0)) }?;
         // SAFETY: nobody else must destroy it ← it was made just now.
-        let clone = unsafe { Self::of_raw(context, raw) };
+        clone = unsafe { Self::of_raw(context, raw) };
         let mut nodes = Vec::with_capacity(parts.nodes.len());
         for node in &parts.nodes {
             if node.is_gone() {

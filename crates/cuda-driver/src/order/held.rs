@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use cuda_sys::CUdeviceptr;
 
-use super::uses::Use;
+use super::uses::{Removed, Use};
 use super::{Access, Record, Tracker, matters};
 use crate::error::{Error, Result};
 use crate::memory::{Block, Memory, Source};
@@ -133,10 +133,12 @@ impl Tracker {
 
     /// One holder more.
     fn hold(&self) {
+        // Declared before the guard, so that it is dropped after it.
+        let mut removed = Removed::new();
         let mut uses = self.lock();
         if !self.crossed.cross() {
             // As for a use elsewhere: uses at home left no trace, so one stands for all of them.
-            uses.list.clear();
+            removed.extend(uses.list.drain(..));
             uses.list.push(Use::at_home(self.home(), true));
         }
         self.is_held.store(true, Ordering::Release);

@@ -73,7 +73,7 @@ impl Record {
             self.settle_before(stream.context())?;
         }
         // Not by the scope, which would need memory for it.
-        let _entered = stream.context().gate().enter();
+        let entered = stream.context().gate().enter();
         let mut state = self.lock();
         if state.lent > 0 {
             return Err(Error::Borrowed {
@@ -81,9 +81,10 @@ impl Record {
             });
         }
         if !state.dirty.is_empty() || !state.peers.is_empty() {
-            let (dirty, peers) = state.to_wait_for();
+            let awaited = state.to_wait_for();
             drop(state);
-            self.wait(&scope, &dirty, &peers)?;
+            self.wait(&scope, &awaited.0, &awaited.1)?;
+            drop(awaited);
             state = self.lock();
         }
         // On another stream the driver makes it wait for the last replay, which may itself wait for the program.
@@ -97,10 +98,13 @@ impl Record {
             // Inside the gate none is added meanwhile.
             state.clean();
         }
-        if state.may_note(&scope, queued.is_ok()) && !Fault::ReplayNotNoted.is_planted() {
-            // What fails may have queued a part.
-            state.note(&mut scope);
-        }
+        // A launch that failed may have queued a part of the graph.
+        let is_noted =
+            state.may_note(&scope, queued.is_ok()) && !Fault::ReplayNotNoted.is_planted();
+        let former = is_noted.then(|| state.note(&mut scope));
+        drop(state);
+        drop(entered);
+        drop(former);
         Ok(queued?)
     }
 
@@ -146,10 +150,11 @@ impl Record {
     /// The event behind the last replay; `None` if there is none, or it is done. Strays of `context` were
     /// [settled](Self::settle).
     pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
-        let Some(last) = &mut self.lock().last else {
+        let mut state = self.lock();
+        let Some(last) = &mut state.last else {
             return Ok(None);
         };
-        let own = Stream::of_state(context, Arc::clone(&last.stream));
+        let own = Arc::clone(&last.stream);
         last.behind(&own, context)
     }
 
@@ -277,18 +282,20 @@ impl State {
         }
     }
 
-    /// Notes a replay that was just queued in `scope`.
-    fn note(&mut self, scope: &mut Scope<'_>) {
-        match &mut self.last {
-            Some(last) if last.id == scope.id => last.renew(),
-            last => *last = Some(Use::late(scope, true, false)),
-        }
+    /// Notes a replay that was just queued in `scope`. Returns the event and the use that it replaces, to be dropped
+    /// without a lock.
+    fn note(&mut self, scope: &mut Scope<'_>) -> (Option<UseEvent>, Option<Use>) {
+        let former = match &mut self.last {
+            Some(last) if last.id == scope.id => (last.renew(), None),
+            last => (None, last.replace(Use::late(scope, true, false))),
+        };
         if scope.stream.state().kind() == Kind::PerThread
             && let Some(last) = &mut self.last
         {
             last.event = scope.event();
             last.note_stray(scope.stream.context());
         }
+        former
     }
 
     fn to_wait_for(&self) -> ToWaitFor {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::uses::Use;
 use super::{Access, Record, Scope, Tracker};
-use crate::context::Context;
+use crate::context::{Context, KeptContext};
 use crate::driver::call;
 use crate::error::DriverError;
 
@@ -55,7 +55,7 @@ impl Context {
     /// # Errors
     ///
     /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which this would break; or what the call answers.
-    fn settle_strays(&self) -> Result<(), DriverError> {
+    pub(crate) fn settle_strays(&self) -> Result<(), DriverError> {
         let strays = self.strays();
         let noted = strays.noted.load(Ordering::Acquire);
         if strays.over.load(Ordering::Acquire) >= noted || self.driver().is_gone() {
@@ -76,10 +76,10 @@ impl Context {
 
 impl Use {
     /// The context to wait for if it is a stray, in one of its own or in `home`.
-    fn stray_in(&self, home: &Context) -> Option<Context> {
-        let context = self.elsewhere.as_ref().unwrap_or(home);
+    fn stray_in(&self, home: &Context) -> Option<KeptContext> {
+        let context = self.elsewhere.as_deref().unwrap_or(home);
         let is_open = self.is_stray() && !self.is_done_on(home);
-        is_open.then(|| context.clone())
+        is_open.then(|| KeptContext::new(context))
     }
 }
 
@@ -93,7 +93,7 @@ impl Record {
             .map_or(Ok(()), |it| it.settle_strays())
     }
 
-    fn stray_in(&self, context: &Context) -> Option<Context> {
+    fn stray_in(&self, context: &Context) -> Option<KeptContext> {
         self.with_last(|last| last.stray_in(context)).flatten()
     }
 
@@ -138,21 +138,26 @@ impl Tracker {
 
     #[cold]
     fn settle_strays(&self, access: Access, own: Option<u64>) -> Result<(), DriverError> {
+        let strays = self.strays(access, own);
+        strays
+            .iter()
+            .try_for_each(|context| context.settle_strays())
+    }
+
+    /// Returns the contexts of the strays among the uses that matter to `access`, except those of the stream `own`.
+    pub(super) fn strays(&self, access: Access, own: Option<u64>) -> SmallVec<[KeptContext; 2]> {
         let home = self.home.context();
-        let strays: SmallVec<[Context; 2]> = {
-            let uses = self.lock();
-            let matter = uses.list.iter().filter(|it| it.matters_to(access));
-            let others = matter.filter(|it| Some(it.id) != own);
-            let users = uses
-                .estate
-                .iter()
-                .flat_map(|estate| estate.users_against(access));
-            let replays = users.filter_map(|user| user.record.stray_in(home));
-            others
-                .filter_map(|it| it.stray_in(home))
-                .chain(replays)
-                .collect()
-        };
-        strays.iter().try_for_each(Context::settle_strays)
+        let uses = self.lock();
+        let matter = uses.list.iter().filter(|it| it.matters_to(access));
+        let others = matter.filter(|it| Some(it.id) != own);
+        let users = uses
+            .estate
+            .iter()
+            .flat_map(|estate| estate.users_against(access));
+        let replays = users.filter_map(|user| user.record.stray_in(home));
+        others
+            .filter_map(|it| it.stray_in(home))
+            .chain(replays)
+            .collect()
     }
 }

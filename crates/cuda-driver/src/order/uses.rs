@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{Access, Scope, strays};
-use crate::context::Context;
+use crate::context::{Context, KeptContext};
 use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream, StreamState};
+
+/// Uses that were taken off the list of a tracker or record. Dropping a use can call the driver, so these are
+/// dropped only after the lock is released.
+pub(super) type Removed = SmallVec<[Use; 1]>;
 
 /// A use of the buffer on a stream.
 pub(super) struct Use {
@@ -28,8 +34,9 @@ pub(super) struct Use {
     covers: u64,
     /// The streams that have waited for `event`.
     pub(super) waited: Vec<u64>,
-    /// The context of `stream`, if it is not that of the buffer. After `stream` and `event`, which go before it.
-    pub(super) elsewhere: Option<Context>,
+    /// The context of `stream`, if it is not the context of the buffer. Declared after `stream` and `event`, so
+    /// that it is dropped after them.
+    pub(super) elsewhere: Option<KeptContext>,
 }
 
 impl Use {
@@ -86,13 +93,14 @@ impl Use {
         }
     }
 
-    /// Stands for a later one on the same stream, just queued, not recorded yet.
-    pub(super) fn renew(&mut self) {
+    /// Makes this the later use of the same stream that was just queued and is not recorded yet. Returns the event of
+    /// the earlier one, to be dropped without a lock.
+    pub(super) fn renew(&mut self) -> Option<UseEvent> {
         self.epoch = self.stream.epoch();
-        self.event = None;
         self.stray = 0;
         self.covers = u64::MAX;
         self.waited.clear();
+        self.event.take()
     }
 
     /// Notes that nothing tells when it is over, if that is so. It was queued in `context`.
@@ -144,7 +152,7 @@ impl Use {
         if self.waited.contains(&scope.id) {
             return Ok(());
         }
-        let Some(event) = self.behind(scope.stream, home)? else {
+        let Some(event) = self.behind(scope.stream.state(), home)? else {
             return Ok(());
         };
         let stream = scope.stream;
@@ -167,7 +175,7 @@ impl Use {
 
     /// Whether it is known to be done, without recording anything.
     pub(super) fn is_done_on(&self, home: &Context) -> bool {
-        let context = self.elsewhere.as_ref().unwrap_or(home);
+        let context = self.elsewhere.as_deref().unwrap_or(home);
         match &self.event {
             Some(event) => event.is_done(),
             None if self.is_stray() => context.strays().is_over(self.stray),
@@ -175,13 +183,13 @@ impl Use {
         }
     }
 
-    /// The event to wait for; `None` if the use is done.
+    /// Returns the event to wait for, or `None` if the use is done. `waiting` is the stream that will wait.
     pub(super) fn behind(
         &mut self,
-        waiting: &Stream,
+        waiting: &StreamState,
         home: &Context,
     ) -> Result<Option<UseEvent>, DriverError> {
-        let context = self.elsewhere.as_ref().unwrap_or(home);
+        let context = self.elsewhere.as_deref().unwrap_or(home);
         if context.driver().is_gone() {
             // Its owner destroyed it, and so all that ran in it.
             return Ok(None);
@@ -192,15 +200,18 @@ impl Use {
         if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
             // It could not be recorded when it was queued, and this may be another thread, where the stream is another.
             if !context.strays().is_over(self.stray) {
-                // It came between the wait for all strays and the lock, or was not known to be one: the next wait tells.
-                let noted = context.clone();
-                self.note_stray(&noted);
-                return Err(strays::error(&noted));
+                // The use was queued between the wait for the strays and the lock, or was not listed as one. It is
+                // listed now, and the caller waits again.
+                if self.stray == 0 {
+                    context.driver().note_stray();
+                    self.stray = context.strays().note();
+                }
+                return Err(strays::error(context));
             }
             return Ok(None);
         }
-        let at = if Fault::EventOnOtherStream.is_planted() {
-            waiting.state()
+        let at: &StreamState = if Fault::EventOnOtherStream.is_planted() {
+            waiting
         } else {
             &self.stream
         };

@@ -15,8 +15,8 @@ pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
 pub(crate) use watch::{
-    add, defer, in_turn, is_inside_host_function, must_defer, outside, set_event, settle, sweep,
-    take, waiting,
+    add, defer, in_turn, is_inside_host_function, must_defer, on_own_thread, outside, set_event,
+    settle, sweep, take, waiting,
 };
 
 use std::any::Any;

@@ -134,6 +134,11 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if !is_inside_host_function() && !IS_WATCH.get() {
         return work();
     }
+    on_own_thread(driver, work);
+}
+
+/// Runs `work`, which may wait for the device, on a thread of its own.
+pub(crate) fn on_own_thread(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     // Shared, so that it is not lost where no thread can be started.
     let work = Arc::new(Mutex::new(Some(work)));
     let take = |work: &Mutex<Option<_>, { rank::WAITING_WORK }>| work.lock().take();

@@ -156,7 +156,12 @@ impl Blocks {
     /// A block of this class that is not of `stream` yet.
     #[cold]
     fn find(&self, stream: &Stream, class: usize) -> Result<Block> {
-        let idle = |block: &mut Block| Tracker::hand_over_if_idle(&mut block.tracker, stream);
+        // The cache is locked while it looks for a block; what the block forgets is dropped after that.
+        let mut former = None;
+        let idle = |block: &mut Block| {
+            former = Tracker::hand_over_if_idle(&mut block.tracker, stream);
+            former.is_some()
+        };
         if let Some(block) = self.cache.take_if(class, idle) {
             return Ok(block);
         }

@@ -1,0 +1,59 @@
+//! The end of memory and code: the uses that must be over before the resource is released.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::{Access, Tracker};
+use crate::context::KeptContext;
+use crate::error::DriverError;
+use crate::pending;
+
+impl Tracker {
+    /// Waits for every use that a wait for the home context would not cover, such as a copy that a stream of
+    /// another context makes.
+    ///
+    /// The caller has waited for the [unsettled contexts](Self::unsettled), and holds no lock.
+    pub(crate) fn wait_for_uses_elsewhere(&self) -> Result<(), DriverError> {
+        if self.crossed.get() {
+            self.synchronize(Access::WRITE)
+        } else {
+            // All uses are on the home stream.
+            Ok(())
+        }
+    }
+
+    /// Returns the contexts with a use of this memory that has no event: only a wait for the whole context can end
+    /// such a use.
+    pub(crate) fn unsettled(&self) -> Option<KeptContext> {
+        if self.home.driver().has_strays() {
+            self.strays(Access::WRITE, None).into_iter().next()
+        } else {
+            None
+        }
+    }
+
+    /// Keeps the home context alive as long as a stream of another context may use this memory: for memory that is
+    /// never freed because its uses could not be waited for, and that ends with its context.
+    ///
+    /// A thread of its own waits for the uses. If that fails, the context is leaked.
+    pub(crate) fn keep_context_while_used_elsewhere(this: &Arc<Self>) {
+        if !this.is_used_elsewhere() {
+            return;
+        }
+        let this = Arc::clone(this);
+        let driver = this.home.context().device().driver().clone();
+        pending::on_own_thread(&driver, move || {
+            if this.synchronize(Access::WRITE).is_err() {
+                mem::forget(this);
+            }
+        });
+    }
+
+    /// Whether a stream of another context may use this memory.
+    fn is_used_elsewhere(&self) -> bool {
+        let home = self.home.context();
+        let uses = self.lock();
+        let mut uses = uses.list.iter();
+        uses.any(|it| it.elsewhere.is_some() && !it.is_done_on(home))
+    }
+}
