@@ -4,8 +4,10 @@
 //! order as those of any buffer.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::CString;
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, RangeBounds};
 use std::sync::Arc;
 
@@ -26,7 +28,8 @@ pub struct Global<T: DeviceRepr> {
     name: String,
 }
 
-/// The variables of a module that were ever asked for.
+/// The variables of a module that were ever looked up, by their addresses. `None`: there is a [`Global`] of it, which
+/// has the tracker.
 #[derive(Default)]
 pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
@@ -88,24 +91,42 @@ impl<T: DeviceRepr> Global<T> {
 impl Globals {
     /// Lets the variable at `address` out, at home on `stream`.
     fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
-        let mut known = self.0.lock();
-        let Some(kept) = known.get_mut(&address) else {
-            known.insert(address, None);
+        let kept = match self.0.lock().entry(address) {
+            Entry::Vacant(entry) => {
+                entry.insert(None);
+                None
+            }
+            Entry::Occupied(mut entry) => {
+                let kept = entry.get_mut().take();
+                Some(kept.ok_or_else(|| Error::GlobalInUse {
+                    name: name.to_owned(),
+                })?)
+            }
+        };
+        let Some(mut tracker) = kept else {
             return Ok(Arc::new(Tracker::new(stream)));
         };
-        let tracker = kept.as_mut().ok_or_else(|| Error::GlobalInUse {
-            name: name.to_owned(),
-        })?;
-        Tracker::hand_over(tracker, stream)?;
-        kept.take().ok_or_else(|| Error::GlobalInUse {
-            name: name.to_owned(),
-        })
+        // The list is not locked: this can wait for the device. Meanwhile the variable counts as in use.
+        match Tracker::hand_over(&mut tracker, stream) {
+            Ok(()) => Ok(tracker),
+            Err(error) => {
+                self.put(address, tracker);
+                Err(error.into())
+            }
+        }
     }
 
     /// Takes a variable back, with the order of its uses.
-    pub(crate) fn put(&self, block: Block) {
-        let mut known = self.0.lock();
-        known.insert(block.address, Some(block.tracker));
+    fn put(&self, address: CUdeviceptr, tracker: Arc<Tracker>) {
+        let former = self.0.lock().insert(address, Some(tracker));
+        drop(former);
+    }
+
+    /// Removes all variables. Returns the trackers of those that were ever used: none of them is out, as a [`Global`]
+    /// keeps its module.
+    pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
+        let known = mem::take(&mut *self.0.lock());
+        known.into_values().flatten().collect()
     }
 }
 
@@ -156,6 +177,6 @@ impl<T: DeviceRepr> fmt::Debug for Global<T> {
 impl ModuleInner {
     /// Takes a variable back.
     pub(crate) fn take_back(&self, block: Block) {
-        self.globals().put(block);
+        self.globals().put(block.address, block.tracker);
     }
 }

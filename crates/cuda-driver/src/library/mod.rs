@@ -15,16 +15,15 @@ use cuda_sys::{CUkernel, CUlib_st, CUlibrary};
 
 use crate::context::Context;
 use crate::driver::{Driver, call};
-use crate::error::{DriverError, Error, JitError, Result};
+use crate::error::{DriverError, JitError, Result};
 use crate::global::Global;
 use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::DeviceRepr;
 use crate::module::{
-    Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, image_of, kernel_name, not_found,
-    read_image,
+    Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, Unloading, image_of, kernel_name,
+    not_found, read_image,
 };
-use crate::pending;
 use crate::stream::{SendPtr, Stream};
 
 /// Device code for all contexts of a driver. Cloning it gives another handle of the same code.
@@ -50,8 +49,8 @@ impl Destroy for RawLibrary {
     type Raw = SendPtr<CUlib_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the library must be loaded, and none of its kernels may run ← the handle owns it, and
-        // `LibraryInner::drop` has waited.
+        // SAFETY: the library must be loaded, none of its kernels may run and nothing may use its variables ← the handle
+        // owns it, and `Unloading` has waited for both.
         unsafe { call!(driver, cuLibraryUnload(raw.0)) }
     }
 }
@@ -249,28 +248,16 @@ impl LibraryInner {
 impl Drop for LibraryInner {
     fn drop(&mut self) {
         let places = std::mem::take(&mut *self.places());
-        let contexts = places.into_iter().map(|(_, context)| context).collect();
+        let mut variables = Vec::new();
+        let mut contexts = Vec::with_capacity(places.len());
+        for (shared, context) in places {
+            variables.extend(shared.take_trackers());
+            contexts.push(context);
+        }
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        let driver = handle.driver().clone();
-        pending::waiting(&driver, move || unload(handle, contexts));
+        Unloading::new(handle, variables, contexts).start();
     }
-}
-
-/// Unloads a library once all that was queued in these contexts is done, and no capture there would be disturbed.
-///
-/// Kernels of it may still run; their launches are queued, and no handle remembers them. In a context that its owner has
-/// declared dead nothing runs.
-fn unload(handle: Handle<RawLibrary>, mut contexts: Vec<Context>) {
-    let Some(context) = contexts.pop() else {
-        return;
-    };
-    context
-        .clone()
-        .when_quiet(move || match context.synchronize_quiet() {
-            Ok(()) | Err(Error::ContextGone { .. }) => unload(handle, contexts),
-            Err(_) => handle.abandon(),
-        });
 }
 
 impl fmt::Debug for Library {

@@ -308,7 +308,11 @@ impl Block {
 
     /// The home stream, made to wait for every use on another stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
-        self.tracker.before_free()?;
+        if let Err(error) = self.tracker.before_free() {
+            // The memory is never freed, and ends with its context.
+            Tracker::keep_context_while_used_elsewhere(&self.tracker);
+            return Err(error);
+        }
         let home = self.tracker.home().clone();
         if Fault::FreedOnOtherStream.is_planted() {
             return Ok(home.context().default_stream().unwrap_or(home));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
 
-use super::JitLog;
+use super::{JitLog, Unloading};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
@@ -15,7 +15,7 @@ use crate::global::Globals;
 use crate::handle::{Destroy, Handle};
 use crate::library::LibraryInner;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::pending;
+use crate::order::Tracker;
 use crate::stream::SendPtr;
 
 /// The code of a module, or of a library in one context.
@@ -47,14 +47,21 @@ pub(crate) struct Shared {
     raising: Mutex<(), { rank::SHARED_MEMORY_LIMIT }>,
 }
 
+impl Shared {
+    /// Removes the trackers of the variables: their uses must be over before the code is unloaded.
+    pub(crate) fn take_trackers(&self) -> Vec<Arc<Tracker>> {
+        self.globals.take_all()
+    }
+}
+
 pub(super) struct RawModule;
 
 impl Destroy for RawModule {
     type Raw = SendPtr<CUmod_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the module must be loaded, and none of its kernels may run ← the handle owns it, and
-        // `Owned` was waited for.
+        // SAFETY: the module must be loaded, none of its kernels may run and nothing may use its variables ← the handle
+        // owns it, and `Unloading` has waited for both.
         unsafe { call!(driver, cuModuleUnload(raw.0)) }
     }
 }
@@ -169,22 +176,13 @@ pub(crate) fn find_signature<'a>(
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // What a library has loaded goes with it.
+        // Code that a library has loaded into a context is unloaded with the library.
         let Code::Module(owned) = &mut self.code else {
             return;
         };
         // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
-        let context = self.context.clone();
-        let unload = move || {
-            // A kernel of the module may still run; its launch is queued, and no handle remembers it.
-            context.clone().when_quiet(move || {
-                if context.synchronize_quiet().is_err() {
-                    // It stays loaded until its context goes.
-                    handle.abandon();
-                }
-            });
-        };
-        pending::waiting(self.context.driver(), unload);
+        let variables = owned.shared.take_trackers();
+        Unloading::new(handle, variables, vec![self.context.clone()]).start();
     }
 }

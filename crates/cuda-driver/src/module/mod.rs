@@ -5,6 +5,7 @@ mod functions;
 mod image;
 mod log;
 mod options;
+mod unload;
 
 use std::ffi::CString;
 use std::fmt;
@@ -27,6 +28,7 @@ pub(crate) use image::{image_of, read, read_image};
 pub(crate) use log::Compilation;
 pub use log::JitLog;
 pub use options::{JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel};
+pub(crate) use unload::Unloading;
 
 /// Device code in a context. Cloning it gives another handle of the same code.
 ///
