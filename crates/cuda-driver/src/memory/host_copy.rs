@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use super::pinned::PageLocked;
+use super::pinned::{PageLocked, expect_locked_for};
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
@@ -72,13 +72,12 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the destination is of another driver, or what the calls
-    /// answer.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the destination is of another driver or of another context
+    /// that is [borrowed](crate::Context::borrow_raw), or what the calls answer.
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.len(), destination.len())?;
         let home = self.memory.home();
-        home.driver()
-            .expect_handles_of(destination.context().driver(), "the destination")?;
+        expect_locked_for(home.context(), destination.context(), "the destination")?;
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
@@ -135,13 +134,12 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or what the calls
-    /// answer.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver or of another context that
+    /// is [borrowed](crate::Context::borrow_raw), or what the calls answer.
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.len())?;
         let home = self.memory.home();
-        home.driver()
-            .expect_handles_of(source.context().driver(), "the source")?;
+        expect_locked_for(home.context(), source.context(), "the source")?;
         let bytes = size_of_val::<[T]>(source);
         if bytes == 0 {
             return Ok(());

@@ -14,6 +14,10 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// for what other streams do with both sides, and what comes after waits for the copy, as within one context. Until the
     /// source is used again, it may keep this buffer's context alive.
     ///
+    /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are copied to the host in that
+    /// context and from there in this one, and the call returns when the source has been read: the owner of the context may
+    /// end it at any time, and could not wait for a copy that was queued elsewhere.
+    ///
     /// # Errors
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
@@ -29,6 +33,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             .expect_handles_of(peer.driver(), "the source")?;
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
+        }
+        if peer.is_borrowed() {
+            return self.copy_through_host(source);
         }
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
@@ -63,4 +70,22 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         source.memory.tracker.after(&mut scope, source.access);
         Ok(())
     }
+
+    /// Copies from memory of another context, each half in its own context. The lengths are equal.
+    fn copy_through_host(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+        let piece = (MOST_ON_HOST / size_of::<T>().max(1)).max(1);
+        let mut start = 0;
+        while start < self.len() {
+            let elements = source.piece(start, piece).to_vec()?;
+            let range = start..start + elements.len();
+            start = range.end;
+            if let Some(mut to) = self.reborrow().into_slice(range) {
+                to.copy_from_host(&elements)?;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// The most bytes of a copy through the host that are on the host at a time.
+const MOST_ON_HOST: usize = 4 << 20;

@@ -13,10 +13,10 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use crate::context::Context;
-use crate::driver::{Driver, call};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
-use crate::memory::pinned::sealed::Lock;
+use crate::memory::pinned::{expect_locked_for, sealed::Lock};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };
@@ -192,7 +192,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
             memory: Some(memory),
         })
     };
-    if let Err(error) = expect_driver(stream.driver(), memory.context()) {
+    if let Err(error) = expect_locked(stream, memory.context()) {
         return give_back(error, memory);
     }
     let event = match queue(&memory) {
@@ -221,9 +221,9 @@ fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) {
     memory.abandon(error);
 }
 
-/// An error unless page-locked memory of `context` is so for `driver`.
-fn expect_driver(driver: &Driver, context: &Context) -> Result<()> {
-    driver.expect_handles_of(context.driver(), "the page-locked memory")
+/// Returns an error unless copies on `stream` may use page-locked memory of `context`.
+fn expect_locked(stream: &Stream, context: &Context) -> Result<()> {
+    expect_locked_for(stream.context(), context, "the page-locked memory")
 }
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
@@ -255,7 +255,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver, or what the calls answer.
+    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
+    /// answer.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
         &self,
@@ -301,7 +302,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver, or what the calls answer.
+    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
+    /// answer.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
         &mut self,

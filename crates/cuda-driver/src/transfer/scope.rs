@@ -8,7 +8,7 @@ use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
 
-use super::expect_driver;
+use super::expect_locked;
 use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len, resolve};
 use crate::stream::Stream;
@@ -80,7 +80,8 @@ impl<'scope> CopyScope<'scope, '_> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver, or what the calls answer.
+    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
+    /// answer.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -101,7 +102,7 @@ impl<'scope> CopyScope<'scope, '_> {
         destination: &'scope mut P,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
-        expect_driver(self.stream.driver(), destination.context())?;
+        expect_locked(self.stream, destination.context())?;
         let len = destination.len();
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(source.len(), len)?;
@@ -118,7 +119,8 @@ impl<'scope> CopyScope<'scope, '_> {
     /// # Errors
     ///
     /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver, or what the calls answer.
+    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
+    /// answer.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -139,7 +141,7 @@ impl<'scope> CopyScope<'scope, '_> {
         source: &'scope P,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
-        expect_driver(self.stream.driver(), source.context())?;
+        expect_locked(self.stream, source.context())?;
         let len = source.len();
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(len, destination.len())?;

@@ -13,7 +13,7 @@ use cuda_sys::CUctx_st;
 use crate::support::{Bench, COPY, everywhere, software};
 
 /// Other code: makes a context through raw calls and destroys it when it goes.
-struct Foreign {
+pub(crate) struct Foreign {
     driver: Driver,
     raw: *mut CUctx_st,
     destroyed: Arc<AtomicUsize>,
@@ -25,7 +25,7 @@ unsafe impl Send for Foreign {}
 unsafe impl Sync for Foreign {}
 
 impl Foreign {
-    fn new(bench: &Bench) -> Self {
+    pub(crate) fn new(bench: &Bench) -> Self {
         let driver = bench.context.driver().clone();
         let mut raw = ptr::null_mut();
         let device = bench.context.device().as_raw();
@@ -43,7 +43,7 @@ impl Foreign {
         }
     }
 
-    fn borrow(&self, token: Arc<dyn LivenessToken>) -> cuda_driver::Result<Context> {
+    pub(crate) fn borrow(&self, token: Arc<dyn LivenessToken>) -> cuda_driver::Result<Context> {
         // SAFETY: the context is alive until `self` goes; the tests let go of it before, or say that it is dead.
         unsafe { Context::borrow_raw(&self.driver, self.raw, token) }
     }
@@ -61,7 +61,7 @@ impl Drop for Foreign {
 /// A token that keeps the owner.
 impl LivenessToken for Foreign {}
 
-fn alive() -> Arc<AtomicBool> {
+pub(crate) fn alive() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(true))
 }
 

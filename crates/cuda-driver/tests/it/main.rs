@@ -15,6 +15,7 @@ mod common;
 mod context;
 mod current;
 mod device;
+mod elsewhere;
 mod error;
 mod event;
 mod fatal;

@@ -16,6 +16,7 @@ pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
 use std::ops::DerefMut;
 
 use crate::context::Context;
+use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
 
 /// Owners of page-locked host memory: [`PinnedBuffer`] and [`RegisteredBuffer`].
@@ -29,4 +30,22 @@ pub unsafe trait PageLocked<T: DeviceRepr>:
 {
     /// The context in which the memory was locked.
     fn context(&self) -> &Context;
+}
+
+/// Returns an error unless copies in `copying` may use page-locked memory of `owner`.
+///
+/// Both must be of one driver. The owner of a borrowed context waits for the work in that context before it ends it,
+/// not for copies that are queued elsewhere: so memory of a borrowed context is used by its own copies only.
+pub(crate) fn expect_locked_for(
+    copying: &Context,
+    owner: &Context,
+    what: &'static str,
+) -> Result<()> {
+    copying.driver().expect_handles_of(owner.driver(), what)?;
+    if owner.is_borrowed() && owner != copying {
+        return Err(Error::OtherContext {
+            what: "page-locked memory of a borrowed context",
+        });
+    }
+    Ok(())
 }

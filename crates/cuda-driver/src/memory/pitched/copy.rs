@@ -4,6 +4,7 @@ use super::rows::{Side, queue};
 use super::{PitchedSlice, PitchedSliceMut};
 use crate::error::Result;
 use crate::memory::host_copy::{from_pinned, to_pinned};
+use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
 use crate::order::Scope;
 
@@ -48,8 +49,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
         let home = self.memory.home();
-        home.driver()
-            .expect_handles_of(destination.context().driver(), "the destination")?;
+        expect_locked_for(home.context(), destination.context(), "the destination")?;
         if self.rows.bytes() == 0 {
             return Ok(());
         }
@@ -100,8 +100,7 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
         let home = self.memory.home();
-        home.driver()
-            .expect_handles_of(source.context().driver(), "the source")?;
+        expect_locked_for(home.context(), source.context(), "the source")?;
         if self.rows.bytes() == 0 {
             return Ok(());
         }

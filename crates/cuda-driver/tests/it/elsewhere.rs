@@ -1,0 +1,360 @@
+//! Resources that a stream of another context still uses when their owner is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Capture, ContextFlags, Error, EventFlags, Global, PinnedBuffer, PinnedFlags};
+use cuda_driver::{Library, Status};
+use cuda_sim::{Builder, Rule, Simulator};
+
+use crate::borrowed::{Foreign, alive};
+use crate::support::{Bench, gpu, late, software};
+use crate::task::until;
+
+const VARIABLES: &str = include_str!("kernels/variables.ptx");
+const LIMIT: Duration = Duration::from_secs(5);
+/// Long enough to see that a thread waits.
+const WHILE: Duration = Duration::from_millis(100);
+
+/// Two software devices, eager and late, and the GPUs.
+fn benches(test: &str) -> impl Iterator<Item = Bench> {
+    let builders = [Builder::new(), late(1), late(2)];
+    let software = builders.map(|builder| software(builder.devices(2)));
+    software.into_iter().chain(gpu(test))
+}
+
+/// A context beside that of `bench`: on the next device if there is one, else on the same.
+fn second(bench: &Bench) -> Context {
+    let devices = bench.context.driver().devices().unwrap();
+    Context::new(devices.last().unwrap(), ContextFlags::empty()).unwrap()
+}
+
+fn stream(context: &Context) -> Stream {
+    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
+}
+
+/// A stream of `context` that waits until something is sent.
+fn held(context: &Context) -> (Stream, Sender<()>) {
+    let stream = stream(context);
+    let (open, gate) = mpsc::channel();
+    let wait = move || {
+        let _ = gate.recv();
+    };
+    stream.launch_host(wait).unwrap();
+    (stream, open)
+}
+
+fn ptx() -> Ptx {
+    Ptx::new(VARIABLES).unwrap()
+}
+
+/// How often the software driver was called so.
+fn count(simulator: &Simulator, call: &str) -> u64 {
+    simulator.calls().get(call).copied().unwrap_or_default()
+}
+
+/// Drops `code` on a thread of its own while a stream of another context is to copy from its variable: `unload` is called when
+/// the copy is done.
+fn unload_behind_copies(
+    bench: &Bench,
+    unload: &str,
+    variable: impl Fn(&'static str, &Stream) -> Global<u32>,
+    is_retaken: bool,
+    code: impl Send + 'static,
+) {
+    let other = second(bench);
+    let (copying, open) = held(&other);
+    let home = stream(&bench.context);
+    let mut factors_there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+    let mut counter_there = DeviceBuffer::<u32>::zeroed(&copying, 1).unwrap();
+    let (factors, counter) = (variable("factors", &home), variable("counter", &home));
+    let mut view = factors_there.as_mut_slice();
+    view.copy_from_peer(&factors.as_slice()).unwrap();
+    drop(factors);
+    // The next owner of a variable takes its uses over.
+    let factors = is_retaken.then(|| variable("factors", &stream(&bench.context)));
+    let mut view = counter_there.as_mut_slice();
+    view.copy_from_peer(&counter.as_slice()).unwrap();
+    drop((variable, factors, counter));
+    let before = bench.simulator.as_ref().map(|it| count(it, unload));
+    let (dropped, is_dropped) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        drop(code);
+        dropped.send(()).unwrap();
+    });
+    let early = is_dropped.recv_timeout(WHILE);
+    assert!(early.is_err(), "{}: the drop does not wait", bench.name);
+    if let Some(simulator) = &bench.simulator {
+        assert_eq!(Some(count(simulator, unload)), before, "{}", bench.name);
+    }
+    open.send(()).unwrap();
+    is_dropped.recv_timeout(LIMIT).unwrap();
+    worker.join().unwrap();
+    if let Some(simulator) = &bench.simulator {
+        let after = before.map(|before| before + 1);
+        assert_eq!(Some(count(simulator, unload)), after, "{}", bench.name);
+    }
+    // Another module may get the memory.
+    let next = Module::load(&bench.context, &ptx()).unwrap();
+    let mut factors = next.global::<u32>("factors", &home).unwrap();
+    factors.copy_from_host(&[9; 4]).unwrap();
+    assert_eq!(factors_there.to_vec().unwrap(), [1, 2, 3, 4]);
+    assert_eq!(counter_there.to_vec().unwrap(), [5], "{}", bench.name);
+}
+
+#[test]
+fn a_module_is_unloaded_behind_copies_of_its_variables() {
+    for bench in benches("a_module_is_unloaded_behind_copies_of_its_variables") {
+        for is_retaken in [false, true] {
+            let module = Module::load(&bench.context, &ptx()).unwrap();
+            let of = module.clone();
+            let variable = move |name, home: &Stream| of.global(name, home).unwrap();
+            unload_behind_copies(&bench, "cuModuleUnload", variable, is_retaken, module);
+        }
+    }
+}
+
+#[test]
+fn a_library_is_unloaded_behind_copies_of_its_variables() {
+    for bench in benches("a_library_is_unloaded_behind_copies_of_its_variables") {
+        let driver = bench.context.driver();
+        for is_retaken in [false, true] {
+            let options = cuda_driver::JitOptions::new();
+            let library = Library::load(driver, &ptx(), &options).unwrap();
+            let of = library.clone();
+            let variable = move |name, home: &Stream| of.global(name, home).unwrap();
+            unload_behind_copies(&bench, "cuLibraryUnload", variable, is_retaken, library);
+        }
+    }
+}
+
+#[test]
+fn a_capture_outlives_the_drop_of_a_copied_module() {
+    for bench in benches("a_capture_outlives_the_drop_of_a_copied_module") {
+        let other = second(&bench);
+        let (copying, open) = held(&other);
+        let home = stream(&bench.context);
+        let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+        let module = Module::load(&bench.context, &ptx()).unwrap();
+        let factors = module.global::<u32>("factors", &home).unwrap();
+        let mut view = there.as_mut_slice();
+        view.copy_from_peer(&factors.as_slice()).unwrap();
+        let capture = Capture::begin(&bench.context).unwrap();
+        let worker = thread::spawn(move || drop((factors, module)));
+        open.send(()).unwrap();
+        worker.join().unwrap();
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(count(simulator, "cuModuleUnload"), 0, "{}", bench.name);
+        }
+        drop(capture.end().unwrap());
+        if let Some(simulator) = &bench.simulator {
+            assert_eq!(count(simulator, "cuModuleUnload"), 1, "{}", bench.name);
+        }
+        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
+    let bench = software(Builder::new().devices(2));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let device = bench.context.device();
+    let one = Context::new(device, ContextFlags::empty()).unwrap();
+    let other = second(&bench);
+    let (copying, open) = held(&other);
+    let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+    let module = Module::load(&one, &ptx()).unwrap();
+    let factors = module.global::<u32>("factors", &stream(&one)).unwrap();
+    let mut view = there.as_mut_slice();
+    view.copy_from_peer(&factors.as_slice()).unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
+    // Nor does the context end, with which the variable would go.
+    drop((factors, module, one));
+    simulator.clear_rules();
+    assert_eq!(count(simulator, "cuModuleUnload"), 0);
+    assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0);
+    open.send(()).unwrap();
+    assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_context_outlives_copied_memory_that_cannot_be_freed() {
+    let bench = software(Builder::new().devices(2));
+    let simulator = bench.simulator.as_ref().unwrap();
+    let device = bench.context.device();
+    let one = Context::new(device, ContextFlags::empty()).unwrap();
+    let other = second(&bench);
+    let (copying, open) = held(&other);
+    let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+    let source = DeviceBuffer::from_host(&stream(&one), &[1_u32, 2, 3, 4]).unwrap();
+    there
+        .as_mut_slice()
+        .copy_from_peer(&source.as_slice())
+        .unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamWaitEvent"));
+    let worker = thread::spawn(move || drop((source, one)));
+    thread::sleep(WHILE);
+    simulator.clear_rules();
+    assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0);
+    open.send(()).unwrap();
+    worker.join().unwrap();
+    assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
+}
+
+/// A copy from memory of `bench` into another context, which is still to run when all handles of that context are dropped.
+/// What is sent lets it run.
+fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>) {
+    let (holding, open) = held(&bench.context);
+    let event = cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+    event.record(&holding).unwrap();
+    let source = DeviceBuffer::from_host(&stream(&bench.context), &[1_u32, 2, 3, 4]).unwrap();
+    let other = second(bench);
+    let copying = stream(&other);
+    let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+    copying.synchronize().unwrap();
+    copying.wait(&event).unwrap();
+    there
+        .as_mut_slice()
+        .copy_from_peer(&source.as_slice())
+        .unwrap();
+    drop((there, copying, other));
+    (source, open)
+}
+
+/// Calls `call` on a copied buffer: it must return before the copy has run, and the context of the copy ends later.
+fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
+    for bench in benches(test) {
+        let (source, open) = copied_by_a_dropped_context(&bench);
+        let (done, is_done) = mpsc::channel();
+        let worker = thread::spawn(move || {
+            let left = call(source);
+            done.send(()).unwrap();
+            left
+        });
+        let result = is_done.recv_timeout(LIMIT);
+        open.send(()).unwrap();
+        let left = worker.join().unwrap();
+        assert!(
+            result.is_ok(),
+            "{}: waits for the other context",
+            bench.name
+        );
+        if let Some(left) = left {
+            assert_eq!(left.to_vec().unwrap(), [0; 4], "{}", bench.name);
+        }
+        if let Some(simulator) = &bench.simulator {
+            let what = "the other context ends";
+            until(what, LIMIT, || count(simulator, "cuCtxDestroy_v2") == 1);
+        }
+    }
+}
+
+#[test]
+fn a_fill_does_not_wait_for_a_context_that_copied() {
+    does_not_wait(
+        "a_fill_does_not_wait_for_a_context_that_copied",
+        |mut source| {
+            source.set_zero().unwrap();
+            Some(source)
+        },
+    );
+}
+
+#[test]
+fn a_drop_does_not_wait_for_a_context_that_copied() {
+    does_not_wait("a_drop_does_not_wait_for_a_context_that_copied", |source| {
+        drop(source);
+        None
+    });
+}
+
+#[test]
+fn borrowed_memory_is_read_before_a_peer_copy_returns() {
+    for bench in benches("borrowed_memory_is_read_before_a_peer_copy_returns") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let (copying, open) = held(&second(&bench));
+        // More than one piece of a copy through the host.
+        let words: Vec<u32> = (0..(3 << 20)).collect();
+        let source = DeviceBuffer::from_host(&stream(&borrowed), &words).unwrap();
+        let mut there = DeviceBuffer::<u32>::zeroed(&copying, words.len()).unwrap();
+        let worker = thread::spawn(move || {
+            let copied = there.as_mut_slice().copy_from_peer(&source.as_slice());
+            copied.unwrap();
+            (source, there)
+        });
+        // So many bytes are more than can wait in page-locked memory.
+        let early = if bench.simulator.is_some() {
+            WHILE
+        } else {
+            LIMIT
+        };
+        thread::sleep(early / 2);
+        open.send(()).unwrap();
+        let (source, there) = worker.join().unwrap();
+        // All that was queued in it is done, as its owner promises.
+        borrowed.synchronize().unwrap();
+        token.store(false, Ordering::SeqCst);
+        drop(foreign);
+        let error = source.to_vec().unwrap_err();
+        assert!(matches!(error, Error::ContextGone { .. }), "{error}");
+        assert!(there.to_vec().unwrap() == words, "{}", bench.name);
+    }
+}
+
+#[test]
+fn borrowed_memory_may_end_while_the_copy_is_queued() {
+    for bench in benches("borrowed_memory_may_end_while_the_copy_is_queued") {
+        let foreign = Foreign::new(&bench);
+        let token = alive();
+        let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let other = second(&bench);
+        let (copying, open) = held(&other);
+        let source = DeviceBuffer::from_host(&stream(&borrowed), &[1_u32, 2, 3, 4]).unwrap();
+        let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+        there
+            .as_mut_slice()
+            .copy_from_peer(&source.as_slice())
+            .unwrap();
+        // All that was queued in it is done, as its owner promises.
+        borrowed.synchronize().unwrap();
+        token.store(false, Ordering::SeqCst);
+        drop(foreign);
+        open.send(()).unwrap();
+        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+    }
+}
+
+#[test]
+fn borrowed_locked_memory_is_not_used_elsewhere() {
+    for bench in benches("borrowed_locked_memory_is_not_used_elsewhere") {
+        let foreign = Foreign::new(&bench);
+        let borrowed = foreign.borrow(alive()).unwrap();
+        let stream = bench.stream();
+        let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+        let flags = PinnedFlags::empty();
+        let mut pinned = PinnedBuffer::<u32>::zeroed(&borrowed, 4, flags).unwrap();
+        let refused = |result: cuda_driver::Result<()>| {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+        };
+        refused(buffer.as_slice().copy_to_pinned(&mut pinned));
+        refused(buffer.as_mut_slice().copy_from_pinned(&pinned));
+        let queued = buffer.copy_to_pinned_async(pinned, &stream);
+        let error = queued.map(drop).unwrap_err();
+        assert!(
+            matches!(error.error(), Error::OtherContext { .. }),
+            "{error}"
+        );
+        let pinned = error.into_memory().unwrap();
+        let queued = buffer.copy_from_pinned_async(pinned, &stream);
+        let pinned = queued.map(drop).unwrap_err().into_memory().unwrap();
+        assert_eq!(*pinned, [0; 4]);
+        drop((pinned, borrowed));
+    }
+}
