@@ -38,7 +38,11 @@ impl Drop for KeptContext {
         let driver = inner.device.driver().clone();
         // Of two threads that drop the last two handles, exactly one gets the context.
         if let Some(inner) = Arc::into_inner(inner) {
-            pending::on_own_thread(&driver, move || drop(inner));
+            pending::on_own_thread(&driver, move || {
+                // Its drop can be deferred to the thread that looks after what is pending, which must not wait.
+                inner.owner.wait();
+                drop(inner);
+            });
         }
     }
 }

@@ -117,11 +117,12 @@ impl Context {
     /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together, `CUDA_ERROR_OUT_OF_MEMORY`.
     #[doc(alias = "cuCtxCreate")]
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
-        // Nobody else has this handle yet, and one that had it is gone.
-        let make = || ContextInner::new(device, || Ok(Owner::owned(device, flags)?));
+        // Made before the list of contexts is locked: on an error the driver's context is destroyed, which can wait.
+        let made = ContextInner::new(device, || Ok(Owner::owned(device, flags)?))?;
+        // No other context that is alive has this handle.
         device
             .driver()
-            .shared_context(|_| false, make)
+            .shared_context(|_| false, || Ok(made))
             .map(Self::of)
     }
 
@@ -147,8 +148,14 @@ impl Context {
     ///
     /// # Safety
     ///
-    /// `raw` is a context of `driver`. It stays alive while `token.is_alive()`, and so does the driver's part of any call
-    /// that began while it was so. When it is declared dead, what was queued in it is done, or never runs.
+    /// - `raw` is a context of `driver`, and stays alive as long as `token.is_alive()` returns `true`.
+    /// - The owner does not destroy it during a driver call on it that began while the token returned `true`.
+    /// - When the token starts to return `false`, or is dropped, the work that was queued in the context is done, or never
+    ///   runs. [`synchronize`](Self::synchronize) waits for it, provided that no other thread queues more.
+    ///
+    /// The owner need not know about other contexts. No work that is queued in another context uses memory of this one:
+    /// [copies](crate::DeviceSliceMut::copy_from_peer) of its memory into another context go through the host and have read
+    /// it when they return, and its page-locked memory is refused by copies in other contexts.
     #[doc(alias = "cuCtxAttach")]
     pub unsafe fn borrow_raw(
         driver: &Driver,

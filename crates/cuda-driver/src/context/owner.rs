@@ -64,12 +64,19 @@ impl Destroy for Primary {
     type Raw = RawContext;
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
-        // If somebody has retained it again nothing ends here, and a wait could break a capture of theirs.
+        Self::finish(driver, raw);
+        // SAFETY: each retain must be released once ← the handle owns one retain.
+        unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(raw.device)) }
+    }
+}
+
+impl Primary {
+    /// Waits for the work in the context, unless other handles retain it: then it does not end, and a wait could break
+    /// a capture in it.
+    fn finish(driver: &Driver, raw: RawContext) {
         if !driver.has_context(|context| context.is_primary_of(raw.device)) {
             finish(driver, raw.context);
         }
-        // SAFETY: each retain must be released once ← the handle owns one retain.
-        unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(raw.device)) }
     }
 }
 
@@ -176,6 +183,15 @@ impl Owner {
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(device)) }
     }
 
+    /// Waits for the work in a context that is about to end.
+    pub(super) fn wait(&self) {
+        match self {
+            Self::Primary(handle) => Primary::finish(handle.driver(), handle.raw()),
+            Self::Owned(handle) => finish(handle.driver(), handle.raw().context),
+            Self::Borrowed(..) => {}
+        }
+    }
+
     /// Ends what it owns, and answers what the driver says.
     pub(super) fn close(self) -> Result<(), DriverError> {
         match self {
@@ -189,7 +205,8 @@ impl Owner {
 /// Says whether a context that other code owns is still there: see [`Context::borrow_raw`](super::Context::borrow_raw).
 ///
 /// It is asked before each call that concerns the context, and dropped with the last object of it: a token that owns what
-/// keeps the context alive needs no more than the default method. It must neither block nor use this crate, and if it
+/// keeps the context alive needs no more than the default method. Before its owner ends the context, it waits for the work
+/// that is queued there; no work in other contexts uses the memory of this one. It must neither block nor use this crate, and if it
 /// panics the process is aborted.
 pub trait LivenessToken: Send + Sync + 'static {
     /// Whether the context is alive. Once `false`, it stays so.

@@ -29,7 +29,8 @@ use crate::stream::{SendPtr, Stream};
 /// Device code for all contexts of a driver. Cloning it gives another handle of the same code.
 ///
 /// The driver loads it into a context when something of it is first used there. It is unloaded when the last handle, the last
-/// kernel and the last function of it are gone; that waits for every context that it was used in. It keeps those contexts.
+/// kernel and the last function of it are gone; that waits for the uses of its variables and for every context that it
+/// was used in. It keeps those contexts.
 #[derive(Clone)]
 pub struct Library(Arc<LibraryInner>);
 

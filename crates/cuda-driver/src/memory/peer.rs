@@ -12,7 +12,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ///
     /// The devices need no access to each other: where they have none, the driver goes through host memory. The copy waits
     /// for what other streams do with both sides, and what comes after waits for the copy, as within one context. Until the
-    /// source is used again, it may keep this buffer's context alive.
+    /// source is used again, it may keep this buffer's context alive; if it has the last handle, that context ends on a
+    /// thread of its own, and no call on the source waits for it.
     ///
     /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are copied to the host in that
     /// context and from there in this one, and the call returns when the source has been read: the owner of the context may

@@ -32,8 +32,8 @@ pub(crate) use unload::Unloading;
 
 /// Device code in a context. Cloning it gives another handle of the same code.
 ///
-/// It is unloaded when the last handle and the last [`Function`] of it are gone; that waits for the context, as a
-/// kernel of it may still run. A [`Library`](crate::Library) is the same for all contexts at once.
+/// It is unloaded when the last handle and the last [`Function`] of it are gone; that waits for the uses of its
+/// [variables](crate::Global), also by other contexts, and for its context, as a kernel of it may still run. A [`Library`](crate::Library) is the same for all contexts at once.
 #[derive(Clone)]
 pub struct Module {
     raw: SendPtr<CUmod_st>,
