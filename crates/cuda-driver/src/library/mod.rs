@@ -61,8 +61,9 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`] with the log of the driver's compiler. The driver may also leave the work, and this error without the log,
-    /// to the first use in a context. [`Error::Unsupported`] for an option that the driver is too old for.
+    /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may also leave the work,
+    /// and this error without the log, to the first use in a context. [`Error::Unsupported`](crate::Error::Unsupported)
+    /// for an option that the driver is too old for.
     #[doc(alias = "cuLibraryLoadData")]
     pub fn load<'a>(
         driver: &Driver,
@@ -110,7 +111,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is no image; else as [`load`](Self::load).
+    /// [`Error::File`](crate::Error::File) if it cannot be read, [`Error::Image`](crate::Error::Image) if it is no
+    /// image; else as [`load`](Self::load).
     ///
     /// # Safety
     ///
@@ -130,7 +132,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchFunction`], or [`Error::NulByte`] if there is one in the name.
+    /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or [`Error::NulByte`](crate::Error::NulByte) if there is
+    /// one in the name.
     #[doc(alias = "cuLibraryGetKernel")]
     pub fn kernel(&self, name: &str) -> Result<LibraryKernel> {
         let c_name = kernel_name(name)?;
