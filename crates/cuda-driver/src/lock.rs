@@ -294,9 +294,6 @@ mod checks {
         "cuStreamSynchronize",
     ];
 
-    /// Whether rules 2 and 3 are checked.
-    pub(super) const CHECK_WAITS_AND_DROPS: bool = false;
-
     thread_local! {
         static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
     }
@@ -371,9 +368,6 @@ mod checks {
     }
 
     fn expect_none(is_bad: impl Fn(&Lock) -> bool, what: &str) {
-        if !CHECK_WAITS_AND_DROPS {
-            return;
-        }
         let _ = HELD.try_with(|held| {
             if let Some(lock) = held.borrow().iter().find(|lock| is_bad(lock)) {
                 violation(&format!(
@@ -463,9 +457,6 @@ mod tests {
             ("wait", "cuCtxSynchronize while it holds TRACKER"),
             ("drop", "a context handle while it holds TRACKER"),
         ] {
-            if !super::checks::CHECK_WAITS_AND_DROPS && matches!(name, "wait" | "drop") {
-                continue;
-            }
             let (is_success, text) = run(name);
             assert!(!is_success, "{name}");
             assert!(text.contains(message), "{name}: {text}");
