@@ -31,7 +31,7 @@ fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
     if threads == 0 {
         return Err(INVALID_VALUE);
     }
-    let each = blocks_per_sm(function, threads, config.sharedMemBytes as usize)?;
+    let each = blocks_per_sm(function, threads, config.sharedMemBytes as usize)?.reported;
     Ok(u64::from(each) * device.limits.multiprocessors as u64)
 }
 

@@ -52,10 +52,12 @@ impl OnDevice<'_> {
         values.into_iter().find(|&value| value != UNSET)
     }
 
-    /// Threads that a block may have.
+    /// The most threads of a block: what `.reqntid` or `.maxntid` says, else 1024.
+    ///
+    /// On a GPU the registers of the kernel limit it too. How many those are, only an assembler knows; the number here is
+    /// an estimate, which may be too high, so it does not count.
     pub(super) fn max_threads(self) -> u32 {
-        let bound = self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024);
-        (bound as u32).min(32 * self.kernel.warps_by_registers())
+        self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024) as u32
     }
 
     /// Blocks that a cluster may have.

@@ -17,7 +17,7 @@ use super::instance::Instance;
 use super::occupancy;
 use super::status::{
     COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CLUSTER_SIZE, INVALID_HANDLE, INVALID_VALUE,
-    NOT_SUPPORTED, OUT_OF_RESOURCES, Status,
+    NOT_SUPPORTED, Status,
 };
 use super::stream::Lost;
 use super::surface::SurfaceObject;
@@ -113,7 +113,8 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 }
 
 impl Shape {
-    /// What the driver refuses when a launch is asked for.
+    /// Fails for the launches that the driver refuses. An estimate refuses none: of registers, only an assembler knows
+    /// how many a kernel needs.
     pub(super) fn check(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
         let [grid_x, grid_y, grid_z] = self.grid;
@@ -138,17 +139,14 @@ impl Shape {
         if kernel.most_threads().is_some_and(|most| threads > most) {
             return Err(INVALID_VALUE);
         }
-        if threads > u64::from(function.on_device()?.max_threads()) {
-            return Err(OUT_OF_RESOURCES);
-        }
         if i64::from(self.shared) > i64::from(function.on_device()?.dynamic_shared_limit()) {
             return Err(INVALID_VALUE);
         }
         self.check_cluster(function)?;
         if self.cooperative {
-            let per_sm = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
+            let fit = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
             let device = &function.module.context.device.limits;
-            let most = u64::from(per_sm) * device.multiprocessors as u64;
+            let most = u64::from(fit.certain) * device.multiprocessors as u64;
             if product(self.grid) > most {
                 return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
             }

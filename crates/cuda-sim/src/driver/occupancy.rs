@@ -5,6 +5,14 @@
 //! bytes beside what the system takes per block. What else counts is as in NVIDIA's `cuda_occupancy.h`: the registers of
 //! a warp are on one of the four parts of a multiprocessor, a launch may not have more dynamic shared memory than the
 //! function is allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
+//!
+//! The number of registers is an estimate, which may be too high. So it lowers the figures that are reported, and refuses
+//! nothing:
+//!
+//! - A block that may be launched counts as at least one that fits, if its shared memory does.
+//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are refused by the other limits only, which are
+//!   certain: a grid of as many blocks as the figures say is always launched.
+//! - `cuOccupancyMaxPotentialBlockSize` returns a size that may be launched: that of `.reqntid` if the kernel has one.
 
 use std::ffi::{c_int, c_uint};
 
@@ -82,28 +90,42 @@ impl OnDevice<'_> {
     }
 }
 
+/// How many blocks run on a multiprocessor at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fit {
+    /// By all limits, with the estimate of registers: what the program is told. At most `certain`, and 0 only if that is.
+    pub(super) reported: u32,
+    /// By the limits that are known exactly: threads, blocks and shared memory.
+    pub(super) certain: u32,
+}
+
 /// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor at once.
-pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -> Status<u32> {
+pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -> Status<Fit> {
     let function = function.on_device()?;
     let limits = &function.device.limits;
     let warps = u64::from(threads.div_ceil(32));
     // That the kernel is compiled for fewer threads does not count.
     if threads == 0 || threads > MOST_THREADS {
-        return Ok(0);
+        return Ok(Fit::default());
     }
     let most = function.dynamic_shared_limit();
     if i64::try_from(dynamic).map_or(true, |dynamic| dynamic > most.into()) {
-        return Ok(0);
+        return Ok(Fit::default());
     }
     let by_threads = limits.threads_per_sm as u64 / (32 * warps);
     let by_registers = u64::from(function.kernel.warps_by_registers()) / warps;
+    // The estimate may be too high, and the block can be launched.
+    let by_registers = by_registers.max(1);
     let used = function.shared_bytes(dynamic as u64);
     let by_shared = function
         .shared_capacity(used)
         .checked_div(used)
         .unwrap_or(u64::MAX);
-    let blocks = by_threads.min(by_registers).min(by_shared);
-    Ok(blocks.min(limits.blocks_per_sm as u64) as u32)
+    let certain = by_threads.min(by_shared).min(limits.blocks_per_sm as u64) as u32;
+    Ok(Fit {
+        reported: by_registers.min(certain.into()) as u32,
+        certain,
+    })
 }
 
 impl Call {
@@ -135,7 +157,7 @@ impl Call {
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
-        blocks.set(blocks_per_sm(&function, size, shared)? as c_int)
+        blocks.set(blocks_per_sm(&function, size, shared)?.reported as c_int)
     }
 
     fn occupancy_block_size(
@@ -168,24 +190,33 @@ impl Call {
         if limit < 0 || flags > 1 {
             return Err(INVALID_VALUE);
         }
-        let most = function.on_device()?.max_threads();
-        let most = if limit == 0 {
-            most
+        let limit = if limit == 0 {
+            MOST_THREADS
         } else {
-            most.min(limit as u32)
+            limit as u32
+        };
+        let most = function.on_device()?.max_threads();
+        let sizes: Vec<u32> = match function.kernel()?.required_threads {
+            // Blocks of another size cannot be launched.
+            Some(_) => Some(most)
+                .filter(|&most| most <= limit)
+                .into_iter()
+                .collect(),
+            None => {
+                let most = most.min(limit);
+                let warps = (1..=most.div_ceil(32)).rev();
+                warps.map(|warps| (32 * warps).min(most)).collect()
+            }
         };
         let mut best = (0, 0, 0);
-        for size in (1..=most.div_ceil(32))
-            .rev()
-            .map(|warps| (32 * warps).min(most))
-        {
+        for size in sizes {
             let dynamic = match shared_of {
                 // SAFETY: the function must be callable with any block size ← the contract of
                 // cuOccupancyMaxPotentialBlockSize.
                 Some(shared_of) => unsafe { shared_of(size as c_int) },
                 None => shared,
             };
-            let blocks = blocks_per_sm(&function, size, dynamic)?;
+            let blocks = blocks_per_sm(&function, size, dynamic)?.reported;
             if blocks * size > best.0 {
                 best = (blocks * size, blocks, size);
             }
@@ -208,7 +239,7 @@ impl Call {
         let function = self.function(function.handle())?;
         let positive = |value: c_int| u32::try_from(value).ok().filter(|&value| value > 0);
         let (blocks, size) = positive(blocks).zip(positive(size)).ok_or(INVALID_VALUE)?;
-        if blocks_per_sm(&function, size, 0)? < blocks {
+        if blocks_per_sm(&function, size, 0)?.certain < blocks {
             return Err(INVALID_VALUE);
         }
         let function = function.on_device()?;

@@ -62,7 +62,7 @@ pub struct Kernel {
     pub cluster: Option<[u32; 3]>,
     /// `.maxclusterrank`
     pub max_cluster: Option<u32>,
-    /// An estimate of 32-bit registers per thread.
+    /// An estimate of 32-bit registers per thread, for occupancy figures only: an assembler may need fewer.
     pub registers: u32,
 }
 
@@ -90,7 +90,7 @@ impl Kernel {
                 .is_none_or(|most| product(cluster) <= most.into())
     }
 
-    /// The warps whose registers a multiprocessor has.
+    /// The warps whose registers a multiprocessor has, by the estimate.
     pub(crate) fn warps_by_registers(&self) -> u32 {
         let each = 32 * self.registers.max(1).next_multiple_of(8);
         PARTS * (PART_REGISTERS / each)

@@ -253,36 +253,3 @@ fn attributes_are_obeyed_or_refused() {
     assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
     assert_eq!(bench.download::<u32>(data, 1), [5 * 3 * 3]);
 }
-
-#[test]
-fn a_block_needs_the_registers_that_are_live_at_once() {
-    let bench = bench(Builder::new());
-    // Sums 0 to 99, either at once or when each has been made, of which the latter needs all of them.
-    let kernel = |early: bool| {
-        let (mut body, mut uses) = (String::new(), String::new());
-        for number in 1..100 {
-            body += &format!("mov.u32 %r{number}, {number};\n");
-            let add = format!("add.u32 %r0, %r0, %r{number};\n");
-            *(if early { &mut body } else { &mut uses }) += &add;
-        }
-        format!(
-            ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry sum(.param .u64 out) {{\n\
-             .reg .b32 %r<100>;\n.reg .b64 %rd<2>;\nmov.u32 %r0, 0;\n{body}{uses}\
-             ld.param.u64 %rd1, [out];\nst.global.u32 [%rd1], %r0;\nret;\n}}"
-        )
-    };
-    for (early, full) in [
-        (true, R::CUDA_SUCCESS),
-        (false, R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
-    ] {
-        let sum = bench.function(bench.load(&kernel(early)), "sum");
-        let data = bench.upload(&[0_u32; 1]);
-        assert_eq!(
-            bench.launch(sum, [1, 1024], ptr::null_mut(), &mut [data]),
-            full
-        );
-        ok(bench.launch(sum, [1, 512], ptr::null_mut(), &mut [data]));
-        ok(bench.sync());
-        assert_eq!(bench.download::<u32>(data, 1), [99 * 100 / 2]);
-    }
-}

@@ -34,6 +34,7 @@ mod link;
 mod memory;
 mod module;
 mod occupancy;
+mod registers;
 mod schedule;
 mod shared;
 mod stream;

@@ -11,17 +11,17 @@ use crate::support::{ADD, Bench, bench, ok};
 
 type F = CUfunction_attribute;
 
-fn set(bench: &Bench, function: CUfunction, attribute: F, value: i32) {
+pub(crate) fn set(bench: &Bench, function: CUfunction, attribute: F, value: i32) {
     unsafe { ok(bench.cuFuncSetAttribute(function, attribute, value)) };
 }
 
-fn get(bench: &Bench, function: CUfunction, attribute: F) -> i32 {
+pub(crate) fn get(bench: &Bench, function: CUfunction, attribute: F) -> i32 {
     let mut value = -1;
     unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
     value
 }
 
-fn blocks(bench: &Bench, function: CUfunction, block: i32, dynamic: usize) -> i32 {
+pub(crate) fn blocks(bench: &Bench, function: CUfunction, block: i32, dynamic: usize) -> i32 {
     let mut blocks = -1;
     let status = unsafe {
         bench.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, block, dynamic)
@@ -115,47 +115,6 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
             "{percent}"
         );
     }
-}
-
-/// A kernel that would like 200 registers and may have so many.
-fn hungry(registers: u32) -> String {
-    let all = 0..200;
-    let make = all.clone().map(|i| format!("mov.u32 %r{i}, {i};\n"));
-    let uses = all.map(|i| format!("add.u32 %r0, %r0, %r{i};\n"));
-    let body: String = make.chain(uses).collect();
-    format!(
-        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() .maxnreg {registers} {{\n\
-         .reg .b32 %r<200>;\n{body} ret;\n}}"
-    )
-}
-
-/// A multiprocessor is four parts of 16384 registers, and a warp is on one of them.
-#[test]
-fn the_registers_of_a_warp_are_on_one_part_of_a_multiprocessor() {
-    let bench = bench(Builder::new());
-    for (registers, most, block, expected) in [
-        // 1280 for a warp: 12 warps a part, 48 in all, not 51.
-        (40, 1024, 96, 16),
-        (32, 1024, 64, 32),
-        (64, 1024, 1024, 1),
-        // 2304 for a warp: 7 warps a part, 28 in all.
-        (65, 896, 896, 1),
-        (68, 896, 448, 2),
-        (72, 896, 1024, 0),
-        (73, 768, 768, 1),
-        // 6656 for a warp: 2 warps a part.
-        (204, 256, 256, 1),
-    ] {
-        let k = bench.function(bench.load(&hungry(registers)), "k");
-        let told = get(&bench, k, F::CU_FUNC_ATTRIBUTE_NUM_REGS);
-        assert_eq!(told, registers as i32);
-        let threads = get(&bench, k, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-        assert_eq!(threads, most, "{registers}");
-        assert_eq!(blocks(&bench, k, block, 0), expected, "{registers}");
-        let status = bench.launch(k, [1, most as u32], ptr::null_mut(), &mut []);
-        assert_eq!(status, R::CUDA_SUCCESS, "{registers}");
-    }
-    ok(bench.sync());
 }
 
 /// What is set of a kernel holds on a device, with no context there; what is set of a function goes before it.

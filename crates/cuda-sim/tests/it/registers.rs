@@ -1,0 +1,211 @@
+//! The estimate of registers: it is in the figures of occupancy, and refuses no launch.
+
+use std::ptr;
+
+use cuda_sim::{Builder, CUresult as R};
+use cuda_sys::{
+    CUfunction, CUfunction_attribute as F, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig,
+};
+
+use crate::occupancy::{blocks, get};
+use crate::support::{Bench, bench, ok};
+
+const NULL: cuda_sys::CUstream = ptr::null_mut();
+
+/// A kernel in which so many registers are live at once. It writes the sum of their numbers.
+fn sum(directives: &str, registers: u32) -> String {
+    let all = 1..registers;
+    let make = all.clone().map(|i| format!("mov.u32 %r{i}, {i};\n"));
+    let uses = all.map(|i| format!("add.u32 %r0, %r0, %r{i};\n"));
+    let body: String = make.chain(uses).collect();
+    format!(
+        ".version 7.8\n.target sm_75\n.address_size 64\n\
+         .visible .entry sum(.param .u64 out) {directives} {{\n\
+         .reg .b32 %r<{registers}>;\n.reg .b64 %rd<2>;\nmov.u32 %r0, 0;\n{body}\
+         ld.param.u64 %rd1, [out];\nst.global.u32 [%rd1], %r0;\nret;\n}}"
+    )
+}
+
+fn load(bench: &Bench, directives: &str, registers: u32) -> CUfunction {
+    bench.function(bench.load(&sum(directives, registers)), "sum")
+}
+
+/// What `cuOccupancyMaxPotentialBlockSize` returns: blocks and threads.
+fn potential(bench: &Bench, function: CUfunction, limit: i32) -> [i32; 2] {
+    let (mut grid, mut block) = (-1, -1);
+    let status = unsafe {
+        let (grid, block) = (&raw mut grid, &raw mut block);
+        bench.cuOccupancyMaxPotentialBlockSize(grid, block, function, None, 0, limit)
+    };
+    ok(status);
+    [grid, block]
+}
+
+/// A cooperative launch, or one in clusters of so many blocks.
+fn launch_ex(
+    bench: &Bench,
+    function: CUfunction,
+    [grid, block]: [u32; 2],
+    cluster: Option<u32>,
+    mut out: u64,
+) -> R {
+    // SAFETY: all fields are integers, pointers, or a union of these.
+    let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
+    match cluster {
+        None => {
+            attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+            attribute.value.cooperative = 1;
+        }
+        Some(x) => {
+            attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+            attribute.value.clusterDim =
+                cuda_sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y: 1, z: 1 };
+        }
+    }
+    // SAFETY: all fields are integers or pointers.
+    let mut config: CUlaunchConfig = unsafe { std::mem::zeroed() };
+    (config.gridDimX, config.gridDimY, config.gridDimZ) = (grid, 1, 1);
+    (config.blockDimX, config.blockDimY, config.blockDimZ) = (block, 1, 1);
+    (config.attrs, config.numAttrs) = (&raw mut attribute, 1);
+    let mut params = [(&raw mut out).cast()];
+    let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+    unsafe { bench.cuLaunchKernelEx(&raw const config, function, params, none) }
+}
+
+#[test]
+fn many_live_registers_do_not_refuse_1024_threads() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    for registers in [8, 79, 100, 200, 251] {
+        let function = load(&bench, "", registers);
+        let most = get(&bench, function, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+        assert_eq!(most, 1024, "{registers}");
+        ok(bench.launch(function, [1, 1024], NULL, &mut [out]));
+        ok(bench.sync());
+        assert_eq!(
+            bench.download::<u32>(out, 1),
+            [(0..registers).sum::<u32>()],
+            "{registers}"
+        );
+    }
+}
+
+#[test]
+fn directives_refuse_launches_and_estimates_do_not() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    let invalid = R::CUDA_ERROR_INVALID_VALUE;
+    for (directives, most, refused) in [
+        (".maxntid 512, 1, 1", 512, Some(544)),
+        (".reqntid 256, 1, 1", 256, Some(128)),
+        // How many of these the assembler needs is open.
+        (".maxnreg 200", 1024, None),
+        (".maxntid 1024, 1, 1 .minnctapersm 2", 1024, None),
+    ] {
+        let function = load(&bench, directives, 200);
+        let attribute = F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        assert_eq!(get(&bench, function, attribute), most, "{directives}");
+        ok(bench.launch(function, [1, most as u32], NULL, &mut [out]));
+        if let Some(threads) = refused {
+            let status = bench.launch(function, [1, threads], NULL, &mut [out]);
+            assert_eq!(status, invalid, "{directives}");
+        }
+    }
+    ok(bench.sync());
+}
+
+/// A multiprocessor is four parts of 16384 registers, and a warp is on one of them.
+#[test]
+fn occupancy_counts_registers_by_parts_of_an_sm() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    for (registers, block, expected) in [
+        // 1280 for a warp: 12 warps a part, 48 in all, not 51.
+        (40, 96, 16),
+        (32, 64, 32),
+        (64, 1024, 1),
+        // 2304 for a warp: 7 warps a part, 28 in all.
+        (65, 896, 1),
+        (68, 448, 2),
+        // Not even one by the estimate; but it can be launched.
+        (72, 1024, 1),
+        (73, 768, 1),
+        // 6656 for a warp: 2 warps a part.
+        (204, 256, 1),
+        (204, 128, 2),
+    ] {
+        let function = load(&bench, &format!(".maxnreg {registers}"), 250);
+        let attribute = F::CU_FUNC_ATTRIBUTE_NUM_REGS;
+        assert_eq!(get(&bench, function, attribute), registers);
+        assert_eq!(blocks(&bench, function, block, 0), expected, "{registers}");
+        let status = bench.launch(function, [1, block as u32], NULL, &mut [out]);
+        assert_eq!(status, R::CUDA_SUCCESS, "{registers}");
+    }
+    ok(bench.sync());
+}
+
+#[test]
+fn the_potential_block_size_can_be_launched() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    for directives in [
+        "",
+        ".maxnreg 40",
+        ".maxntid 200, 1, 1",
+        ".maxntid 96, 2, 1 .minnctapersm 4",
+        ".reqntid 96, 1, 1",
+        ".reqntid 1000, 1, 1",
+    ] {
+        for registers in [8, 90, 250] {
+            let function = load(&bench, directives, registers);
+            for limit in [0, 1000, 100, 1] {
+                let [grid, block] = potential(&bench, function, limit);
+                let which = format!("{directives} {registers} {limit}: {grid} of {block}");
+                assert!(limit == 0 || block <= limit, "{which}");
+                if directives.contains("reqntid") && block == 0 {
+                    assert!(limit != 0, "{which}");
+                    continue;
+                }
+                assert!(block > 0 && grid > 0, "{which}");
+                let status = bench.launch(function, [1, block as u32], NULL, &mut [out]);
+                assert_eq!(status, R::CUDA_SUCCESS, "{which}");
+                // All of that grid is resident, so it can be launched as a cooperative one.
+                assert_eq!(grid, 16 * blocks(&bench, function, block, 0), "{which}");
+                let status = launch_ex(&bench, function, [grid as u32, block as u32], None, out);
+                assert_eq!(status, R::CUDA_SUCCESS, "{which}");
+            }
+        }
+    }
+    ok(bench.sync());
+}
+
+#[test]
+fn cooperative_grids_are_refused_by_certain_limits_only() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    let function = load(&bench, "", 200);
+    // 16 multiprocessors of 2048 threads, whatever the registers are.
+    assert_eq!(blocks(&bench, function, 512, 0), 1);
+    ok(launch_ex(&bench, function, [16 * 4, 512], None, out));
+    let status = launch_ex(&bench, function, [16 * 4 + 1, 512], None, out);
+    assert_eq!(status, R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    // And so is the dynamic memory that is left to each of so many blocks.
+    let left = |blocks| {
+        let mut bytes = 0;
+        let bytes = &raw mut bytes;
+        unsafe { bench.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, 512) }
+    };
+    ok(left(4));
+    assert_eq!(left(5), R::CUDA_ERROR_INVALID_VALUE);
+    ok(bench.sync());
+}
+
+#[test]
+fn registers_do_not_refuse_clusters() {
+    let bench = bench(Builder::new());
+    let out = bench.upload(&[0_u32]);
+    let function = load(&bench, "", 200);
+    ok(launch_ex(&bench, function, [8, 1024], Some(8), out));
+    ok(bench.sync());
+    assert_eq!(bench.download::<u32>(out, 1), [199 * 200 / 2]);
+}
