@@ -2,7 +2,7 @@
 //!
 //! A pool here keeps nothing: memory that was freed goes back to the device at once, so reserved and used memory
 //! are the same. The address of an allocation is fixed when it is asked for; its bytes are valid from its place in
-//! the stream on, where they are poisoned.
+//! the stream on, where they are poisoned. (In the legacy stream they are poisoned at once.)
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -189,14 +189,18 @@ impl Call {
         pool.grown();
         let kind = Kind::Pool(Arc::clone(pool));
         let is_there = self.note(addr, size, kind, &stream.context);
-        self.enqueue(stream, &[], move || {
-            // What was written before the allocation's turn is lost.
-            let is_there = lock(&is_there);
-            if *is_there {
-                let _ = device.map().poison(addr, size);
-            }
-            Ok(())
-        });
+        // In the legacy stream an allocation is no work: a GPU lets the streams that are ordered with it go on. The bytes are
+        // fresh already.
+        if !stream.is_legacy() {
+            self.enqueue(stream, &[], move || {
+                // What was written before the allocation's turn is lost.
+                let is_there = lock(&is_there);
+                if *is_there {
+                    let _ = device.map().poison(addr, size);
+                }
+                Ok(())
+            });
+        }
         dptr.set(addr)
     }
 

@@ -3,7 +3,7 @@
 mod late;
 mod steps;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::{Plan, Schedule, Work};
@@ -38,6 +38,8 @@ struct Queue {
     group: GroupId,
     kind: Kind,
     last: Option<OpId>,
+    /// The last operation that other queues are ordered with, if this is a legacy queue.
+    barrier: Option<OpId>,
     /// No more operations come.
     closed: bool,
 }
@@ -83,6 +85,8 @@ pub(super) struct State {
     /// Nodes that follow nothing and have not started, in the order of submission.
     ready: BTreeMap<OpId, Ready>,
     running: HashMap<OpId, (Instant, bool)>,
+    /// What the threads of the program run themselves.
+    claimed: HashSet<OpId>,
     queues: HashMap<QueueId, Queue>,
     /// What was put into queues that were gone.
     orphans: Vec<OpId>,
@@ -114,6 +118,7 @@ impl State {
             nodes: HashMap::new(),
             ready: BTreeMap::new(),
             running: HashMap::new(),
+            claimed: HashSet::new(),
             queues: HashMap::new(),
             orphans: Vec::new(),
             groups: HashMap::new(),
@@ -144,6 +149,7 @@ impl State {
                 group,
                 kind: Kind::Legacy,
                 last: None,
+                barrier: None,
                 closed: false,
             },
         );
@@ -158,6 +164,7 @@ impl State {
                 group,
                 kind,
                 last: None,
+                barrier: None,
                 closed: false,
             },
         );
@@ -229,7 +236,7 @@ impl State {
                     tail.extend(
                         self.queues
                             .get(&group.legacy)
-                            .and_then(|legacy| legacy.last),
+                            .and_then(|legacy| legacy.barrier),
                     );
                 }
                 Kind::Free => {}
@@ -252,18 +259,30 @@ impl State {
     }
 
     pub(super) fn submit(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
+        let op = self.append(queue, after, work);
+        self.set_last(queue, op, true);
+        op
+    }
+
+    /// As [`submit`](Self::submit), except that other queues do not wait for the operation if `queue` is a legacy queue.
+    pub(super) fn submit_aside(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
+        let op = self.append(queue, after, work);
+        self.set_last(queue, op, false);
+        op
+    }
+
+    fn append(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let op = self.fresh();
         let mut follows = self.tail(queue);
         follows.extend(after.iter().copied().filter(|&op| self.is_pending(op)));
         follows.sort_unstable();
         follows.dedup();
         self.insert(op, follows, work);
-        self.set_last(queue, op);
         op
     }
 
-    /// What is put into `queue` next follows `op`.
-    fn set_last(&mut self, queue: QueueId, op: OpId) {
+    /// What is put into `queue` next follows `op`, and so do the queues that are ordered with it if `op` is a barrier.
+    fn set_last(&mut self, queue: QueueId, op: OpId, is_barrier: bool) {
         let Some(queue) = self.queues.get_mut(&queue) else {
             // Another thread has destroyed its stream meanwhile.
             let nodes = &self.nodes;
@@ -272,13 +291,28 @@ impl State {
             return;
         };
         queue.last = Some(op);
+        if is_barrier {
+            queue.barrier = Some(op);
+        }
         if queue.kind == Kind::Legacy {
             let group = queue.group;
             self.forget_closed(group);
         }
     }
 
-    /// What was put into queues that were gone: who waits for a device waits for these.
+    /// The operations that run now, without host functions.
+    pub(super) fn running(&self) -> Vec<OpId> {
+        let running = self.running.iter().filter(|(_, (_, host))| !host);
+        let running = running.map(|(&op, _)| op);
+        running.chain(self.claimed.iter().copied()).collect()
+    }
+
+    /// Whether an operation has started and not ended.
+    pub(super) fn is_running(&self, op: OpId) -> bool {
+        self.running.contains_key(&op) || self.claimed.contains(&op)
+    }
+
+    /// What was put into queues that were gone. A wait for a context waits for these too: whose they are is not known.
     pub(super) fn orphans(&self) -> Vec<OpId> {
         let mut orphans = self.orphans.clone();
         orphans.retain(|&op| self.is_pending(op));
@@ -311,7 +345,9 @@ impl State {
             return None;
         }
         let op = self.fresh();
-        self.queues.get_mut(&queue)?.last = Some(op);
+        let queue = self.queues.get_mut(&queue)?;
+        (queue.last, queue.barrier) = (Some(op), Some(op));
+        self.claimed.insert(op);
         let node = Node {
             after: Vec::new(),
             before: Vec::new(),
@@ -335,6 +371,7 @@ impl State {
 
     pub(super) fn complete(&mut self, op: OpId) {
         self.running.remove(&op);
+        self.claimed.remove(&op);
         self.wanted.remove(&op);
         let Some(node) = self.nodes.remove(&op) else {
             return;

@@ -159,6 +159,18 @@ impl Engine {
         op
     }
 
+    /// As [`submit`](Self::submit), except that if `queue` is a legacy queue, what is put into the queues that are ordered
+    /// with it later does not wait for this operation.
+    pub(crate) fn submit_aside(&self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
+        let host = matches!(work, Work::Host(_));
+        let mut state = self.shared.lock();
+        let op = state.submit_aside(queue, after, work);
+        threads::ensure(&self.shared, &state, host);
+        drop(state);
+        self.shared.work.notify_all();
+        op
+    }
+
     /// Puts `steps` at the end of `queue` as one: the first of them start after `after` too, and what comes next in
     /// the queue follows `last`, which follows all of them. Returns the steps, with `last` as the last.
     pub(crate) fn submit_steps(
@@ -203,6 +215,20 @@ impl Engine {
             self.shared.work.notify_all();
         }
         while ops.iter().any(|&op| state.is_pending(op)) {
+            state = self
+                .shared
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Returns when the operations that run now have ended, apart from host functions. What has not started is not waited
+    /// for.
+    pub(crate) fn settle(&self) {
+        let mut state = self.shared.lock();
+        let running = state.running();
+        while running.iter().any(|&op| state.is_running(op)) {
             state = self
                 .shared
                 .done

@@ -30,6 +30,7 @@ mod graph_random;
 mod graph_support;
 mod host;
 mod launch;
+mod legacy;
 mod link;
 mod memory;
 mod module;

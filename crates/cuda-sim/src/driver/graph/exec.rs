@@ -14,7 +14,7 @@ use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
-use crate::engine::OpId;
+use crate::engine::{OpId, Work};
 
 exports! {
     cuGraphInstantiate | cuGraphInstantiate_v2 => graph_instantiate(
@@ -170,14 +170,16 @@ impl Call {
         self.launch_graph(&mut world, exec.handle(), &stream)
     }
 
-    /// What it would bring to the device is there already; only its place counts, in the stream and among the launches.
+    /// What it would bring to the device is there already; only its place counts, in the stream and among the launches. In
+    /// the legacy stream it does not hold up the streams that are ordered with that.
     fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.uncapturable(&stream)?;
         let mut world = self.graphs.lock();
         let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
         let after: Vec<OpId> = exec.last.into_iter().collect();
-        exec.last = Some(self.enqueue(&stream, &after, || Ok(())));
+        let nothing = Work::Device(Box::new(|| {}));
+        exec.last = Some(self.engine.submit_aside(stream.queue, &after, nothing));
         Ok(())
     }
 

@@ -18,7 +18,7 @@ impl State {
         let (mut ops, leaves) = self.insert_steps(steps, &first);
         let op = self.fresh();
         self.insert(op, if leaves.is_empty() { first } else { leaves }, last);
-        self.set_last(queue, op);
+        self.set_last(queue, op, true);
         ops.push(op);
         ops
     }
