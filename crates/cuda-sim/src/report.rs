@@ -1,10 +1,10 @@
-//! What kernels did wrong, told to the developer.
+//! What kernels, copies and fills did wrong, told to the developer.
 
 use std::fmt;
 
 use cuda_sys::CUresult;
 
-/// Something that a kernel did wrong: what, where, how often.
+/// Something that a kernel, a copy or a fill did wrong: what, where, how often.
 ///
 /// What ends a kernel has a [`status`](Self::status), which the program gets as from a GPU. What only the checks of
 /// [`Builder`](crate::Builder) find has none: the kernel goes on. Displays as one line.
@@ -13,11 +13,11 @@ use cuda_sys::CUresult;
 pub struct Report {
     /// What it is.
     pub kind: ReportKind,
-    /// The number of the device.
+    /// The number of the device: for a copy or a fill, that of the memory.
     pub device: usize,
     /// What the program gets for it.
     pub status: Option<CUresult>,
-    /// The kernel.
+    /// The kernel; empty for a copy or a fill.
     pub kernel: String,
     /// The first thread that did it, and where it stood.
     pub at: Place,
@@ -159,6 +159,9 @@ impl Place {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kernel.is_empty() {
+            return f.write_str(&self.message);
+        }
         write!(f, "kernel `{}`: {} (", self.kernel, self.message)?;
         self.at.write(f, &self.kernel)?;
         if let Some(other) = &self.other {

@@ -269,7 +269,7 @@ impl Call {
         desc.set(self.array(array.handle())?.desc)
     }
 
-    /// Waits for the device, as freeing memory does.
+    /// Waits for the context of the array, as freeing memory does.
     fn array_destroy(&self, array: Out<CUarray_st>) -> Status {
         let handle = array.handle();
         // A level goes with its mipmapped array.
@@ -281,7 +281,7 @@ impl Call {
             return Err(INVALID_HANDLE);
         }
         let array = self.arrays.remove(handle).ok_or(INVALID_HANDLE)?;
-        self.drain_device(&array.device);
+        self.drain_context(array.context);
         array.device.alive()
     }
 }

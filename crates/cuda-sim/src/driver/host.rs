@@ -62,8 +62,8 @@ impl Call {
             let owner = owner.map(|block| Arc::clone(block) as Owner);
             // SAFETY: the memory must stay valid while its owner lives, or without one until it is unregistered and no
             // map of before is in use, and the host must expect changes ← it is a `Block`, which owns it, or the
-            // program's, whose contract with cuMemHostRegister says so; before that is unregistered, all work of
-            // the devices is waited for.
+            // program's, whose contract with cuMemHostRegister says so; once that is unregistered, all work that runs is
+            // waited for, and work that starts later takes a new map.
             let registered = unsafe { device.arena.register_host(start, size, kind, owner) };
             if let Err(error) = registered {
                 for known in &self.devices[..index] {
@@ -117,16 +117,16 @@ impl Call {
         self.mem_host_alloc(pp, size, 0)
     }
 
-    /// Waits for all devices first: work that is under way may use the memory.
+    /// Waits for the context of the memory first. Work of other contexts that has not started finds the memory gone.
     fn take_back(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Status<bool> {
         let Some(allocation) = self.forget(addr, which) else {
             return Ok(false);
         };
-        self.drain();
+        self.drain_context(allocation.context);
         self.release(addr, &allocation, self.function.name);
         if matches!(allocation.kind, Kind::Registered(_)) {
-            // What another thread queued meanwhile; the memory is the program's, which may free it next.
-            self.drain();
+            // Work that runs now may have found it; it is the program's memory, which may be freed next.
+            self.engine.settle();
         }
         allocation.device.alive().map(|()| true)
     }

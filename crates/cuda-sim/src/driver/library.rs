@@ -190,12 +190,16 @@ impl Call {
         )
     }
 
+    /// Waits for the contexts that the library is loaded in, as unloading each of its modules does.
     fn library_unload(&self, library: Out<CUlib_st>) -> Status {
         let library = self
             .libraries
             .remove(library.handle())
             .ok_or(INVALID_HANDLE)?;
-        self.drain();
+        let contexts: Vec<u64> = lock(&library.modules).keys().copied().collect();
+        for context in contexts {
+            self.drain_context(context);
+        }
         self.unload_modules(|module| module.library == Some(library.handle));
         Ok(())
     }

@@ -180,8 +180,12 @@ impl Instance {
             *allocations = kept;
             gone.into_iter().collect()
         };
-        for (addr, allocation) in gone {
-            self.release(addr, &allocation, "the end of its context");
+        for (addr, allocation) in &gone {
+            self.release(*addr, allocation, "the end of its context");
+        }
+        let is_registered = |kind: &Kind| matches!(kind, Kind::Registered(_));
+        if gone.iter().any(|(_, gone)| is_registered(&gone.kind)) {
+            self.engine.settle();
         }
     }
 
@@ -196,15 +200,21 @@ impl Instance {
         (addr - start < allocation.size.max(1)).then(|| read(start, allocation))
     }
 
-    /// Waits for all work of a device: what freeing memory does that was not allocated in stream order.
-    pub(super) fn drain_device(&self, device: &Device) {
-        self.engine.wait(&self.device_tail(device));
+    /// Waits for all work of a context, and of no other: what a driver does when something of the context is freed that was
+    /// not allocated in stream order, or unloaded.
+    ///
+    /// Work of other contexts that uses it finds the memory freed, or given to something else.
+    pub(super) fn drain_context(&self, context: u64) {
+        let group = self.contexts.get(context).map(|context| context.group);
+        let mut tail = group.map_or_else(Vec::new, |group| self.engine.group_tail(group));
+        tail.extend(self.engine.orphans());
+        self.engine.wait(&tail);
     }
 
-    /// The same of all devices.
+    /// Waits for all work of all devices.
     pub(super) fn drain(&self) {
         for device in self.devices.iter() {
-            self.drain_device(device);
+            self.engine.wait(&self.device_tail(device));
         }
     }
 }
@@ -240,7 +250,7 @@ impl Call {
         pitch.set(row)
     }
 
-    /// Waits for the device first, as the driver does, unless the memory came from a pool.
+    /// Waits for the context of the memory first, unless it came from a pool.
     fn mem_free(&self, dptr: CUdeviceptr) -> Status {
         if dptr == 0 {
             return Ok(());
@@ -251,9 +261,7 @@ impl Call {
         match allocation.kind {
             // Its own turn in its stream may be still to come.
             Kind::Pool(_) => *lock(&allocation.is_there) = false,
-            // Any device may have it in use.
-            Kind::Managed(_) => self.drain(),
-            _ => self.drain_device(&allocation.device),
+            _ => self.drain_context(allocation.context),
         }
         self.release(dptr, &allocation, self.function.name);
         allocation.device.alive()

@@ -8,7 +8,7 @@ use super::arg::Out;
 use super::export::{Call, exports};
 use super::graph::Payload;
 use super::space::Spaces;
-use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
+use super::status::{INVALID_VALUE, Status};
 use super::stream::Lost;
 
 exports! {
@@ -92,7 +92,7 @@ impl Fill {
                 height,
                 self.pitch as u64,
             )
-            .map_err(|error| (ILLEGAL_ADDRESS, format!("memset: {error}")))
+            .map_err(|error| spaces.fault("memset", &error))
     }
 }
 

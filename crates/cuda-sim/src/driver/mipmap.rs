@@ -99,11 +99,11 @@ impl Call {
         level.set(pointer(found.handle()))
     }
 
-    /// Waits for the device, as freeing memory does.
+    /// Waits for the context of the array, as freeing memory does.
     fn mipmapped_array_destroy(&self, array: Out<CUmipmappedArray_st>) -> Status {
         let handle = array.handle();
         let mipmap = self.mipmaps.remove(handle).ok_or(INVALID_HANDLE)?;
-        self.drain_device(&mipmap.device);
+        self.drain_context(mipmap.context);
         self.arrays.drain(|level| level.mipmap == handle);
         mipmap.device.alive()
     }

@@ -6,8 +6,10 @@ use super::array::Array;
 use super::device::Device;
 use super::handle::Table;
 use super::mapping::VirtualMemory;
-use super::status::{INVALID_VALUE, Status};
-use crate::memory::MemoryMap;
+use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
+use super::stream::Lost;
+use crate::memory::{AccessError, MemoryMap};
+use crate::report::{Access, MemorySpace, Place, Report, ReportKind};
 
 /// Finds out what an address is, and copies between any two.
 ///
@@ -99,17 +101,52 @@ impl Spaces {
         &self,
         (addr, was_known): (u64, bool),
         len: u64,
-    ) -> Result<(*mut u8, Option<Arc<MemoryMap>>), String> {
+    ) -> Result<(*mut u8, Option<Arc<MemoryMap>>), AccessError> {
         if !was_known && !self.is_known(addr) {
             return Ok((std::ptr::with_exposed_provenance_mut(addr as usize), None));
         }
-        let map = self.map(addr).ok_or("no device")?;
-        let place = map.host(addr, len).map_err(|error| error.to_string())?;
+        let map = self.map(addr).ok_or_else(|| no_device(addr, len))?;
+        let place = map.host(addr, len)?;
         Ok((place, Some(map)))
     }
 
+    /// Reports an access of a copy or a fill to memory that is not there, and returns how it ends the device.
+    pub(super) fn fault(&self, what: &str, error: &AccessError) -> Lost {
+        let message = format!("{what}: {error}");
+        let report = Report {
+            kind: if error.freed {
+                ReportKind::UseAfterFree
+            } else {
+                ReportKind::OutOfBounds
+            },
+            device: 0,
+            status: Some(ILLEGAL_ADDRESS),
+            kernel: String::new(),
+            at: Place::default(),
+            other: None,
+            access: Some(Access {
+                space: MemorySpace::Global,
+                address: error.addr,
+                size: error.len,
+            }),
+            missing: Vec::new(),
+            times: 1,
+            message: message.clone(),
+        };
+        let owner = self.owner(error.addr).unwrap_or(0);
+        if let Some(device) = self.devices.get(owner) {
+            device.report(report);
+        }
+        (ILLEGAL_ADDRESS, message)
+    }
+
     /// Copies `len` bytes; they may overlap. Each address comes with whether it was known when the copy was asked for.
-    pub(super) fn copy(&self, to: (u64, bool), from: (u64, bool), len: u64) -> Result<(), String> {
+    pub(super) fn copy(
+        &self,
+        to: (u64, bool),
+        from: (u64, bool),
+        len: u64,
+    ) -> Result<(), AccessError> {
         let (dst, src) = (to.0, from.0);
         let (from, from_map) = self.host(from, len)?;
         let (to, to_map) = self.host(to, len)?;
@@ -143,11 +180,10 @@ impl Spaces {
         count: u64,
         rows: u64,
         pitch: u64,
-    ) -> Result<(), String> {
-        let map = self.map(addr).ok_or("no device")?;
+    ) -> Result<(), AccessError> {
+        let map = self.map(addr).ok_or_else(|| no_device(addr, count))?;
         for row in 0..rows {
-            map.fill(addr + row * pitch, pattern, count)
-                .map_err(|error| error.to_string())?;
+            map.fill(addr + row * pitch, pattern, count)?;
         }
         Ok(())
     }
@@ -186,5 +222,15 @@ impl Spaces {
             unsafe { AtomicU32::from_ptr(place.cast()) }.store(value as u32, Ordering::Release);
         }
         true
+    }
+}
+
+/// The error for an access where there is no device.
+fn no_device(addr: u64, len: u64) -> AccessError {
+    AccessError {
+        addr,
+        len,
+        freed: false,
+        place: String::from("no device"),
     }
 }

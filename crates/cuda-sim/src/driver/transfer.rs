@@ -6,7 +6,7 @@ use cuda_sys::{CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUmemorytype};
 
 use super::handle::pointer;
 use super::space::Spaces;
-use super::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
+use super::status::{INVALID_VALUE, Status};
 use super::stream::Lost;
 
 /// One side of a copy.
@@ -202,7 +202,6 @@ impl Transfer {
 
 /// Copies row by row; an address that is gone by now stops the device.
 pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) -> Result<(), Lost> {
-    let gone = |error: String| (ILLEGAL_ADDRESS, format!("copy: {error}"));
     for (y, z) in extent.rows() {
         spaces
             .copy(
@@ -210,7 +209,7 @@ pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) ->
                 (src.row(y, z), src.is_known),
                 extent.width,
             )
-            .map_err(gone)?;
+            .map_err(|error| spaces.fault("copy", &error))?;
     }
     Ok(())
 }

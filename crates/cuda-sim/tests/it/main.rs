@@ -44,5 +44,6 @@ mod tensor_map;
 mod texture;
 mod texture_kernels;
 mod texture_support;
+mod unload;
 mod version;
 mod virtual_memory;

@@ -1,0 +1,325 @@
+//! What unloading and freeing wait for: the work of their own context, and of no other.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_sim::{Builder, CUresult as R, ReportKind};
+use cuda_sys::{CUarray, CUcontext, CUlibrary, CUmodule, CUstream, DriverTable};
+
+use crate::support::{Bench, bench, late, ok};
+
+/// How long a call may take that waits for nothing.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A module with a variable of four words.
+fn variable(values: [u32; 4]) -> String {
+    let [a, b, c, d] = values;
+    format!(
+        ".version 7.0\n.target sm_75\n.address_size 64\n\
+         .visible .global .align 4 .u32 values[4] = {{{a}, {b}, {c}, {d}}};\n"
+    )
+}
+
+const OURS: [u32; 4] = [1, 2, 3, 4];
+const THEIRS: [u32; 4] = [90, 91, 92, 93];
+
+fn address(bench: &Bench, module: CUmodule) -> u64 {
+    let (mut addr, mut size) = (0, 0);
+    let name = c"values".as_ptr();
+    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
+    assert_eq!(size, 16);
+    addr
+}
+
+/// Another context with a stream that waits for the host and has a copy behind that.
+struct Other {
+    context: CUcontext,
+    stream: CUstream,
+    flag: *mut u32,
+    copy: u64,
+}
+
+impl Other {
+    /// A context on `device`, in whose stream 16 bytes at `source` are copied. The context of `bench` is current again.
+    fn new(bench: &Bench, device: i32, source: u64) -> Self {
+        let mut context = ptr::null_mut();
+        unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, device)) };
+        let (stream, flag) = (bench.stream(1), bench.pinned(4).cast::<u32>());
+        let copy = bench.alloc(16);
+        unsafe {
+            flag.write_volatile(0);
+            ok(bench.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
+            let own = bench.context;
+            ok(bench.cuMemcpyPeerAsync(copy, context, source, own, 16, stream));
+            ok(bench.cuCtxSetCurrent(own));
+        }
+        Self {
+            context,
+            stream,
+            flag,
+            copy,
+        }
+    }
+
+    fn go(&self) {
+        unsafe { self.flag.write_volatile(1) };
+    }
+
+    /// Lets the copy run, and returns how that ended and what was copied.
+    fn finish(&self, bench: &Bench) -> (R, [u32; 4]) {
+        self.go();
+        let mut copied = [0; 4];
+        unsafe {
+            ok(bench.cuCtxSetCurrent(self.context));
+            let status = bench.cuStreamSynchronize(self.stream);
+            if status == R::CUDA_SUCCESS {
+                ok(bench.cuMemcpyDtoH_v2(copied.as_mut_ptr().cast(), self.copy, 16));
+            }
+            ok(bench.cuCtxSetCurrent(bench.context));
+            (status, copied)
+        }
+    }
+}
+
+/// Whether a call that another thread makes in the context of `bench` returns in that time. If not, `release` is called,
+/// and it must.
+fn returns(
+    bench: &Bench,
+    within: Duration,
+    call: impl FnOnce(&DriverTable) -> R + Send,
+    release: impl FnOnce(),
+) -> bool {
+    let (driver, context) = (bench.driver.table(), bench.context.expose_provenance());
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        scope.spawn(move || {
+            let context = ptr::with_exposed_provenance_mut(context);
+            unsafe { ok(driver.cuCtxSetCurrent(context)) };
+            let _ = sender.send(call(driver));
+        });
+        match receiver.recv_timeout(within) {
+            Ok(status) => {
+                ok(status);
+                true
+            }
+            Err(_) => {
+                release();
+                ok(receiver.recv_timeout(AT_ONCE).unwrap());
+                false
+            }
+        }
+    })
+}
+
+/// Unloads the module behind whose variable a copy of another context is queued.
+fn unload(bench: &Bench, device: i32) -> (u64, Other) {
+    let module = bench.load(&variable(OURS));
+    let addr = address(bench, module);
+    let other = Other::new(bench, device, addr);
+    let module = module.expose_provenance();
+    let unloaded = returns(
+        bench,
+        AT_ONCE,
+        |driver| unsafe { driver.cuModuleUnload(ptr::with_exposed_provenance_mut(module)) },
+        || other.go(),
+    );
+    assert!(unloaded, "waited for another context");
+    (addr, other)
+}
+
+#[test]
+fn a_queued_peer_copy_reads_what_the_next_module_put_there() {
+    for seed in [None, Some(1), Some(2), Some(3)] {
+        for device in [0, 1] {
+            let builder = seed.map_or_else(Builder::new, late);
+            let bench = bench(builder.devices(2));
+            let (addr, other) = unload(&bench, device);
+            let next = bench.load(&variable(THEIRS));
+            assert_eq!(address(&bench, next), addr, "the address is given again");
+            assert_eq!(other.finish(&bench), (R::CUDA_SUCCESS, THEIRS));
+        }
+    }
+}
+
+#[test]
+fn the_checker_reports_a_peer_copy_of_an_unloaded_module() {
+    for device in [0, 1] {
+        let bench = bench(Builder::new().devices(2).check_freed(true));
+        let (addr, other) = unload(&bench, device);
+        let next = bench.load(&variable(THEIRS));
+        assert_ne!(address(&bench, next), addr, "the address waits");
+        let (status, _) = other.finish_lost(&bench);
+        assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let reports = bench.simulator.take_reports();
+        let report = &reports[0];
+        assert_eq!(report.kind, ReportKind::UseAfterFree, "{report}");
+        assert_eq!(report.access.map(|access| access.address), Some(addr));
+        let text = report.to_string();
+        assert!(text.starts_with("copy: 16 bytes at"), "{text}");
+        assert!(
+            text.contains("freed by the unloading of its module"),
+            "{text}"
+        );
+    }
+}
+
+impl Other {
+    /// As [`finish`](Self::finish), for a copy that loses the device.
+    fn finish_lost(&self, bench: &Bench) -> (R, Option<String>) {
+        self.go();
+        let status = unsafe { bench.cuStreamSynchronize(self.stream) };
+        let fault = [0, 1].iter().find_map(|&i| bench.simulator.fault(i));
+        (status, fault)
+    }
+}
+
+#[test]
+fn late_work_of_another_context_runs_after_the_unloading() {
+    for seed in 0..24 {
+        let bench = bench(late(seed).devices(2));
+        let module = bench.load(&variable(OURS));
+        let addr = address(&bench, module);
+        let mut context = ptr::null_mut();
+        unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, seed as i32 % 2)) };
+        let (stream, copy) = (bench.stream(1), bench.alloc(16));
+        unsafe {
+            ok(bench.cuMemcpyPeerAsync(copy, context, addr, bench.context, 16, stream));
+            ok(bench.cuModuleUnload(module));
+            ok(bench.cuCtxSetCurrent(bench.context));
+            let next = bench.load(&variable(THEIRS));
+            assert_eq!(address(&bench, next), addr);
+            ok(bench.cuCtxSetCurrent(context));
+            ok(bench.cuStreamSynchronize(stream));
+        }
+        assert_eq!(bench.download::<u32>(copy, 4), THEIRS, "seed {seed}");
+    }
+}
+
+/// A call that frees or unloads something of the context of the bench, which it makes first.
+type Make = fn(&Bench) -> Box<dyn FnOnce(&DriverTable) -> R + Send>;
+
+fn library(bench: &Bench) -> usize {
+    let text = CString::new(variable(OURS)).unwrap();
+    let mut library: CUlibrary = ptr::null_mut();
+    let (mut addr, mut size) = (0_u64, 0_usize);
+    unsafe {
+        let (library, image) = (&raw mut library, text.as_ptr().cast());
+        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+        let (options, values) = (ptr::null_mut(), ptr::null_mut());
+        ok(bench.cuLibraryLoadData(library, image, none, nothing, 0, options, values, 0));
+        // It is loaded into the context when it is used there.
+        let name = c"values".as_ptr();
+        ok(bench.cuLibraryGetGlobal(&raw mut addr, &raw mut size, *library, name));
+    }
+    library.expose_provenance()
+}
+
+fn array(bench: &Bench) -> usize {
+    let mut desc: cuda_sys::CUDA_ARRAY_DESCRIPTOR = unsafe { std::mem::zeroed() };
+    (desc.Width, desc.Height, desc.NumChannels) = (4, 4, 1);
+    desc.Format = cuda_sys::CUarray_format::CU_AD_FORMAT_UNSIGNED_INT32;
+    let mut array: CUarray = ptr::null_mut();
+    unsafe { ok(bench.cuArrayCreate_v2(&raw mut array, &raw const desc)) };
+    array.expose_provenance()
+}
+
+fn registered(bench: &Bench) -> usize {
+    let memory: &'static mut [u8] = Box::leak(Box::new([0; 8192]));
+    let start: *mut c_void = memory.as_mut_ptr().cast();
+    unsafe { ok(bench.cuMemHostRegister_v2(start, 4096, 0)) };
+    start.expose_provenance()
+}
+
+/// What frees or unloads outside of the order of streams.
+const CALLS: [(&str, Make); 7] = [
+    ("cuMemFree", |bench| {
+        let addr = bench.alloc(64);
+        Box::new(move |driver| unsafe { driver.cuMemFree_v2(addr) })
+    }),
+    ("cuMemFree of managed memory", |bench| {
+        let mut addr = 0;
+        unsafe { ok(bench.cuMemAllocManaged(&raw mut addr, 64, 1)) };
+        Box::new(move |driver| unsafe { driver.cuMemFree_v2(addr) })
+    }),
+    ("cuMemFreeHost", |bench| {
+        let start = bench.pinned(64).expose_provenance();
+        Box::new(move |driver| unsafe {
+            driver.cuMemFreeHost(ptr::with_exposed_provenance_mut(start))
+        })
+    }),
+    ("cuMemHostUnregister", |bench| {
+        let start = registered(bench);
+        Box::new(move |driver| unsafe {
+            driver.cuMemHostUnregister(ptr::with_exposed_provenance_mut(start))
+        })
+    }),
+    ("cuModuleUnload", |bench| {
+        let module = bench.load(&variable(OURS)).expose_provenance();
+        Box::new(move |driver| unsafe {
+            driver.cuModuleUnload(ptr::with_exposed_provenance_mut(module))
+        })
+    }),
+    ("cuLibraryUnload", |bench| {
+        let library = library(bench);
+        Box::new(move |driver| unsafe {
+            driver.cuLibraryUnload(ptr::with_exposed_provenance_mut(library))
+        })
+    }),
+    ("cuArrayDestroy", |bench| {
+        let array = array(bench);
+        Box::new(move |driver| unsafe {
+            driver.cuArrayDestroy(ptr::with_exposed_provenance_mut(array))
+        })
+    }),
+];
+
+#[test]
+fn freeing_does_not_wait_for_another_context() {
+    for device in [0, 1] {
+        let bench = bench(Builder::new().devices(2));
+        let source = bench.upload(&OURS);
+        let other = Other::new(&bench, device, source);
+        for (name, make) in CALLS {
+            let call = make(&bench);
+            assert!(returns(&bench, AT_ONCE, call, || other.go()), "{name}");
+        }
+        assert_eq!(other.finish(&bench), (R::CUDA_SUCCESS, OURS));
+    }
+}
+
+#[test]
+fn freeing_waits_for_its_own_context() {
+    let bench = bench(Builder::new());
+    let stream = bench.stream(1);
+    let flag = bench.pinned(4).cast::<u32>();
+    for (name, make) in CALLS {
+        let call = make(&bench);
+        unsafe {
+            flag.write_volatile(0);
+            ok(bench.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
+        }
+        let release = || unsafe { flag.write_volatile(1) };
+        let waited = !returns(&bench, Duration::from_millis(30), call, release);
+        assert!(waited, "{name}");
+    }
+}
+
+#[test]
+fn a_copy_of_freed_page_locked_memory_is_reported() {
+    let bench = bench(Builder::new());
+    let pinned = bench.pinned(16);
+    let other = Other::new(&bench, 0, pinned.addr() as u64);
+    let start = pinned.expose_provenance();
+    let free = |driver: &DriverTable| unsafe {
+        driver.cuMemFreeHost(ptr::with_exposed_provenance_mut(start))
+    };
+    assert!(returns(&bench, AT_ONCE, free, || other.go()));
+    let (status, fault) = other.finish_lost(&bench);
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert!(fault.unwrap().contains("freed"));
+    let reports = bench.simulator.take_reports();
+    assert_eq!(reports[0].kind, ReportKind::UseAfterFree, "{}", reports[0]);
+}
