@@ -1,6 +1,7 @@
 //! Events: marks in streams.
 
 use std::ffi::c_uint;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -53,8 +54,18 @@ pub(super) struct Event {
 pub(super) enum Record {
     /// An operation.
     Queued(Recording),
-    /// Some nodes of a graph that is being captured: the capture, and what the event stands for in it.
-    Captured(u64, Vec<(u64, Edge)>),
+    /// Some nodes of a graph that is being captured.
+    Captured(Marked),
+}
+
+/// A recording in a capture.
+#[derive(Clone, Debug)]
+pub(super) struct Marked {
+    pub(super) capture: u64,
+    /// Whether the capture has failed; known after its end too.
+    pub(super) is_broken: Arc<AtomicBool>,
+    /// The nodes that the event stands for.
+    pub(super) after: Vec<(u64, Edge)>,
 }
 
 /// A recording that was queued.
@@ -160,14 +171,20 @@ impl Call {
         Ok(())
     }
 
-    /// The recording that a query or wait of the host is about; illegal if a capture has it.
+    /// The recording that a query or wait of the host is about.
+    ///
+    /// If it was made in a capture, this fails and breaks the capture. Once that has failed, the event is one that cannot be
+    /// asked: `INVALID_VALUE`, as an H100 answers it.
     fn observed(&self, event: &Event) -> Status<Option<Recording>> {
         let captured = match &*event.record() {
-            Some(Record::Captured(capture, _)) => Some(*capture),
+            Some(Record::Captured(marked)) => Some(marked.clone()),
             _ => None,
         };
-        if let Some(capture) = captured {
-            self.invalidate(capture);
+        if let Some(marked) = captured {
+            if marked.is_broken.load(Ordering::Acquire) {
+                return Err(INVALID_VALUE);
+            }
+            self.invalidate(marked.capture);
         }
         let recording = event.recording()?;
         self.potentially_unsafe()?;

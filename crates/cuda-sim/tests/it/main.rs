@@ -11,6 +11,7 @@ mod adversity;
 mod array;
 mod capture;
 mod capture_illegal;
+mod capture_mode;
 mod check;
 mod choice;
 mod cluster;

@@ -4,10 +4,10 @@
 //! [`Branch`], which knows what its next node follows. What is illegal meanwhile invalidates the captures that it
 //! concerns, as the documentation says.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ThreadId;
 
 use cuda_sys::CUgraphEdgeData;
 
@@ -15,8 +15,7 @@ use super::World;
 use super::model::{Link, Owner};
 use super::payload::Payload;
 use crate::driver::context::Context;
-use crate::driver::event::{Event, Record};
-use crate::driver::export::Call;
+use crate::driver::event::{Event, Marked, Record};
 use crate::driver::instance::Instance;
 use crate::driver::status::{
     CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED,
@@ -25,15 +24,6 @@ use crate::driver::status::{
 use crate::driver::stream::Stream;
 use crate::engine::QueueId;
 
-/// `CU_STREAM_CAPTURE_MODE_GLOBAL` and `CU_STREAM_CAPTURE_MODE_RELAXED`
-pub(super) const GLOBAL: u32 = 0;
-pub(super) const RELAXED: u32 = 2;
-
-thread_local! {
-    /// How calls of this thread interact with captures.
-    pub(super) static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
-}
-
 /// A capture under way.
 #[derive(Debug)]
 pub(super) struct Capture {
@@ -41,7 +31,19 @@ pub(super) struct Capture {
     pub(super) mode: u32,
     pub(super) thread: ThreadId,
     pub(super) origin: QueueId,
-    pub(super) is_valid: bool,
+    /// Whether it has failed. Events that are recorded in it share this, and outlive it.
+    pub(super) is_broken: Arc<AtomicBool>,
+}
+
+impl Capture {
+    pub(super) fn is_valid(&self) -> bool {
+        !self.is_broken.load(Ordering::Acquire)
+    }
+
+    /// From now on it only ends, without a graph.
+    pub(super) fn invalidate(&self) {
+        self.is_broken.store(true, Ordering::Release);
+    }
 }
 
 /// A stream of a capture.
@@ -78,9 +80,9 @@ impl Branch {
 }
 
 impl World {
-    pub(super) fn invalidate(&mut self, capture: u64) {
-        if let Some(capture) = self.captures.get_mut(&capture) {
-            capture.is_valid = false;
+    pub(super) fn invalidate(&self, capture: u64) {
+        if let Some(capture) = self.captures.get(&capture) {
+            capture.invalidate();
         }
     }
 
@@ -90,7 +92,7 @@ impl World {
             return Ok(None);
         };
         match self.captures.get(&branch.capture) {
-            Some(capture) if capture.is_valid => Ok(Some(branch.capture)),
+            Some(capture) if capture.is_valid() => Ok(Some(branch.capture)),
             _ => Err(CAPTURE_INVALIDATED),
         }
     }
@@ -160,6 +162,7 @@ impl World {
     /// Ends a capture, whose graph goes with it if it was made for it.
     pub(super) fn discard_capture(&mut self, id: u64) {
         if let Some(capture) = self.captures.remove(&id) {
+            capture.invalidate();
             self.branches.retain(|_, branch| branch.capture != id);
             let is_own = |graph: &super::Graph| graph.owner == Owner::Capture(id);
             if self.graphs.get(&capture.graph).is_some_and(is_own) {
@@ -209,7 +212,7 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return Ok(());
         }
-        let mut world = self.graphs.lock();
+        let world = self.graphs.lock();
         let branches = world.branches.values();
         let captures: Vec<u64> = branches
             .filter(|branch| branch.context == context.handle)
@@ -225,37 +228,10 @@ impl Instance {
         }
     }
 
-    /// Refuses a call that `cuThreadExchangeStreamCaptureMode` calls potentially unsafe, if it is prohibited now.
-    pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
-        let mode = MODE.get();
-        if !self.graphs.is_capturing() || mode == RELAXED {
-            return Ok(());
-        }
-        let here = thread::current().id();
-        let mut world = self.graphs.lock();
-        let mut conflicts = false;
-        for capture in world.captures.values_mut() {
-            let is_conflict = if capture.thread == here {
-                capture.mode != RELAXED
-            } else {
-                mode == GLOBAL && capture.mode == GLOBAL
-            };
-            if is_conflict {
-                capture.is_valid = false;
-                conflicts = true;
-            }
-        }
-        if conflicts {
-            Err(CAPTURE_UNSUPPORTED)
-        } else {
-            Ok(())
-        }
-    }
-
     /// Invalidates the capture that a stream is in, if it is.
     pub(in crate::driver) fn invalidate_at(&self, stream: &Stream) {
         if self.graphs.is_capturing() {
-            let mut world = self.graphs.lock();
+            let world = self.graphs.lock();
             if let Ok(Some(capture)) = world.capture_of(stream) {
                 world.invalidate(capture);
             }
@@ -326,7 +302,15 @@ impl Instance {
             .branches
             .get(&stream.queue)
             .map(|branch| branch.after.clone());
-        *event.record() = Some(Record::Captured(capture, after.unwrap_or_default()));
+        let is_broken = world
+            .captures
+            .get(&capture)
+            .map(|capture| Arc::clone(&capture.is_broken));
+        *event.record() = Some(Record::Captured(Marked {
+            capture,
+            is_broken: is_broken.unwrap_or_default(),
+            after: after.unwrap_or_default(),
+        }));
         Ok(true)
     }
 
@@ -353,11 +337,11 @@ impl Instance {
         let mut world = self.graphs.lock();
         let own = world.capture_of(stream)?;
         match (own, record) {
-            (None, Some(Record::Captured(capture, after))) => {
+            (None, Some(Record::Captured(Marked { capture, after, .. }))) => {
                 let Some(found) = world.captures.get(&capture) else {
                     return Err(CAPTURED_EVENT);
                 };
-                if !found.is_valid {
+                if !found.is_valid() {
                     return Err(CAPTURE_INVALIDATED);
                 }
                 if stream.is_legacy() {
@@ -372,13 +356,15 @@ impl Instance {
                 world.check_implied(stream)?;
                 Ok(false)
             }
-            (Some(own), Some(Record::Captured(capture, after))) if own == capture => {
+            (Some(own), Some(Record::Captured(Marked { capture, after, .. })))
+                if own == capture =>
+            {
                 if let Some(branch) = world.branches.get_mut(&stream.queue) {
                     branch.follow(&after);
                 }
                 Ok(true)
             }
-            (Some(own), Some(Record::Captured(capture, _))) => {
+            (Some(own), Some(Record::Captured(Marked { capture, .. }))) => {
                 world.invalidate(own);
                 if world.captures.contains_key(&capture) {
                     world.invalidate(capture);
@@ -446,38 +432,5 @@ impl Instance {
             return Err(CAPTURE_UNSUPPORTED);
         }
         world.check_implied(stream)
-    }
-}
-
-/// What may not be called during a capture that prohibits potentially unsafe calls, by base name, besides what checks
-/// that itself.
-const UNSAFE: [&str; 18] = [
-    "cuMemAlloc",
-    "cuMemAllocPitch",
-    "cuMemAllocManaged",
-    "cuMemAllocHost",
-    "cuMemHostAlloc",
-    "cuMemHostRegister",
-    "cuMemHostUnregister",
-    "cuMemFree",
-    "cuMemFreeHost",
-    "cuMemPoolTrimTo",
-    "cuDeviceGraphMemTrim",
-    "cuModuleUnload",
-    "cuLibraryUnload",
-    "cuCtxDestroy",
-    "cuDevicePrimaryCtxRelease",
-    "cuDevicePrimaryCtxReset",
-    "cuCtxEnablePeerAccess",
-    "cuCtxDisablePeerAccess",
-];
-
-impl Call {
-    /// Refuses the calls that are prohibited as such while something captures.
-    pub(in crate::driver) fn check_capture(&self) -> Status {
-        if self.graphs.is_capturing() && UNSAFE.contains(&self.function.base) {
-            self.potentially_unsafe()?;
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Beginning, ending and asking about captures.
 
 use std::ffi::c_uint;
+use std::sync::Arc;
 use std::thread;
 
 use cuda_sys::{
@@ -9,7 +10,8 @@ use cuda_sys::{
 };
 
 use super::add::links;
-use super::capture::{Branch, Capture, GLOBAL, MODE, RELAXED};
+use super::capture::{Branch, Capture};
+use super::capture_mode::{GLOBAL, RELAXED};
 use super::edges::no_data;
 use super::model::{Link, Owner};
 use crate::driver::arg::{Arg, In, Out};
@@ -105,7 +107,7 @@ impl Call {
             mode,
             thread: thread::current().id(),
             origin: stream.queue,
-            is_valid: true,
+            is_broken: Arc::default(),
         };
         world.captures.insert(id, capture);
         world
@@ -153,7 +155,7 @@ impl Call {
             return Err(CAPTURE_WRONG_THREAD);
         }
         let made = capture.graph;
-        let mut failed = (!capture.is_valid).then_some(CAPTURE_INVALIDATED);
+        let mut failed = (!capture.is_valid()).then_some(CAPTURE_INVALIDATED);
         let mut branches = world
             .branches
             .values()
@@ -190,7 +192,7 @@ impl Call {
             return told.status.set(State::CU_STREAM_CAPTURE_STATUS_NONE);
         };
         let capture = world.captures.get(&branch.capture).ok_or(INVALID_VALUE)?;
-        if !capture.is_valid {
+        if !capture.is_valid() {
             return told.status.set(State::CU_STREAM_CAPTURE_STATUS_INVALIDATED);
         }
         let has_data = branch.after.iter().any(|(_, edge)| !edge.is_default());
@@ -294,7 +296,7 @@ impl Call {
         let mut world = self.graphs.lock();
         let branch = world.branches.get(&stream.queue).ok_or(ILLEGAL_STATE)?;
         let capture = world.captures.get(&branch.capture).ok_or(ILLEGAL_STATE)?;
-        if !capture.is_valid {
+        if !capture.is_valid() {
             return Err(CAPTURE_INVALIDATED);
         }
         world.check_links(capture.graph, &links)?;
@@ -310,6 +312,6 @@ impl Call {
     /// Any number is taken; one that `cuda.h` does not have is neither global nor relaxed.
     fn thread_exchange_capture_mode(&self, mode: Out<CUstreamCaptureMode>) -> Status {
         let new = mode.get()?.0;
-        mode.set(CUstreamCaptureMode(MODE.replace(new) as _))
+        mode.set(CUstreamCaptureMode(self.exchange_capture_mode(new) as _))
     }
 }

@@ -8,6 +8,7 @@ mod add;
 mod attribute;
 mod capture;
 mod capture_calls;
+mod capture_mode;
 mod conditional;
 mod convert;
 mod create;

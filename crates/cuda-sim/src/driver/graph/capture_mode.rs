@@ -1,0 +1,133 @@
+//! Capture modes: which calls are refused while something is captured.
+//!
+//! A capture is begun in a mode, and each thread has one: global unless `cuThreadExchangeStreamCaptureMode` has changed it.
+//! A call that the manual calls potentially unsafe is refused, and breaks the captures that it conflicts with:
+//!
+//! | the thread's mode | captures that the thread began | captures of other threads |
+//! |---|---|---|
+//! | global | conflict unless they are relaxed | conflict if they are global |
+//! | thread-local | conflict unless they are relaxed | do not conflict |
+//! | relaxed | do not conflict | do not conflict |
+//!
+//! Source: driver API manual, `cuThreadExchangeStreamCaptureMode`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::thread;
+
+use crate::driver::export::Call;
+use crate::driver::instance::Instance;
+use crate::driver::slot;
+use crate::driver::status::{CAPTURE_UNSUPPORTED, Status};
+
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL` and `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub(super) const GLOBAL: u32 = 0;
+pub(super) const RELAXED: u32 = 2;
+
+thread_local! {
+    /// The capture mode of this thread, by number of the instance; global if it is not here.
+    static MODES: RefCell<HashMap<u64, u32>> = RefCell::default();
+}
+
+/// The calls that are potentially unsafe wherever they are made, by base name.
+///
+/// Besides, these are potentially unsafe and check it where they know their stream or event ([`Instance::uncapturable`],
+/// [`Instance::potentially_unsafe`]): `cuEventQuery`, `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`,
+/// `cuStreamAddCallback`, `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a stream
+/// that is not captured.
+///
+/// What other calls do beside a capture, they do safely: creating and destroying streams and events, recording events,
+/// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules. What the legacy stream
+/// would have to wait for a captured stream for is refused in any mode.
+const POTENTIALLY_UNSAFE: &[&str] = &[
+    // Memory of a device. `cuMemAlloc` and `cuMemFree` were measured on an H100.
+    "cuMemAlloc",
+    "cuMemAllocPitch",
+    "cuMemAllocManaged",
+    "cuMemFree",
+    // Page-locked memory. `cuMemHostAlloc` was measured.
+    "cuMemAllocHost",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    // Arrays, which allocate and free as `cuMemAlloc` and `cuMemFree` do. Not measured.
+    "cuArrayCreate",
+    "cuArray3DCreate",
+    "cuArrayDestroy",
+    "cuMipmappedArrayCreate",
+    "cuMipmappedArrayDestroy",
+    // What gives memory of pools back to the device.
+    "cuMemPoolTrimTo",
+    "cuDeviceGraphMemTrim",
+    // Unloading, which waits as `cuMemFree` does.
+    "cuModuleUnload",
+    "cuLibraryUnload",
+    // Whole contexts. A capture in the context itself is broken by `cuCtxSynchronize` in any mode.
+    "cuCtxSynchronize",
+    "cuCtxDestroy",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxReset",
+    "cuCtxEnablePeerAccess",
+    "cuCtxDisablePeerAccess",
+];
+
+impl Instance {
+    /// How calls of this thread interact with captures.
+    fn capture_mode(&self) -> u32 {
+        let mode = MODES.try_with(|modes| modes.borrow().get(&self.id).copied());
+        mode.ok().flatten().unwrap_or(GLOBAL)
+    }
+
+    /// Sets the mode of this thread and returns the one before.
+    pub(super) fn exchange_capture_mode(&self, mode: u32) -> u32 {
+        let before = MODES.try_with(|modes| {
+            let mut modes = modes.borrow_mut();
+            if !modes.contains_key(&self.id) {
+                modes.retain(|&id, _| slot::is_alive(id));
+            }
+            modes.insert(self.id, mode)
+        });
+        // A thread that ends has no mode any more.
+        before.ok().flatten().unwrap_or(GLOBAL)
+    }
+
+    /// Refuses a potentially unsafe call if a capture conflicts with it, and breaks all captures that do.
+    pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let mode = self.capture_mode();
+        if mode == RELAXED {
+            return Ok(());
+        }
+        let here = thread::current().id();
+        let mut conflicts = false;
+        for capture in self.graphs.lock().captures.values() {
+            let is_conflict = if capture.thread == here {
+                capture.mode != RELAXED
+            } else {
+                mode == GLOBAL && capture.mode == GLOBAL
+            };
+            if is_conflict {
+                capture.invalidate();
+                conflicts = true;
+            }
+        }
+        if conflicts {
+            Err(CAPTURE_UNSUPPORTED)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Call {
+    /// Refuses a call that is potentially unsafe wherever it is made, if a capture conflicts with it.
+    pub(in crate::driver) fn check_capture(&self) -> Status {
+        if self.graphs.is_capturing() && POTENTIALLY_UNSAFE.contains(&self.function.base) {
+            self.potentially_unsafe()?;
+        }
+        Ok(())
+    }
+}
