@@ -13,6 +13,7 @@
 )]
 
 mod apart;
+mod beside;
 mod capture;
 #[path = "../common/mod.rs"]
 mod common;
@@ -51,6 +52,7 @@ fn cases() -> Vec<Case> {
         pool::CASES,
         stream::CASES,
         capture::CASES,
+        beside::CASES,
         module::CASES,
         launch::CASES,
         graph::CASES,
