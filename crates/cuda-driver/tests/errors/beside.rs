@@ -1,4 +1,5 @@
-//! Calls that other threads make beside a capture, and calls that wait for one context or for one stream.
+//! Calls that other threads make beside a capture, and calls that wait for one context or for one
+//! stream.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -30,7 +31,8 @@ fn ok(status: CUresult) {
 /// A [`Ground`] that a thread gets.
 struct Across<'a>(&'a Ground<'a>);
 
-// SAFETY: handles and memory of the driver may be used from any thread; the thread that lends it waits for the other.
+// SAFETY: handles and memory of the driver may be used from any thread; the thread that lends it
+// waits for the other.
 unsafe impl Send for Across<'_> {}
 
 impl<'a> Across<'a> {
@@ -39,8 +41,8 @@ impl<'a> Across<'a> {
     }
 }
 
-/// Makes a call on another thread in `mode` while a stream is captured in `capture` mode: what it did, and how the capture
-/// ends.
+/// Makes a call on another thread in `mode` while a stream is captured in `capture` mode: what it
+/// did, and how the capture ends.
 fn elsewhere(
     g: &Ground<'_>,
     capture: CUstreamCaptureMode,
@@ -158,7 +160,8 @@ fn other_context_synchronised(g: &Ground<'_>) -> CUresult {
     }
 }
 
-/// An event that was recorded in a capture, which `call` may break, and what `then` does with it after that.
+/// An event that was recorded in a capture, which `call` may break, and what `then` does with it
+/// after that.
 fn of_a_capture(
     g: &Ground<'_>,
     call: fn(&Ground<'_>, CUevent),
@@ -207,7 +210,8 @@ fn stream_waits(g: &Ground<'_>, event: CUevent) -> CUresult {
     unsafe { g.d.cuStreamWaitEvent(g.stream, event, 0) }
 }
 
-/// Whether `call` returns while a stream waits for the host: one of the same context, or of another. 1 if it does.
+/// Whether `call` returns while a stream waits for the host: one of the same context, or of
+/// another. 1 if it does.
 fn returns(
     g: &Ground<'_>,
     is_own: bool,
@@ -322,8 +326,8 @@ fn array(g: &Ground<'_>) -> usize {
     array.expose_provenance()
 }
 
-/// Whether work of a blocking stream that is queued after `call` runs while another blocking stream waits for the host. 1 if
-/// it does.
+/// Whether work of a blocking stream that is queued after `call` runs while another blocking stream
+/// waits for the host. 1 if it does.
 fn goes_on(g: &Ground<'_>, call: Call) -> CUresult {
     let (mut held, mut other, mut event) = (null_mut(), null_mut(), null_mut());
     let flag = g.pinned.cast::<u32>();

@@ -173,8 +173,8 @@ impl Call {
 
     /// The recording that a query or wait of the host is about.
     ///
-    /// If it was made in a capture, this fails and breaks the capture. Once that has failed, the event is one that cannot be
-    /// asked: `INVALID_VALUE`, as an H100 answers it.
+    /// If it was made in a capture, this fails and breaks the capture. Once that has failed, the
+    /// event is one that cannot be asked: `INVALID_VALUE`, as an H100 answers it.
     fn observed(&self, event: &Event) -> Status<Option<Recording>> {
         let captured = match &*event.record() {
             Some(Record::Captured(marked)) => Some(marked.clone()),

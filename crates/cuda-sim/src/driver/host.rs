@@ -60,10 +60,11 @@ impl Call {
     ) -> Result<(), RegisterError> {
         for (index, device) in self.devices.iter().enumerate() {
             let owner = owner.map(|block| Arc::clone(block) as Owner);
-            // SAFETY: the memory must stay valid while its owner lives, or without one until it is unregistered and no
-            // map of before is in use, and the host must expect changes ← it is a `Block`, which owns it, or the
-            // program's, whose contract with cuMemHostRegister says so; once that is unregistered, all work that runs is
-            // waited for, and work that starts later takes a new map.
+            // SAFETY: the memory must stay valid while its owner lives, or, without an owner, until
+            // it is unregistered and no earlier map is in use, and the host must expect changes ←
+            // it is a `Block`, which owns it, or the program's, whose contract with
+            // cuMemHostRegister says so; unregistering waits for all work that runs, and work that
+            // starts later takes a new map.
             let registered = unsafe { device.arena.register_host(start, size, kind, owner) };
             if let Err(error) = registered {
                 for known in &self.devices[..index] {
@@ -117,7 +118,8 @@ impl Call {
         self.mem_host_alloc(pp, size, 0)
     }
 
-    /// Waits for the context of the memory first. Work of other contexts that has not started finds the memory gone.
+    /// Waits for the context of the memory first. Work of other contexts that has not started finds
+    /// the memory gone.
     fn take_back(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Status<bool> {
         let Some(allocation) = self.forget(addr, which) else {
             return Ok(false);
@@ -125,7 +127,8 @@ impl Call {
         self.drain_context(allocation.context);
         self.release(addr, &allocation, self.function.name);
         if matches!(allocation.kind, Kind::Registered(_)) {
-            // Work that runs now may have found it; it is the program's memory, which may be freed next.
+            // Work that runs now may have found it; it is the program's memory, which may be freed
+            // next.
             self.engine.settle();
         }
         allocation.device.alive().map(|()| true)

@@ -54,8 +54,8 @@ impl OnDevice<'_> {
 
     /// The most threads of a block: what `.reqntid` or `.maxntid` says, else 1024.
     ///
-    /// On a GPU the registers of the kernel limit it too. How many those are, only an assembler knows; the number here is
-    /// an estimate, which may be too high, so it does not count.
+    /// On a GPU the registers of the kernel limit it too. How many those are, only an assembler
+    /// knows; the number here is an estimate, which may be too high, so it does not count.
     pub(super) fn max_threads(self) -> u32 {
         self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024) as u32
     }

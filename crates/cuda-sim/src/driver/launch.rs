@@ -113,8 +113,8 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 }
 
 impl Shape {
-    /// Fails for the launches that the driver refuses. An estimate refuses none: of registers, only an assembler knows
-    /// how many a kernel needs.
+    /// Fails for the launches that the driver refuses. An estimate refuses none: of registers, only
+    /// an assembler knows how many a kernel needs.
     pub(super) fn check(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
         let [grid_x, grid_y, grid_z] = self.grid;

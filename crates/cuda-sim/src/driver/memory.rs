@@ -200,8 +200,8 @@ impl Instance {
         (addr - start < allocation.size.max(1)).then(|| read(start, allocation))
     }
 
-    /// Waits for all work of a context, and of no other: what a driver does when something of the context is freed that was
-    /// not allocated in stream order, or unloaded.
+    /// Waits for all work of a context, and of no other: what a driver does when something of the
+    /// context is freed that was not allocated in stream order, or unloaded.
     ///
     /// Work of other contexts that uses it finds the memory freed, or given to something else.
     pub(super) fn drain_context(&self, context: u64) {

@@ -162,8 +162,8 @@ impl Call {
         self.load_image(module, image_arg, None)
     }
 
-    /// Waits for the context of the module, and for no other: a copy in a stream of another context that uses a variable
-    /// of the module finds the memory freed, or given to another module.
+    /// Waits for the context of the module, and for no other: a copy in a stream of another context
+    /// that uses a variable of the module finds the memory freed, or given to another module.
     fn module_unload(&self, module: Out<CUmod_st>) -> Status {
         let module = self.modules.get(module.handle()).ok_or(INVALID_HANDLE)?;
         if module.library.is_some() {

@@ -6,13 +6,15 @@
 //! a warp are on one of the four parts of a multiprocessor, a launch may not have more dynamic shared memory than the
 //! function is allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
 //!
-//! The number of registers is an estimate, which may be too high. So it lowers the figures that are reported, and refuses
-//! nothing:
+//! The number of registers is an estimate, which may be too high. So it lowers the figures that are
+//! reported, and refuses nothing:
 //!
 //! - A block that may be launched counts as at least one that fits, if its shared memory does.
-//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are refused by the other limits only, which are
-//!   certain: a grid of as many blocks as the figures say is always launched.
-//! - `cuOccupancyMaxPotentialBlockSize` returns a size that may be launched: that of `.reqntid` if the kernel has one.
+//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are refused by the other
+//!   limits only, which are certain: a grid of as many blocks as the figures say is always
+//!   launched.
+//! - `cuOccupancyMaxPotentialBlockSize` returns a size that may be launched: that of `.reqntid` if
+//!   the kernel has one.
 
 use std::ffi::{c_int, c_uint};
 
@@ -93,7 +95,8 @@ impl OnDevice<'_> {
 /// How many blocks run on a multiprocessor at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fit {
-    /// By all limits, with the estimate of registers: what the program is told. At most `certain`, and 0 only if that is.
+    /// By all limits, with the estimate of registers: what the program is told. At most `certain`,
+    /// and 0 only if that is.
     pub(super) reported: u32,
     /// By the limits that are known exactly: threads, blocks and shared memory.
     pub(super) certain: u32,

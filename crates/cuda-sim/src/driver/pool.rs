@@ -189,8 +189,8 @@ impl Call {
         pool.grown();
         let kind = Kind::Pool(Arc::clone(pool));
         let is_there = self.note(addr, size, kind, &stream.context);
-        // In the legacy stream an allocation is no work: a GPU lets the streams that are ordered with it go on. The bytes are
-        // fresh already.
+        // An allocation in the legacy stream queues no work, as on a GPU, where it does not hold up
+        // the blocking streams. The bytes are poisoned already.
         if !stream.is_legacy() {
             self.enqueue(stream, &[], move || {
                 // What was written before the allocation's turn is lost.

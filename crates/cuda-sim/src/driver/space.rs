@@ -110,7 +110,8 @@ impl Spaces {
         Ok((place, Some(map)))
     }
 
-    /// Reports an access of a copy or a fill to memory that is not there, and returns how it ends the device.
+    /// Reports an access of a copy or a fill to memory that is not there, and returns how it ends
+    /// the device.
     pub(super) fn fault(&self, what: &str, error: &AccessError) -> Lost {
         let message = format!("{what}: {error}");
         let report = Report {

@@ -202,8 +202,8 @@ impl Call {
         Ok(())
     }
 
-    /// Waits for all devices: what they still do with the memory is done first. (The memory belongs to no context, and
-    /// which work a driver waits for is not documented.)
+    /// Waits for all devices: what they still do with the memory is done first. (The memory belongs
+    /// to no context, and which work a driver waits for is not documented.)
     fn mem_unmap(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
         self.virtual_memory.state().whole(ptr, size as u64)?;

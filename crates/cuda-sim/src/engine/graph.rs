@@ -264,7 +264,8 @@ impl State {
         op
     }
 
-    /// As [`submit`](Self::submit), except that other queues do not wait for the operation if `queue` is a legacy queue.
+    /// As [`submit`](Self::submit), except that other queues do not wait for the operation if
+    /// `queue` is a legacy queue.
     pub(super) fn submit_aside(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let op = self.append(queue, after, work);
         self.set_last(queue, op, false);
@@ -281,7 +282,8 @@ impl State {
         op
     }
 
-    /// What is put into `queue` next follows `op`, and so do the queues that are ordered with it if `op` is a barrier.
+    /// What is put into `queue` next follows `op`, and so do the queues that are ordered with it if
+    /// `op` is a barrier.
     fn set_last(&mut self, queue: QueueId, op: OpId, is_barrier: bool) {
         let Some(queue) = self.queues.get_mut(&queue) else {
             // Another thread has destroyed its stream meanwhile.
@@ -312,7 +314,8 @@ impl State {
         self.running.contains_key(&op) || self.claimed.contains(&op)
     }
 
-    /// What was put into queues that were gone. A wait for a context waits for these too: whose they are is not known.
+    /// What was put into queues that were gone. A wait for a context waits for these too: whose
+    /// they are is not known.
     pub(super) fn orphans(&self) -> Vec<OpId> {
         let mut orphans = self.orphans.clone();
         orphans.retain(|&op| self.is_pending(op));

@@ -159,8 +159,8 @@ impl Engine {
         op
     }
 
-    /// As [`submit`](Self::submit), except that if `queue` is a legacy queue, what is put into the queues that are ordered
-    /// with it later does not wait for this operation.
+    /// As [`submit`](Self::submit), except that if `queue` is a legacy queue, what is put into the
+    /// queues that are ordered with it later does not wait for this operation.
     pub(crate) fn submit_aside(&self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let host = matches!(work, Work::Host(_));
         let mut state = self.shared.lock();
@@ -223,8 +223,8 @@ impl Engine {
         }
     }
 
-    /// Returns when the operations that run now have ended, apart from host functions. What has not started is not waited
-    /// for.
+    /// Returns when the operations that run now have ended, apart from host functions. What has not
+    /// started is not waited for.
     pub(crate) fn settle(&self) {
         let mut state = self.shared.lock();
         let running = state.running();

@@ -62,7 +62,8 @@ pub struct Kernel {
     pub cluster: Option<[u32; 3]>,
     /// `.maxclusterrank`
     pub max_cluster: Option<u32>,
-    /// An estimate of 32-bit registers per thread, for occupancy figures only: an assembler may need fewer.
+    /// An estimate of 32-bit registers per thread, for occupancy figures only: an assembler may
+    /// need fewer.
     pub registers: u32,
 }
 

@@ -163,7 +163,8 @@ enum Caller {
     Elsewhere,
 }
 
-/// Makes a call in `thread` mode while a stream is captured in `capture` mode: what it did, and how the capture ends.
+/// Makes a call in `thread` mode while a stream is captured in `capture` mode: what it did, and how
+/// the capture ends.
 ///
 /// The stream that is captured is of device 1, so that no call concerns its context.
 fn beside(capture: Mode, caller: Caller, mut mode: Mode, call: Run) -> (R, Option<R>) {

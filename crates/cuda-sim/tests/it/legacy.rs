@@ -9,7 +9,8 @@ use crate::support::{Bench, bench, late, ok};
 
 const LEGACY: CUstream = ptr::null_mut();
 
-/// Whether work that is queued in a blocking stream after `call` runs while another blocking stream waits for the host.
+/// Whether work that is queued in a blocking stream after `call` runs while another blocking stream
+/// waits for the host.
 fn goes_on(bench: &Bench, call: impl FnOnce()) -> bool {
     let (held, other) = (bench.stream(0), bench.stream(0));
     let flag = bench.pinned(4).cast::<u32>();

@@ -43,7 +43,8 @@ struct Other {
 }
 
 impl Other {
-    /// A context on `device`, in whose stream 16 bytes at `source` are copied. The context of `bench` is current again.
+    /// A context on `device`, in whose stream 16 bytes at `source` are copied. The context of
+    /// `bench` is current again.
     fn new(bench: &Bench, device: i32, source: u64) -> Self {
         let mut context = ptr::null_mut();
         unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, device)) };
@@ -84,8 +85,8 @@ impl Other {
     }
 }
 
-/// Whether a call that another thread makes in the context of `bench` returns in that time. If not, `release` is called,
-/// and it must.
+/// Whether a call that another thread makes in the context of `bench` returns in that time. If not,
+/// `release` is called, and it must.
 fn returns(
     bench: &Bench,
     within: Duration,

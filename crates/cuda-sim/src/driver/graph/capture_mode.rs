@@ -1,7 +1,8 @@
 //! Capture modes: which calls are refused while something is captured.
 //!
-//! A capture is begun in a mode, and each thread has one: global unless `cuThreadExchangeStreamCaptureMode` has changed it.
-//! A call that the manual calls potentially unsafe is refused, and breaks the captures that it conflicts with:
+//! A capture is begun in a mode, and each thread has one: global unless
+//! `cuThreadExchangeStreamCaptureMode` has changed it. A call that the manual calls potentially
+//! unsafe is refused, and breaks the captures that it conflicts with:
 //!
 //! | the thread's mode | captures that the thread began | captures of other threads |
 //! |---|---|---|
@@ -31,14 +32,15 @@ thread_local! {
 
 /// The calls that are potentially unsafe wherever they are made, by base name.
 ///
-/// Besides, these are potentially unsafe and check it where they know their stream or event ([`Instance::uncapturable`],
-/// [`Instance::potentially_unsafe`]): `cuEventQuery`, `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`,
-/// `cuStreamAddCallback`, `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a stream
-/// that is not captured.
+/// These are potentially unsafe too, and check it in their own methods, which know the stream or
+/// the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]): `cuEventQuery`,
+/// `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`, `cuStreamAddCallback`,
+/// `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a
+/// stream that is not captured.
 ///
-/// What other calls do beside a capture, they do safely: creating and destroying streams and events, recording events,
-/// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules. What the legacy stream
-/// would have to wait for a captured stream for is refused in any mode.
+/// Other calls break no capture: creating and destroying streams and events, recording events,
+/// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules.
+/// Work in the legacy stream that would have to wait for a captured stream is refused in any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
     // Memory of a device. `cuMemAlloc` and `cuMemFree` were measured on an H100.
     "cuMemAlloc",
@@ -92,7 +94,8 @@ impl Instance {
         before.ok().flatten().unwrap_or(GLOBAL)
     }
 
-    /// Refuses a potentially unsafe call if a capture conflicts with it, and breaks all captures that do.
+    /// Refuses a potentially unsafe call if a capture conflicts with it, and breaks all captures
+    /// that do.
     pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
@@ -123,7 +126,8 @@ impl Instance {
 }
 
 impl Call {
-    /// Refuses a call that is potentially unsafe wherever it is made, if a capture conflicts with it.
+    /// Refuses a call that is potentially unsafe wherever it is made, if a capture conflicts with
+    /// it.
     pub(in crate::driver) fn check_capture(&self) -> Status {
         if self.graphs.is_capturing() && POTENTIALLY_UNSAFE.contains(&self.function.base) {
             self.potentially_unsafe()?;

@@ -170,8 +170,9 @@ impl Call {
         self.launch_graph(&mut world, exec.handle(), &stream)
     }
 
-    /// What it would bring to the device is there already; only its place counts, in the stream and among the launches. In
-    /// the legacy stream it does not hold up the streams that are ordered with that.
+    /// What it would bring to the device is there already; only its place counts, in the stream and
+    /// among the launches. In the legacy stream it does not hold up the streams that are ordered
+    /// with that.
     fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.uncapturable(&stream)?;

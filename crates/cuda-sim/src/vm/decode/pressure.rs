@@ -1,7 +1,7 @@
 //! How many registers a kernel needs: an estimate of what a compiler would allocate.
 //!
-//! It is for figures (the register count of a function, occupancy). A compiler may need fewer, by half and more, so no
-//! launch is refused because of it.
+//! It is for figures (the register count of a function, occupancy). A compiler may need fewer, by
+//! half and more, so no launch is refused because of it.
 //!
 //! PTX has as many registers as it likes; what a compiler needs is about the most that are live at once. A register
 //! counts as live from where it is first named to where it is last named, and to the end of each loop that it enters
