@@ -1,0 +1,257 @@
+//! Two contexts, of one device and of two.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, ContextFlags, Graph, MemoryPool};
+
+use crate::rig::{Attack, Case, Side};
+
+const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
+
+/// Copies all of `from` to `to`, which is in another context.
+fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
+    to.as_mut_slice().copy_from_peer(&from.as_slice()).unwrap();
+}
+
+/// Claim: a copy to another context is a use of both buffers. Its source is freed to a caching pool, which hands the memory
+/// out again, and to the driver, and is written before the copy has run.
+#[test]
+fn peer_copy_source_is_freed_and_handed_out() {
+    Attack::new().with_two_contexts().run(|case| {
+        let (home, there) = (case.stream(), case.other().stream());
+        let pool = CachingPool::with_limit(&case.context, 2 * case.n * 4);
+        let ordered = MemoryPool::new(case.context.device()).unwrap();
+        for round in 1..5 {
+            let mut targets = [
+                case.other().filled(&there, 0),
+                case.other().filled(&there, 0),
+            ];
+            let sources = [
+                pool.copy_of(&home, &vec![round; case.n]).unwrap(),
+                ordered.copy_of(&home, &vec![round; case.n]).unwrap(),
+            ];
+            case.hold_up(&there);
+            for (target, source) in targets.iter_mut().zip(&sources) {
+                copy_peer(target, source);
+            }
+            drop(sources);
+            let mut next = [
+                pool.zeroed::<u32>(&home, case.n).unwrap(),
+                ordered.zeroed::<u32>(&home, case.n).unwrap(),
+            ];
+            for buffer in &mut next {
+                buffer.fill(90).unwrap();
+            }
+            for target in &targets {
+                case.expect(target, round);
+            }
+            for buffer in &next {
+                case.expect(buffer, 90);
+            }
+        }
+    });
+}
+
+/// Claim: a target of a copy from another context is freed behind it, and its memory is not written afterwards.
+#[test]
+fn peer_copy_target_is_dropped() {
+    Attack::new().with_two_contexts().run(|case| {
+        let (home, there) = (case.stream(), case.other().stream());
+        let source = case.filled(&home, 6);
+        let pool = CachingPool::with_limit(&case.other().context, 2 * case.n * 4);
+        for round in 0..4 {
+            let mut target = pool.zeroed::<u32>(&there, case.n).unwrap();
+            case.hold_up(&there);
+            copy_peer(&mut target, &source);
+            drop(target);
+            let mut next = pool.zeroed::<u32>(&there, case.n).unwrap();
+            next.fill(round).unwrap();
+            case.expect(&next, round);
+        }
+    });
+}
+
+/// Claim: a module is unloaded when no use of its variables is left. A variable is the source of a copy to another context;
+/// variable and module go, and another module is loaded.
+#[test]
+fn module_goes_under_a_peer_copy_of_its_variable() {
+    Attack::new().with_two_contexts().run(|case| {
+        let (home, there) = (case.stream(), case.other().stream());
+        let load = || Module::load(&case.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+        let mut results = Vec::new();
+        for round in 1..5_u32 {
+            let module = load();
+            let mut counter = module.global::<u32>("counter", &home).unwrap();
+            counter.copy_from_host(&[round]).unwrap();
+            let mut target = DeviceBuffer::<u32>::zeroed(&there, 1).unwrap();
+            case.hold_up(&there);
+            target
+                .as_mut_slice()
+                .copy_from_peer(&counter.as_slice())
+                .unwrap();
+            drop(counter);
+            drop(module);
+            let next = load();
+            let mut counter = next.global::<u32>("counter", &home).unwrap();
+            counter.copy_from_host(&[77]).unwrap();
+            results.push((target, round));
+        }
+        for (target, round) in &results {
+            assert_eq!(target.to_vec().unwrap(), [*round], "{}", case.title);
+        }
+    });
+}
+
+/// Claim: the same, where the variable is written by a copy from another context.
+#[test]
+fn module_goes_under_a_peer_copy_to_its_variable() {
+    Attack::new().with_two_contexts().run(|case| {
+        let (home, there) = (case.stream(), case.other().stream());
+        let load = || Module::load(&case.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+        for _ in 0..4 {
+            let source = DeviceBuffer::from_host(&there, &[66_u32]).unwrap();
+            let module = load();
+            let mut counter = module.global::<u32>("counter", &home).unwrap();
+            case.hold_up(&home);
+            case.hold_up(&there);
+            counter
+                .as_mut_slice()
+                .copy_from_peer(&source.as_slice())
+                .unwrap();
+            drop((counter, module, source));
+            let counter = load().global::<u32>("counter", &home).unwrap();
+            assert_eq!(counter.to_vec().unwrap(), [5], "{}", case.title);
+        }
+    });
+}
+
+/// Claim: contexts are ended behind their work, and outside of locks. The other context of a peer copy goes with all that is
+/// in it; the buffer that is left is used at once.
+#[test]
+fn buffers_are_used_after_the_other_context_has_gone() {
+    Attack::new().run(|case| {
+        let home = case.stream();
+        for round in 1..4 {
+            let mut buffer = case.filled(&home, 0);
+            {
+                let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
+                let there = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+                let words = vec![round; case.n];
+                let source = DeviceBuffer::from_host(&there, &words).unwrap();
+                let mut sink = DeviceBuffer::<u32>::zeroed(&there, case.n).unwrap();
+                case.hold_up(&home);
+                copy_peer(&mut buffer, &source);
+                copy_peer(&mut sink, &buffer);
+            }
+            case.expect(&buffer, round);
+            buffer.set_zero().unwrap();
+            case.expect(&buffer, 0);
+        }
+    });
+}
+
+/// Claim: objects of another context are errors before the driver sees them, and nothing is queued.
+#[test]
+fn objects_of_the_wrong_context_are_refused() {
+    Attack::new().with_two_contexts().run(|case| {
+        let other = case.other();
+        let (home, there) = (case.stream(), other.stream());
+        let (mut a, mut b) = (case.filled(&home, 1), other.filled(&there, 2));
+        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        assert!(event.record(&there).is_err(), "{}", case.title);
+        assert!(case.copy(&there, a.as_mut_slice(), b.as_slice()).is_err());
+        let clone = b.try_clone().unwrap();
+        assert!(
+            other
+                .copy(&home, b.as_mut_slice(), clone.as_slice())
+                .is_err()
+        );
+        assert!(case.copy(&home, a.as_mut_slice(), b.as_slice()).is_err());
+        assert!(a.copy_from_pinned_async(case.pinned(9), &there).is_err());
+        assert!(b.copy_from_pinned_async(case.pinned(9), &home).is_err());
+        assert!(there.write_value(&a, 0, 9_u32).is_err(), "{}", case.title);
+        let mut graph = Graph::new(&case.context).unwrap();
+        assert!(graph.fill(&[], &mut b, 9_u32).is_err(), "{}", case.title);
+        assert!(graph.copy(&[], &mut a, &b).is_err(), "{}", case.title);
+        graph.fill(&[], &mut a, 3_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        assert!(exec.launch(&there).is_err(), "{}", case.title);
+        let foreign = Graph::new(&other.context).unwrap();
+        assert!(graph.child(&[], &foreign).is_err(), "{}", case.title);
+        assert!(exec.update(&foreign).is_err(), "{}", case.title);
+        let pool = CachingPool::new(&case.context);
+        assert!(pool.zeroed::<u32>(&there, 8).is_err(), "{}", case.title);
+        let captured = Graph::capture(&case.context, |scope| scope.fill(&mut b, 9_u32).map(drop));
+        assert!(captured.is_err(), "{}", case.title);
+        case.expect(&a, 1);
+        case.expect(&b, 2);
+    });
+}
+
+/// Claim: streams wait for events and streams of other contexts, which are kept. They are dropped before they are done.
+#[test]
+fn streams_wait_across_contexts() {
+    Attack::new().with_two_contexts().run(|case| {
+        let home = case.stream();
+        let (mut buffer, one) = (case.filled(&home, 1), case.filled(&home, 1));
+        for _ in 0..4 {
+            let (stream, there) = (case.stream(), case.other().stream());
+            case.hold_up(&stream);
+            case.mix(&stream, buffer.as_mut_slice(), one.as_slice())
+                .unwrap();
+            let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+            event.record(&stream).unwrap();
+            there.wait(&event).unwrap();
+            let back = Event::new(&case.other().context, EventFlags::DISABLE_TIMING).unwrap();
+            back.record(&there).unwrap();
+            drop((stream, event, there));
+            home.wait(&back).unwrap();
+        }
+        case.expect(&buffer, 31);
+    });
+}
+
+/// Copies from one to the other and back, several times.
+fn ping_pong(case: &Case, sides: [&Side; 2], first: u32) {
+    let streams = sides.map(Side::stream);
+    let mut a = sides[0].filled(&streams[0], first);
+    let mut b = sides[1].filled(&streams[1], 0);
+    for round in 0..4 {
+        case.hold_up(&streams[round % 2]);
+        copy_peer(&mut b, &a);
+        let twice = b.try_clone().unwrap();
+        sides[1]
+            .mix(&streams[1], b.as_mut_slice(), twice.as_slice())
+            .unwrap();
+        drop(twice);
+        copy_peer(&mut a, &b);
+    }
+    case.expect(&a, first * 81);
+}
+
+/// Claim: peer copies of threads in both directions are in order, while access between the devices is switched.
+#[test]
+fn threads_copy_both_ways_while_access_is_switched() {
+    Attack::new().with_two_contexts().run(|case| {
+        let other = case.other();
+        thread::scope(|scope| {
+            for thread in 0..case.threads {
+                let sides = if thread % 2 == 0 {
+                    [&**case, other]
+                } else {
+                    [other, &**case]
+                };
+                scope.spawn(move || ping_pong(case, sides, 1 + thread as u32));
+            }
+            scope.spawn(|| {
+                for _ in 0..4 {
+                    // Devices without a link have no such access.
+                    let _ = case.context.enable_peer_access(&other.context);
+                    let _ = other.context.enable_peer_access(&case.context);
+                    let _ = case.context.disable_peer_access(&other.context);
+                }
+            });
+        });
+    });
+}

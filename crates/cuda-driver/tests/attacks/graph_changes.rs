@@ -1,0 +1,351 @@
+//! Graphs and executables that change while they are launched.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, GraphExec, ValueBatch};
+
+use crate::rig::{Attack, Case};
+
+/// Claim: changing a node counts from the next launch on, and the old memory stays until launches under way are done.
+#[test]
+fn targets_change_under_launches() {
+    Attack::new().run(|case| {
+        let (stream, home) = (case.stream(), case.stream());
+        let mut graph = Graph::new(&case.context).unwrap();
+        let mut first = case.filled(&home, 0);
+        let node = graph.fill(&[], &mut first, 1_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let mut targets: Vec<_> = (0..4).map(|_| case.filled(&home, 0)).collect();
+        case.hold_up(&stream);
+        exec.launch(&stream).unwrap();
+        for (target, value) in targets.iter_mut().zip(2..) {
+            exec.set_fill(node, &mut *target, value).unwrap();
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+        }
+        let mut last = case.filled(&home, 0);
+        exec.set_fill(node, &mut last, 70_u32).unwrap();
+        // No launch writes it any more, and none may write what comes after it.
+        drop((first, graph));
+        let next = case.filled(&home, 50);
+        case.expect(&last, 0);
+        for (target, value) in targets.iter().zip(2..) {
+            case.expect(target, value);
+        }
+        case.expect(&next, 50);
+    });
+}
+
+/// Claim: a launch keeps what it uses, though the executable lets go of it. The source of a copy is replaced and dropped
+/// while launches that read it are queued.
+#[test]
+fn sources_are_replaced_and_dropped_under_launches() {
+    Attack::new().run(|case| {
+        let (stream, home) = (case.stream(), case.stream());
+        let mut results = Vec::new();
+        for round in 0..3 {
+            let (mut to, from) = (case.filled(&stream, 0), case.filled(&home, 10 + round));
+            let mut graph = Graph::new(&case.context).unwrap();
+            let node = graph.copy(&[], &mut to, &from).unwrap();
+            let exec = graph.instantiate().unwrap();
+            drop(graph);
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+            let (mut other, second) = (case.filled(&stream, 0), case.filled(&home, 20 + round));
+            exec.set_copy(node, &mut other, &second).unwrap();
+            drop(from);
+            let fresh = case.filled(&home, 99);
+            exec.launch(&stream).unwrap();
+            drop((exec, second));
+            results.push((to, 10 + round));
+            results.push((other, 20 + round));
+            results.push((fresh, 99));
+        }
+        for (buffer, value) in &results {
+            case.expect(buffer, *value);
+        }
+    });
+}
+
+/// Claim: executables keep a removed node and what it uses. Nodes are removed from the graph while executables of it run, and
+/// the edges that the node stood for stay.
+#[test]
+fn nodes_are_removed_under_launches() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
+        let mut c = case.filled(&stream, 0);
+        let mut graph = Graph::new(&case.context).unwrap();
+        graph.fill(&[], &mut a, 2_u32).unwrap();
+        let middle = graph.copy(&[], &mut b, &a).unwrap();
+        graph.copy(&[], &mut c, &b).unwrap();
+        graph.fill(&[], &mut a, 3_u32).unwrap();
+        let before = graph.instantiate().unwrap();
+        case.hold_up(&stream);
+        before.launch(&stream).unwrap();
+        graph.remove(middle).unwrap();
+        assert!(matches!(graph.remove(middle), Err(Error::NodeGone)));
+        let after = graph.instantiate().unwrap();
+        drop(graph);
+        before.launch(&stream).unwrap();
+        case.expect(&c, 2);
+        b.fill(8).unwrap();
+        after.launch(&stream).unwrap();
+        case.expect(&c, 8);
+        case.expect(&a, 3);
+        drop(before);
+        case.expect(&b, 8);
+    });
+}
+
+/// Builds the same nodes on other buffers.
+fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> Graph {
+    let mut graph = Graph::new(&case.context).unwrap();
+    graph.copy(&[], &mut *to, from).unwrap();
+    let args = (to, from, case.n as u32);
+    // SAFETY: the kernel uses n words of each ← both have n.
+    unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+    graph
+}
+
+/// Claim: an update takes over what the new nodes keep, and lets the old go behind launches under way.
+#[test]
+fn updates_swap_all_memory_under_launches() {
+    Attack::new().run(|case| {
+        let (stream, home) = (case.stream(), case.stream());
+        let (mut x, y) = (case.filled(&home, 0), case.filled(&home, 1));
+        let exec = chain(case, &mut x, &y).instantiate().unwrap();
+        let mut all = vec![(x, 3)];
+        drop(y);
+        for round in 2..6 {
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+            let (mut x, y) = (case.filled(&home, 0), case.filled(&home, round));
+            let graph = chain(case, &mut x, &y);
+            exec.update(&graph).unwrap();
+            drop((graph, y));
+            all.push((x, 3 * round));
+        }
+        exec.launch(&stream).unwrap();
+        drop(exec);
+        let fresh = case.filled(&home, 90);
+        for (buffer, value) in &all {
+            case.expect(buffer, *value);
+        }
+        case.expect(&fresh, 90);
+    });
+}
+
+/// Claim: graphs and executables have a lock each. Threads launch, change, update, switch nodes, clone and make executables
+/// of the same graph at once: every launch does what one of the states says.
+#[test]
+fn threads_change_and_launch_at_once() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 1));
+        let mut graph = Graph::new(&case.context).unwrap();
+        let fill = graph.fill(&[], &mut a, 1_u32).unwrap();
+        graph.copy(&[fill.edge()], &mut b, &a).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let mut spare: Vec<_> = (0..4).map(|_| case.filled(&stream, 1)).collect();
+        thread::scope(|scope| {
+            let (exec, graph) = (&exec, &graph);
+            for _ in 0..case.threads {
+                scope.spawn(move || {
+                    let stream = case.stream();
+                    for round in 0..6 {
+                        exec.launch(&stream).unwrap();
+                        exec.set_enabled(fill, round % 2 == 0).unwrap();
+                        let _ = exec.update(graph);
+                        let clone = graph.try_clone().unwrap().instantiate().unwrap();
+                        clone.launch(&stream).unwrap();
+                    }
+                });
+            }
+            for spare in &mut spare {
+                scope.spawn(move || {
+                    for _ in 0..4 {
+                        // Refused where a node without an edge to it uses the same memory.
+                        let _ = exec.set_fill(fill, &mut *spare, 1_u32);
+                    }
+                });
+            }
+        });
+        drop((exec, graph));
+        for buffer in spare.iter().chain([&a, &b]) {
+            case.expect(buffer, 1);
+        }
+    });
+}
+
+/// Claim: closures are kept until launches that call them are done. Closures are replaced while launches are queued: each
+/// launch calls the one that it was queued with, and each is dropped once.
+#[test]
+fn closures_are_replaced_under_launches() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let alive = Arc::new(());
+        let say = |value: u32| {
+            let (log, alive) = (Arc::clone(&log), Arc::clone(&alive));
+            move || {
+                let _alive = &alive;
+                log.lock().unwrap().push(value);
+            }
+        };
+        let mut graph = Graph::new(&case.context).unwrap();
+        let node = graph.host(&[], say(0)).unwrap();
+        let exec = graph.instantiate().unwrap();
+        drop(graph);
+        for value in 1..6 {
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+            exec.set_host(node, say(value)).unwrap();
+        }
+        drop(exec);
+        stream.synchronize().unwrap();
+        assert_eq!(*log.lock().unwrap(), [0, 1, 2, 3, 4], "{}", case.title);
+        case.until("drops the closures", || Arc::strong_count(&alive) == 1);
+    });
+}
+
+/// Claim: what is dropped by a change is dropped when nothing is locked. A closure that is replaced launches and changes its
+/// own executable when it is dropped.
+#[test]
+fn replaced_closure_launches_its_executable_in_drop() {
+    struct Launches(Option<Arc<GraphExec>>, Stream, Arc<AtomicU32>);
+
+    impl Drop for Launches {
+        fn drop(&mut self) {
+            if let Some(exec) = self.0.take()
+                && exec.launch(&self.1).is_ok()
+            {
+                self.2.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let mut buffer = case.filled(&stream, 0);
+        let launched = Arc::new(AtomicU32::new(0));
+        let mut graph = Graph::new(&case.context).unwrap();
+        let node = graph.host(&[], || {}).unwrap();
+        graph.fill(&[], &mut buffer, 4_u32).unwrap();
+        let exec = Arc::new(graph.instantiate().unwrap());
+        let launches = Launches(
+            Some(Arc::clone(&exec)),
+            stream.clone(),
+            Arc::clone(&launched),
+        );
+        let held = move || {
+            let _launches = &launches;
+        };
+        exec.set_host(node, held).unwrap();
+        exec.set_host(node, || {}).unwrap();
+        case.until("drops the closure", || launched.load(Ordering::SeqCst) == 1);
+        case.expect(&buffer, 4);
+    });
+}
+
+/// Claim: bodies of conditional nodes are ordered with the graph around them, also where they change after the executable was
+/// made, or go with their node.
+#[test]
+fn conditional_bodies_change_and_go() {
+    Attack::new().since(12, 3).run(|case| {
+        let stream = case.stream();
+        let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
+        let mut graph = Graph::new(&case.context).unwrap();
+        let handle = graph.conditional_handle(Some(1)).unwrap();
+        graph.fill(&[], &mut a, 2_u32).unwrap();
+        let (node, mut body) = graph.if_node(&[], handle).unwrap();
+        body.copy(&[], &mut b, &a).unwrap();
+        graph.fill(&[], &mut a, 3_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        case.hold_up(&stream);
+        exec.launch(&stream).unwrap();
+        // Behind the copy in the body, in front of the fill that follows it.
+        body.fill(&[], &mut a, 9_u32).unwrap();
+        body.copy(&[], &mut b, &a).unwrap();
+        let second = graph.instantiate().unwrap();
+        case.expect(&b, 2);
+        second.launch(&stream).unwrap();
+        case.expect(&b, 9);
+        case.expect(&a, 3);
+        graph.remove(node).unwrap();
+        assert!(body.fill(&[], &mut a, 1_u32).is_err(), "{}", case.title);
+        drop((graph, body));
+        exec.launch(&stream).unwrap();
+        case.expect(&b, 2);
+        case.expect(&a, 3);
+    });
+}
+
+/// Claim: a child is copied when it is added, and set children keep their memory until launches are done.
+#[test]
+fn children_are_replaced_under_launches() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let child = |buffer: &mut DeviceBuffer<u32>, value: u32| {
+            let mut graph = Graph::new(&case.context).unwrap();
+            graph.fill(&[], buffer, value).unwrap();
+            graph
+        };
+        let mut first = case.filled(&stream, 0);
+        let mut graph = Graph::new(&case.context).unwrap();
+        let node = graph.child(&[], &child(&mut first, 1)).unwrap();
+        let exec = graph.instantiate().unwrap();
+        drop(graph);
+        let mut all = vec![(first, 1)];
+        for value in 2..6 {
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+            let mut next = case.filled(&stream, 0);
+            exec.set_child(node, &child(&mut next, value)).unwrap();
+            all.push((next, value));
+        }
+        exec.launch(&stream).unwrap();
+        drop(exec);
+        let fresh = case.filled(&stream, 90);
+        for (buffer, value) in &all {
+            case.expect(buffer, *value);
+        }
+        case.expect(&fresh, 90);
+    });
+}
+
+/// Claim: words that a graph's batch writes are held like any memory, and events of its nodes are kept.
+#[test]
+fn events_and_words_of_nodes_are_dropped() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = Arc::new(event);
+        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let mut buffer = case.filled(&stream, 0);
+        let mut graph = Graph::new(&case.context).unwrap();
+        let batch = ValueBatch::new().write(&words, 1, 5_u32).unwrap();
+        let Ok(node) = graph.batch(&[], batch) else {
+            // Older drivers have no such nodes.
+            return;
+        };
+        let record = graph.event_record(&[node.edge()], &event).unwrap();
+        graph.fill(&[record.edge()], &mut buffer, 3_u32).unwrap();
+        let exec = graph.instantiate().unwrap();
+        case.hold_up(&stream);
+        exec.launch(&stream).unwrap();
+        let other = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let batch = ValueBatch::new().write(&other, 2, 6_u32).unwrap();
+        exec.set_batch(node, batch).unwrap();
+        drop((words, event, graph));
+        exec.launch(&stream).unwrap();
+        let fresh = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        drop(exec);
+        assert_eq!(other.to_vec().unwrap(), [0, 0, 6, 0], "{}", case.title);
+        assert_eq!(fresh.to_vec().unwrap(), [0; 4], "{}", case.title);
+        case.expect(&buffer, 3);
+    });
+}

@@ -1,0 +1,277 @@
+//! Owners that are dropped inside host functions, where the driver must not be called: another thread gives them back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    CachingPool, ContextFlags, Graph, GraphHostBuffer, JitOptions, Library, ManagedBuffer,
+    MemoryPool, PinnedCachingPool, PitchedBuffer,
+};
+
+use crate::rig::{Attack, Case};
+
+const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
+
+/// Drops `owners` in a host function of `stream`, and waits until that has happened.
+fn drop_inside<T: Send + 'static>(case: &Case, stream: &Stream, owners: T) {
+    case.hold_up(stream);
+    let call = stream.launch_host(move || drop(owners)).unwrap();
+    call.wait().unwrap();
+}
+
+/// Claim: what is dropped inside a host function is given back by another thread, behind its uses. Device buffers of all
+/// sources are dropped while another stream reads them.
+#[test]
+fn device_buffers_dropped_inside_outlive_readers() {
+    Attack::new().run(|case| {
+        let (stream, reader, host) = (case.stream(), case.stream(), case.stream());
+        let device = case.context.device();
+        let caching = CachingPool::new(&case.context);
+        let pool = MemoryPool::new(device).unwrap();
+        for round in 0..3 {
+            let words = vec![3; case.n];
+            let mut plain = DeviceBuffer::zeroed_plain(&stream, case.n).unwrap();
+            plain.fill(3).unwrap();
+            let buffers = [
+                case.filled(&stream, 3),
+                caching.copy_of(&stream, &words).unwrap(),
+                pool.copy_of(&stream, &words).unwrap(),
+                plain,
+            ];
+            let mut results: Vec<_> = (0..4).map(|_| case.filled(&reader, round)).collect();
+            case.hold_up(&reader);
+            for (result, buffer) in results.iter_mut().zip(&buffers) {
+                case.copy(&reader, result.as_mut_slice(), buffer.as_slice())
+                    .unwrap();
+            }
+            drop_inside(case, &host, buffers);
+            let others = [
+                case.filled(&stream, 8),
+                caching.copy_of(&stream, &vec![8; case.n]).unwrap(),
+                pool.copy_of(&stream, &vec![8; case.n]).unwrap(),
+            ];
+            for result in &results {
+                case.expect(result, 3);
+            }
+            for other in &others {
+                case.expect(other, 8);
+            }
+        }
+    });
+}
+
+/// Claim: owners of page-locked memory are dropped only when no copy uses them. Transfers are dropped inside a host
+/// function with their memory, which comes from a pool, from the driver and from a `Vec`.
+#[test]
+fn transfers_dropped_inside_end_their_copies() {
+    Attack::new().run(|case| {
+        let (stream, host) = (case.stream(), case.stream());
+        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let (mut a, mut b, c) = (
+            case.filled(&stream, 0),
+            case.filled(&stream, 0),
+            case.filled(&stream, 6),
+        );
+        for round in 1..4 {
+            case.hold_up(&stream);
+            let block = pool.copy_of(&vec![round; case.n]).unwrap();
+            let vec = vec![round + 10; case.n];
+            let vec = RegisteredBuffer::from_vec(&case.context, vec, RegisterFlags::default());
+            let transfers = (
+                a.copy_from_pinned_async(block, &stream).unwrap(),
+                b.copy_from_pinned_async(vec.unwrap(), &stream).unwrap(),
+                c.copy_to_pinned_async(case.pinned(0), &stream).unwrap(),
+            );
+            drop_inside(case, &host, transfers);
+            pool.take::<u32>(case.n).unwrap().fill(77);
+            case.expect(&a, round);
+            case.expect(&b, round + 10);
+        }
+    });
+}
+
+/// Claim: streams and events are destroyed by the driver when their work is done. They are dropped inside a host function
+/// while other streams wait for them.
+#[test]
+fn streams_and_events_dropped_inside_are_waited_for() {
+    Attack::new().run(|case| {
+        let (home, host) = (case.stream(), case.stream());
+        let mut buffer = case.filled(&home, 1);
+        let one = case.filled(&home, 1);
+        for _ in 0..4 {
+            let stream = case.stream();
+            let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+            case.hold_up(&stream);
+            case.mix(&stream, buffer.as_mut_slice(), one.as_slice())
+                .unwrap();
+            event.record(&stream).unwrap();
+            home.wait(&event).unwrap();
+            drop_inside(
+                case,
+                &host,
+                (event.completion(), stream.completion(), stream, event),
+            );
+        }
+        case.expect(&buffer, 31);
+    });
+}
+
+/// Claim: a module waits for its context before it is unloaded, in the background where its last handle was dropped in a
+/// host function. Modules, functions, libraries and variables are dropped while their kernels are queued.
+#[test]
+fn code_dropped_inside_runs_to_its_end() {
+    Attack::new().run(|case| {
+        let (stream, host) = (case.stream(), case.stream());
+        let mut words = DeviceBuffer::from_host(&stream, &[1_u32; 4]).unwrap();
+        let image = Ptx::new(VARIABLES).unwrap();
+        for _ in 0..2 {
+            let module = Module::load(&case.context, &image).unwrap();
+            let driver = case.context.driver();
+            let library = Library::load(driver, &image, &JitOptions::default()).unwrap();
+            let scale = module.function("scale").unwrap();
+            let also = library
+                .kernel("scale")
+                .unwrap()
+                .function(&case.context)
+                .unwrap();
+            let counter = module.global::<u32>("counter", &stream).unwrap();
+            case.hold_up(&stream);
+            for function in [&scale, &also] {
+                // SAFETY: the kernel reads and writes four words ← the buffer has four.
+                unsafe { stream.launch(function, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
+            }
+            drop_inside(case, &host, (counter, scale, also, module, library));
+        }
+        assert_eq!(words.to_vec().unwrap(), [1, 16, 81, 256], "{}", case.title);
+    });
+}
+
+/// Claim: a graph's parts are freed behind its last launch, by another thread where the last owner was dropped in a host
+/// function. Graphs, executables, their buffers and host memory are dropped while they are launched.
+#[test]
+fn graphs_dropped_inside_run_to_their_end() {
+    Attack::new().run(|case| {
+        let (stream, host) = (case.stream(), case.stream());
+        let mut result = case.filled(&stream, 0);
+        for round in 1..4 {
+            let source = GraphHostBuffer::new(case.pinned(round)).unwrap();
+            let mut middle = case.filled(&stream, 0);
+            let mut graph = Graph::new(&case.context).unwrap();
+            graph.copy(&[], &mut middle, &source).unwrap();
+            graph.copy(&[], &mut result, &middle).unwrap();
+            let exec = graph.instantiate().unwrap();
+            case.hold_up(&stream);
+            exec.launch(&stream).unwrap();
+            drop_inside(case, &host, (exec, graph, source, middle));
+            let other = case.filled(&stream, 90);
+            case.expect(&result, round);
+            case.expect(&other, 90);
+        }
+    });
+}
+
+/// Claim: closures of graphs are kept until the launches that call them are done. The closure of a node owns the last handles
+/// of other graphs and buffers, and is dropped by another host function.
+#[test]
+fn closures_dropped_inside_closures_are_freed() {
+    Attack::new().run(|case| {
+        let (stream, host) = (case.stream(), case.stream());
+        let ran = Arc::new(AtomicU32::new(0));
+        let inner = {
+            let mut graph = Graph::new(&case.context).unwrap();
+            let mut buffer = case.filled(&stream, 0);
+            graph.fill(&[], &mut buffer, 1_u32).unwrap();
+            (graph.instantiate().unwrap(), graph, buffer)
+        };
+        let counter = Arc::clone(&ran);
+        let keep = Arc::new(inner);
+        let kept = Arc::downgrade(&keep);
+        let mut graph = Graph::new(&case.context).unwrap();
+        let node = graph.host(&[], move || {
+            let _kept = &keep;
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        let exec = graph.instantiate().unwrap();
+        case.hold_up(&stream);
+        exec.launch(&stream).unwrap();
+        exec.set_host(node.unwrap(), || {}).unwrap();
+        drop_inside(case, &host, (graph, exec));
+        stream.synchronize().unwrap();
+        assert_eq!(ran.load(Ordering::SeqCst), 1, "{}", case.title);
+        case.until("frees the closure", || kept.upgrade().is_none());
+    });
+}
+
+/// Claim: managed, pitched and registered memory is freed behind its uses wherever it is dropped.
+#[test]
+fn other_memory_dropped_inside_outlives_readers() {
+    Attack::new().run(|case| {
+        let (stream, reader, host) = (case.stream(), case.stream(), case.stream());
+        for round in 1..3 {
+            let words = vec![round; case.n];
+            let managed = ManagedBuffer::from_host(&stream, &words).unwrap();
+            let pitched = PitchedBuffer::from_host(&stream, (16, 16), &[round; 256]).unwrap();
+            let vec = RegisteredBuffer::from_vec(&case.context, words, RegisterFlags::default());
+            let mut result = case.filled(&reader, 0);
+            let mut rows = PitchedBuffer::<u32>::zeroed(&reader, (16, 16)).unwrap();
+            case.hold_up(&reader);
+            case.copy(&reader, result.as_mut_slice(), managed.as_slice())
+                .unwrap();
+            rows.as_mut_slice().copy_from(&pitched.as_slice()).unwrap();
+            drop_inside(case, &host, (managed, pitched, vec.unwrap()));
+            let other = ManagedBuffer::from_host(&stream, &vec![70_u32; case.n]).unwrap();
+            case.expect(&result, round);
+            case.expect_words(&rows.to_vec().unwrap(), round);
+            case.expect_words(&other.to_vec().unwrap(), 70);
+        }
+    });
+}
+
+/// Claim: the last handle of a context may be dropped anywhere. It is dropped inside a host function of that context, with
+/// pools, streams and buffers, while work is queued.
+#[test]
+fn context_dropped_inside_ends_behind_its_work() {
+    Attack::new().run(|case| {
+        let (host, word) = (case.stream(), Arc::new(AtomicU32::new(0)));
+        let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
+        let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let pool = CachingPool::new(&own);
+        let buffer = pool.copy_of(&stream, &vec![5_u32; case.n]).unwrap();
+        let pinned = PinnedCachingPool::new(&own, PinnedFlags::default());
+        let transfer = buffer
+            .copy_to_pinned_async(pinned.take(case.n).unwrap(), &stream)
+            .unwrap();
+        let write = Arc::clone(&word);
+        let call = stream
+            .launch_host(move || write.store(1, Ordering::SeqCst))
+            .unwrap();
+        drop_inside(
+            case,
+            &host,
+            (own, pool, pinned, buffer, transfer, stream, call),
+        );
+        case.until("runs the work", || word.load(Ordering::SeqCst) == 1);
+    });
+}
+
+/// Claim: a host function must not drop the last handle of its own context into the driver. The closure itself owns the
+/// stream it runs on, its context and a buffer.
+#[test]
+fn closure_owns_its_own_stream_and_context() {
+    Attack::new().run(|case| {
+        let ran = Arc::new(AtomicU32::new(0));
+        for _ in 0..3 {
+            let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
+            let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let buffer = DeviceBuffer::<u32>::zeroed(&stream, case.n).unwrap();
+            let (counter, same) = (Arc::clone(&ran), stream.clone());
+            let call = same.launch_host(move || {
+                drop((own, stream, buffer));
+                counter.fetch_add(1, Ordering::SeqCst);
+            });
+            drop((call.unwrap(), same));
+        }
+        case.until("runs the closures", || ran.load(Ordering::SeqCst) == 3);
+    });
+}

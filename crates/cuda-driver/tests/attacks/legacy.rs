@@ -1,0 +1,218 @@
+//! Streams that are held up until the program has seen a result: nothing else may wait for them.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    Graph, GraphExec, ManagedBuffer, MemoryPool, PitchedBuffer, ValueBatch, WaitCondition,
+};
+
+use crate::rig::{Attack, Case};
+
+/// How long a result may take that waits for nothing.
+const SOON: Duration = Duration::from_secs(5);
+
+fn blocking(case: &Case) -> Stream {
+    Stream::new(&case.context, StreamFlags::empty(), 0).unwrap()
+}
+
+/// Holds a blocking stream up, queues a use of a buffer on another, lets `meddle` queue something in the legacy stream, and
+/// reads the buffer on a third stream, which has to wait for the use only.
+fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
+    let (held, user, reader) = (blocking(case), blocking(case), case.stream());
+    let writer = case.stream();
+    let flags = DeviceBuffer::<u32>::zeroed_plain(&writer, 1).unwrap();
+    let mut buffer = case.filled(&writer, 1);
+    let one = case.filled(&writer, 1);
+    let mut result = case.filled(&reader, 0);
+    case.context.synchronize().unwrap();
+    held.wait_value(&flags, 0, WaitCondition::EQUAL, 1_u32)
+        .unwrap();
+    case.mix(&user, buffer.as_mut_slice(), one.as_slice())
+        .unwrap();
+    meddle(&case.context.legacy_stream());
+    let (told, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            case.copy(&reader, result.as_mut_slice(), buffer.as_slice())
+                .unwrap();
+            case.expect(&result, 3);
+            let _ = told.send(());
+        });
+        let in_time = heard.recv_timeout(SOON);
+        // So that a failure is no hang.
+        writer.write_value(&flags, 0, 1_u32).unwrap();
+        assert!(
+            in_time.is_ok(),
+            "{}: the copy waits for a stream that is held up",
+            case.title
+        );
+    });
+}
+
+/// Claim: what was used on blocking streams can be waited for on its own, though the legacy stream waits for a stream that is
+/// held up. An event is recorded there.
+#[test]
+fn event_in_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        expect_progress(case, |legacy| event.record(legacy).unwrap());
+    });
+}
+
+/// Claim: the same; a completion of the legacy stream is made.
+#[test]
+fn completion_of_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        expect_progress(case, |legacy| drop(legacy.completion()));
+    });
+}
+
+/// Claim: the same; another stream joins the legacy stream.
+#[test]
+fn join_with_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let own = case.stream();
+        expect_progress(case, |legacy| own.join(legacy).unwrap());
+    });
+}
+
+/// Claim: the same; a stream is forked from the legacy stream.
+#[test]
+fn fork_of_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        expect_progress(case, |legacy| drop(legacy.fork().unwrap()));
+    });
+}
+
+/// An executable that fills `buffer` with 1.
+fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
+    let mut graph = Graph::new(&case.context).unwrap();
+    graph.fill(&[], buffer, 1_u32).unwrap();
+    graph.instantiate().unwrap()
+}
+
+/// Claim: the same; memory of a pool is made on the legacy stream.
+#[test]
+fn allocation_in_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let pool = MemoryPool::new(case.context.device()).unwrap();
+        expect_progress(case, |legacy| drop(pool.zeroed::<u32>(legacy, 8).unwrap()));
+    });
+}
+
+/// Claim: the same; an executable is uploaded on the legacy stream.
+#[test]
+fn upload_in_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let mut buffer = case.filled(&stream, 0);
+        let exec = filling(case, &mut buffer);
+        expect_progress(case, |legacy| exec.upload(legacy).unwrap());
+    });
+}
+
+/// Claim: the same; an executable is launched on the legacy stream.
+#[test]
+fn graph_in_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let mut buffer = case.filled(&stream, 0);
+        let exec = filling(case, &mut buffer);
+        expect_progress(case, |legacy| exec.launch(legacy).unwrap());
+        case.expect(&buffer, 1);
+    });
+}
+
+/// Claim: the same; a kernel is launched on the legacy stream.
+#[test]
+fn kernel_in_the_legacy_stream_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let (mut buffer, one) = (case.filled(&stream, 0), case.filled(&stream, 1));
+        expect_progress(case, |legacy| {
+            case.mix(legacy, buffer.as_mut_slice(), one.as_slice())
+                .unwrap();
+        });
+        case.expect(&buffer, 1);
+    });
+}
+
+/// Claim: the same; a host function, a copy and words are queued on the legacy stream.
+#[test]
+fn calls_on_the_legacy_stream_hold_nothing_up() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let one = case.filled(&stream, 1);
+        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 2).unwrap();
+        let pinned = case.pinned(0);
+        expect_progress(case, |legacy| {
+            drop(legacy.launch_host(|| {}).unwrap());
+            drop(one.copy_to_pinned_async(pinned, legacy).unwrap());
+            let batch = ValueBatch::new().write(&words, 0, 1_u32).unwrap();
+            batch.queue(legacy).unwrap();
+            legacy.write_value(&words, 1, 1_u32).unwrap();
+        });
+        assert_eq!(words.to_vec().unwrap(), [1, 1], "{}", case.title);
+    });
+}
+
+/// Claim: what is dropped in host functions is given back by a thread that waits for no stream. Owners of all kinds of memory
+/// are dropped there while a stream that uses them is held up; what has nothing to do with it must be given back all the same.
+#[test]
+fn held_up_stream_stops_no_other_deferred_drop() {
+    Attack::new().run(|case| {
+        let (held, writer, host) = (case.stream(), case.stream(), case.stream());
+        // Not the home stream of a buffer that is dropped: that one waits for the uses of the buffer.
+        let release = case.stream();
+        let flags = DeviceBuffer::<u32>::zeroed_plain(&release, 1).unwrap();
+        let mut result = case.filled(&held, 0);
+        let plain = DeviceBuffer::<u32>::zeroed_plain(&writer, case.n).unwrap();
+        let managed = ManagedBuffer::from_host(&writer, &vec![2_u32; case.n]).unwrap();
+        let pitched = PitchedBuffer::from_host(&writer, (8, 8), &[3_u32; 64]).unwrap();
+        let mut rows = PitchedBuffer::<u32>::zeroed(&held, (8, 8)).unwrap();
+        let alive = Arc::new(());
+        let exec = {
+            let kept = Arc::clone(&alive);
+            let mut graph = Graph::new(&case.context).unwrap();
+            let host = move || {
+                let _kept = &kept;
+            };
+            graph.host(&[], host).unwrap();
+            graph.instantiate().unwrap()
+        };
+        exec.launch(&host).unwrap();
+        case.context.synchronize().unwrap();
+        held.wait_value(&flags, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        case.copy(&held, result.as_mut_slice(), plain.as_slice())
+            .unwrap();
+        case.mix(&held, result.as_mut_slice(), managed.as_slice())
+            .unwrap();
+        rows.as_mut_slice().copy_from(&pitched.as_slice()).unwrap();
+        host.launch_host(move || drop((plain, managed, pitched)))
+            .unwrap()
+            .wait()
+            .unwrap();
+        host.launch_host(move || drop(exec))
+            .unwrap()
+            .wait()
+            .unwrap();
+        let start = std::time::Instant::now();
+        while Arc::strong_count(&alive) > 1 && start.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let left = Arc::strong_count(&alive) - 1;
+        release.write_value(&flags, 0, 1_u32).unwrap();
+        case.expect(&result, 2);
+        case.expect_words(&rows.to_vec().unwrap(), 3);
+        assert_eq!(
+            left, 0,
+            "{}: a deferred drop waits for a stream",
+            case.title
+        );
+    });
+}

@@ -1,0 +1,150 @@
+//! A device that is lost in the middle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, Graph, GraphHostBuffer, PinnedCachingPool, Status};
+
+use crate::rig::{Attack, Case};
+
+const LOST: Status = Status::CUDA_ERROR_ILLEGAL_ADDRESS;
+
+fn lose(case: &Case) {
+    case.simulator.as_ref().unwrap().lose_device(0, LOST);
+}
+
+/// Claim: page-locked memory of a copy that failed is neither used again nor freed. Transfers are waited for, dropped and
+/// polled after the device was lost; their blocks are not handed out.
+#[test]
+fn blocks_of_lost_copies_are_not_handed_out() {
+    Attack::new().loses_device().run(|case| {
+        let stream = case.stream();
+        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let source = case.filled(&stream, 5);
+        let blocks: Vec<_> = (0..3)
+            .map(|_| pool.zeroed::<u32>(case.n).unwrap())
+            .collect();
+        let addresses: Vec<_> = blocks.iter().map(|block| block.as_ptr()).collect();
+        let spare = pool.zeroed::<u32>(case.n).unwrap();
+        let spare_at = spare.as_ptr();
+        case.hold_up(&stream);
+        let mut transfers = blocks
+            .into_iter()
+            .map(|block| source.copy_to_pinned_async(block, &stream).unwrap());
+        let (waited, dropped) = (transfers.next().unwrap(), transfers.next().unwrap());
+        let asked = transfers.next().unwrap();
+        lose(case);
+        if let Err(error) = waited.wait() {
+            assert!(error.into_memory().is_none(), "{}", case.title);
+        }
+        drop((dropped, spare));
+        let _ = asked.is_done();
+        drop(asked);
+        for _ in 0..4 {
+            if let Ok(mut block) = pool.take::<u32>(case.n) {
+                let at = block.as_ptr();
+                assert!(at == spare_at || !addresses.contains(&at), "{}", case.title);
+                block.fill(9);
+                case.expect_words(&block, 9);
+            }
+        }
+    });
+}
+
+/// Claim: every call on a lost device is an error, drops stay quiet, and futures and host functions end. All kinds of owners
+/// are used and dropped after the loss, on several threads.
+#[test]
+fn everything_is_dropped_after_the_loss() {
+    Attack::new().loses_device().run(|case| {
+        let stream = case.stream();
+        let pool = CachingPool::new(&case.context);
+        let mut buffer = pool.copy_of(&stream, &vec![1; case.n]).unwrap();
+        let host = GraphHostBuffer::new(case.pinned(2)).unwrap();
+        let mut graph = Graph::new(&case.context).unwrap();
+        graph.copy(&[], &mut buffer, &host).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let drops = Arc::new(AtomicU32::new(0));
+        struct Counts(Arc<AtomicU32>);
+        impl Drop for Counts {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let counts = Counts(Arc::clone(&drops));
+        case.hold_up(&stream);
+        exec.launch(&stream).unwrap();
+        let call = stream.launch_host(move || drop(counts)).unwrap();
+        let completion = stream.completion();
+        lose(case);
+        // What was under way may have been done before.
+        let _ = completion.wait();
+        let _ = call.wait();
+        assert!(stream.synchronize().is_err(), "{}", case.title);
+        assert!(buffer.to_vec().is_err(), "{}", case.title);
+        assert!(exec.launch(&stream).is_err(), "{}", case.title);
+        assert!(pool.zeroed::<u32>(&stream, 8).is_err(), "{}", case.title);
+        thread::scope(|scope| {
+            scope.spawn(move || drop((buffer, exec)));
+            scope.spawn(move || drop((graph, host, pool)));
+            scope.spawn(move || drop(stream));
+        });
+        case.until("drops the closure", || drops.load(Ordering::SeqCst) == 1);
+    });
+}
+
+/// Claim: a copy of pageable memory that fails has not written the destination afterwards: the slices are the program's.
+#[test]
+fn slices_are_free_after_the_loss() {
+    Attack::new().loses_device().injects_failures().run(|case| {
+        let stream = case.stream();
+        let mut buffer = case.filled(&stream, 7);
+        let words = vec![3_u32; case.n];
+        let mut back = vec![1_u32; case.n];
+        case.hold_up(&stream);
+        thread::scope(|scope| {
+            scope.spawn(|| lose(case));
+            for _ in 0..8 {
+                if buffer.copy_from_host(&words).is_err() {
+                    break;
+                }
+            }
+        });
+        assert!(buffer.copy_to_host(&mut back).is_err(), "{}", case.title);
+        let mine = vec![2_u32; case.n];
+        back.copy_from_slice(&mine);
+        drop((buffer, stream));
+        thread::sleep(std::time::Duration::from_millis(5));
+        case.expect_words(&back, 2);
+    });
+}
+
+/// Claim: other devices go on. One device is lost while a copy between both is queued; the buffers of the other are right.
+#[test]
+fn other_device_goes_on() {
+    Attack::new()
+        .with_two_contexts()
+        .loses_device()
+        .run(|case| {
+            let other = case.other();
+            if other.context.device() == case.context.device() {
+                return;
+            }
+            let (home, there) = (case.stream(), other.stream());
+            let source = case.filled(&home, 4);
+            let kept = other.filled(&there, 6);
+            let mut target = other.filled(&there, 5);
+            let one = other.filled(&there, 1);
+            let _ = target.as_mut_slice().copy_from_peer(&source.as_slice());
+            lose(case);
+            drop((source, home));
+            let second = other.stream();
+            let mut fresh = other.filled(&second, 2);
+            other
+                .mix(&second, fresh.as_mut_slice(), one.as_slice())
+                .unwrap();
+            case.expect(&fresh, 5);
+            case.expect(&kept, 6);
+        });
+}

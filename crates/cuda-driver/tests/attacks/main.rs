@@ -1,0 +1,32 @@
+//! Programs that try to break the promise of docs/safety.md through safe calls. The only `unsafe` calls are launches of the
+//! kernels in `rig`, with their arguments right.
+//!
+//! Each program names the claim that it attacks. It runs in a process of its own, on up to 24 adversarial schedules of the
+//! software device with its checks on, and on the GPU if there is one. A broken claim is visible as wrong words, as a report
+//! of the software device's checks, as objects that are left at the end, as a hang, or as a crash of the process.
+//!
+//! `CUDA_FULL=1` runs all schedules, `CUDA_SCHEDULE=7` runs one of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod contexts;
+mod devices;
+mod forgotten;
+mod forgotten_guards;
+mod futures;
+mod graph_changes;
+mod graph_memory;
+mod graphs;
+mod host_drops;
+mod legacy;
+mod loss;
+mod lying;
+mod lying_values;
+mod managed;
+mod modules;
+mod panics;
+mod pools;
+mod rig;
+mod streams;
+mod transfers;
+mod values;

@@ -1,0 +1,159 @@
+//! Pools that are short of memory, or go while blocks of them are in use.
+
+use std::collections::VecDeque;
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, MemoryPool, PinnedCachingPool};
+
+use crate::rig::Attack;
+
+/// Claim: a block is not written by its next owner before its readers are done. A pool with room for few blocks serves
+/// several streams, and each block is dropped while another stream reads it.
+#[test]
+fn blocks_move_between_streams_under_readers() {
+    Attack::new().run(|case| {
+        let streams: Vec<_> = (0..3).map(|_| case.stream()).collect();
+        let pool = CachingPool::with_limit(&case.context, 3 * case.n * 4);
+        let mut results: Vec<_> = (0..24).map(|_| case.filled(&streams[0], 0)).collect();
+        for (round, result) in results.iter_mut().enumerate() {
+            let home = &streams[case.pick(3)];
+            let reader = &streams[case.pick(3)];
+            let block = pool.copy_of(home, &vec![round as u32; case.n]).unwrap();
+            case.hold_up(reader);
+            case.copy(reader, result.as_mut_slice(), block.as_slice())
+                .unwrap();
+        }
+        for (round, result) in results.iter().enumerate() {
+            case.expect(result, round as u32);
+        }
+    });
+}
+
+/// Claim: memory of a pool is zeroed in the order of its new stream. Threads take, write and drop blocks of one small pool,
+/// also through views that are still in use on other streams.
+#[test]
+fn threads_share_a_small_pool() {
+    Attack::new().run(|case| {
+        let pool = CachingPool::with_limit(&case.context, 8 * case.n * 4);
+        thread::scope(|scope| {
+            for thread in 0..case.threads {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let (home, reader) = (case.stream(), case.stream());
+                    for round in 0..6 {
+                        let value = (thread * 10 + round) as u32;
+                        // No room is an error of this call alone.
+                        let Ok(mut block) = pool.zeroed::<u32>(&home, case.n) else {
+                            continue;
+                        };
+                        let Ok(add) = pool.copy_of(&reader, &vec![value; case.n]) else {
+                            continue;
+                        };
+                        case.mix(&reader, block.as_mut_slice(), add.as_slice())
+                            .unwrap();
+                        drop(add);
+                        case.expect(&block, value);
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// Claim: a pool that goes leaves the blocks that are in use, and those are freed behind their uses.
+#[test]
+fn pools_go_before_their_blocks() {
+    Attack::new().run(|case| {
+        let (stream, reader) = (case.stream(), case.stream());
+        let mut result = case.filled(&reader, 0);
+        for round in 1..4 {
+            let words = vec![round; case.n];
+            let caching = CachingPool::new(&case.context);
+            let ordered = MemoryPool::new(case.context.device()).unwrap();
+            let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+            let (a, b) = (
+                caching.copy_of(&stream, &words).unwrap(),
+                ordered.copy_of(&stream, &words).unwrap(),
+            );
+            drop(caching.copy_of(&stream, &words).unwrap());
+            let block = pinned.copy_of(&words).unwrap();
+            case.hold_up(&reader);
+            case.copy(&reader, result.as_mut_slice(), a.as_slice())
+                .unwrap();
+            case.mix(&reader, result.as_mut_slice(), b.as_slice())
+                .unwrap();
+            let transfer = result.copy_from_pinned_async(block, &reader).unwrap();
+            let mut beside = case.filled(&reader, 0);
+            case.copy(&reader, beside.as_mut_slice(), a.as_slice())
+                .unwrap();
+            drop((caching, ordered, pinned));
+            drop((a, b, transfer));
+            let fresh = case.filled(&stream, 70);
+            case.expect(&result, round);
+            case.expect(&beside, round);
+            case.expect(&fresh, 70);
+        }
+    });
+}
+
+/// Claim: trimming a pool frees what nobody uses, behind what still reads it.
+#[test]
+fn trimming_spares_what_is_read() {
+    Attack::new().run(|case| {
+        let (stream, reader) = (case.stream(), case.stream());
+        let pool = CachingPool::new(&case.context);
+        let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let mut results: Vec<_> = (0..6).map(|_| case.filled(&reader, 0)).collect();
+        for (result, value) in results.iter_mut().zip(1..) {
+            let block = pool.copy_of(&stream, &vec![value; case.n]).unwrap();
+            case.hold_up(&reader);
+            case.copy(&reader, result.as_mut_slice(), block.as_slice())
+                .unwrap();
+            drop(block);
+            drop(pinned.zeroed::<u32>(case.n).unwrap());
+            pool.trim_to(0);
+            pinned.trim_to(0);
+            pool.set_limit(value as usize * case.n * 4);
+            let mut other = DeviceBuffer::zeroed_plain(&stream, case.n).unwrap();
+            other.fill(90).unwrap();
+        }
+        for (result, value) in results.iter().zip(1..) {
+            case.expect(result, value);
+        }
+    });
+}
+
+/// Claim: when the device's memory runs out, a pool gives up blocks that nobody uses, and takes none that is in use.
+#[test]
+fn device_memory_runs_out() {
+    Attack::new()
+        .on_software("it limits the memory of the device")
+        .memory(4 << 20)
+        .run(|case| {
+            let (stream, reader) = (case.stream(), case.stream());
+            let pool = CachingPool::new(&case.context);
+            let words = 1 << 16;
+            let mut kept = VecDeque::new();
+            let mut refused = 0;
+            for value in 0..40_u32 {
+                match pool.copy_of(&stream, &vec![value; words]) {
+                    Err(_) => {
+                        refused += 1;
+                        kept.pop_front();
+                    }
+                    Ok(block) => {
+                        let mut view = DeviceBuffer::<u32>::zeroed(&reader, 64).unwrap();
+                        let part = block.slice(..64).unwrap();
+                        case.copy(&reader, view.as_mut_slice(), part).unwrap();
+                        kept.push_back((view, block, value));
+                    }
+                }
+            }
+            assert!(refused > 0, "{}", case.title);
+            for (view, block, value) in &kept {
+                case.expect(view, *value);
+                case.expect(block, *value);
+            }
+        });
+}

@@ -1,0 +1,155 @@
+//! Words that streams wait for and write.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{ValueBatch, WaitCondition};
+
+use crate::rig::Attack;
+
+const EQUAL: WaitCondition = WaitCondition::EQUAL;
+
+fn words(stream: &Stream) -> DeviceBuffer<u32> {
+    DeviceBuffer::zeroed_plain(stream, 8).unwrap()
+}
+
+/// Claim: the free of memory waits for those that wait for a word in it. The buffer is dropped while a stream waits, after
+/// the write that lets it go was queued elsewhere; others are made meanwhile.
+#[test]
+fn word_is_dropped_under_its_waiter() {
+    Attack::new().run(|case| {
+        let (waiter, writer) = (case.stream(), case.stream());
+        let mut x = case.filled(&waiter, 0);
+        let one = case.filled(&waiter, 1);
+        for _ in 0..4 {
+            let flags = words(&writer);
+            waiter.wait_value(&flags, 3, EQUAL, 1_u32).unwrap();
+            case.mix(&waiter, x.as_mut_slice(), one.as_slice()).unwrap();
+            case.hold_up(&writer);
+            writer.write_value(&flags, 3, 1_u32).unwrap();
+            drop(flags);
+            let fresh = words(&writer);
+            assert_eq!(fresh.to_vec().unwrap(), [0; 8], "{}", case.title);
+        }
+        case.expect(&x, 15);
+    });
+}
+
+/// Claim: a write of a word is in the order of the buffer's other uses: what was read before is the old word, what is read
+/// behind is the new one.
+#[test]
+fn writes_of_words_are_uses() {
+    Attack::new().run(|case| {
+        let (home, writer, reader) = (case.stream(), case.stream(), case.stream());
+        let flags = words(&home);
+        let mut seen = Vec::new();
+        for value in 1..6 {
+            let mut before = DeviceBuffer::<u32>::zeroed(&reader, 8).unwrap();
+            let mut after = DeviceBuffer::<u32>::zeroed(&reader, 8).unwrap();
+            case.hold_up(&reader);
+            case.copy(&reader, before.as_mut_slice(), flags.as_slice())
+                .unwrap();
+            case.hold_up(&writer);
+            writer.write_value(&flags, 2, value).unwrap();
+            case.copy(&reader, after.as_mut_slice(), flags.as_slice())
+                .unwrap();
+            seen.push((before, after, value));
+        }
+        for (before, after, value) in seen {
+            assert_eq!(before.to_vec().unwrap()[2], value - 1, "{}", case.title);
+            assert_eq!(after.to_vec().unwrap()[2], value, "{}", case.title);
+        }
+    });
+}
+
+/// Claim: the operations of a batch are in their order, and their memory is used by the stream. Two streams go in lock step,
+/// each waiting for the other's words, and all handles are dropped before they run.
+#[test]
+fn batches_go_in_lock_step_without_owners() {
+    Attack::new().run(|case| {
+        let (one, other) = (case.stream(), case.stream());
+        let (mut x, y) = (case.filled(&one, 0), case.filled(&one, 1));
+        let (a, b) = (words(&one), words(&other));
+        let mut z = case.filled(&other, 0);
+        // What waits for nothing is queued first, so that both go on as soon as they may.
+        for step in 1..5_u32 {
+            case.mix(&one, x.as_mut_slice(), y.as_slice()).unwrap();
+            let batch = ValueBatch::new().write(&a, 0, step).unwrap();
+            batch.queue(&one).unwrap();
+            let batch = ValueBatch::new()
+                .wait(&a, 0, WaitCondition::GREATER_OR_EQUAL, step)
+                .and_then(|batch| batch.write(&b, 1, step));
+            batch.unwrap().queue(&other).unwrap();
+            case.mix(&other, z.as_mut_slice(), y.as_slice()).unwrap();
+            one.wait_value(&b, 1, WaitCondition::GREATER_OR_EQUAL, step)
+                .unwrap();
+        }
+        drop((a, b, y));
+        let fresh = words(&one);
+        drop((one, other));
+        case.expect(&x, 15);
+        case.expect(&z, 15);
+        assert_eq!(fresh.to_vec().unwrap(), [0; 8], "{}", case.title);
+    });
+}
+
+/// Claim: words outside of the memory, or of memory that no stream can wait for, are errors, and nothing was queued.
+#[test]
+fn words_that_are_not_there_are_refused() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let flags = words(&stream);
+        for index in [8, 9, usize::MAX, usize::MAX / 4 + 1] {
+            assert!(
+                stream.write_value(&flags, index, 1_u32).is_err(),
+                "{}",
+                case.title
+            );
+            assert!(stream.wait_value(&flags, index, EQUAL, 1_u32).is_err());
+            assert!(ValueBatch::new().write(&flags, index, 1_u32).is_err());
+            let part = flags.slice(4..6).unwrap();
+            assert!(
+                stream.write_value(part, index, 1_u32).is_err(),
+                "{}",
+                case.title
+            );
+        }
+        assert!(
+            stream
+                .write_value(flags.slice(4..6).unwrap(), 2, 1_u32)
+                .is_err()
+        );
+        let cast = flags.slice(..7).unwrap().cast::<u64>();
+        assert!(cast.is_err(), "{}", case.title);
+        assert_eq!(flags.to_vec().unwrap(), [0; 8], "{}", case.title);
+    });
+}
+
+/// Claim: words are shared like atomics. Threads write and wait for words of one buffer at once.
+#[test]
+fn threads_signal_each_other() {
+    Attack::new().run(|case| {
+        let home = case.stream();
+        let flags = words(&home);
+        thread::scope(|scope| {
+            for thread in 0..case.threads {
+                let flags = &flags;
+                scope.spawn(move || {
+                    let stream = case.stream();
+                    for round in 1..5_u32 {
+                        stream.write_value(flags, thread, round).unwrap();
+                        stream
+                            .wait_value(flags, thread, WaitCondition::GREATER_OR_EQUAL, round)
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        let got = flags.to_vec().unwrap();
+        assert!(
+            got[..case.threads].iter().all(|word| *word == 4),
+            "{}: {got:?}",
+            case.title
+        );
+    });
+}
