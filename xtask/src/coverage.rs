@@ -110,7 +110,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// The tests that a page names, which it writes as `code`.
 fn tests_in(page: &str) -> impl Iterator<Item = &str> {
     let code = page.split('`').skip(1).step_by(2);
-    code.filter(|code| code.starts_with("ui:c") || code.contains("::it::"))
+    code.filter(|code| {
+        code.starts_with("ui:c") || code.contains("::it::") || code.contains("::attacks::")
+    })
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -249,9 +251,12 @@ mod tests {
 
     #[test]
     fn the_tests_of_a_page_are_found() {
-        let page = "`ui:` tests\n| `close` tells | `a::it::b::c`, `ui:cuda-driver/d.rs` |\n";
+        let page = "`ui:` tests\n| `close` tells | `a::it::b::c`, `ui:cuda-driver/d.rs`, `a::attacks::e::f` |\n";
         let found: Vec<&str> = super::tests_in(page).collect();
-        assert_eq!(found, ["a::it::b::c", "ui:cuda-driver/d.rs"]);
+        assert_eq!(
+            found,
+            ["a::it::b::c", "ui:cuda-driver/d.rs", "a::attacks::e::f"]
+        );
     }
 
     #[test]

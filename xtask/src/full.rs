@@ -1,11 +1,14 @@
 //! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints; but not `fuzz`, which needs
 //! cargo-fuzz, nor `planted`, which builds the library with its faults and runs for minutes.
 
+use std::fs;
+use std::process::Command;
+
 use anyhow::{Result, bail};
 
 use crate::need::Install;
 use crate::workspace::{self, Workspace};
-use crate::{drivers, fuzz, headers, nvrtc, order, programs};
+use crate::{drivers, fuzz, headers, nvrtc, order, programs, sanitize};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -26,6 +29,11 @@ type Check = (
 );
 
 const CHECKS: &[Check] = &[
+    (
+        "attacks",
+        "programs that attack the safe calls, on 24 adversarial schedules, in release mode and under AddressSanitizer",
+        attacks,
+    ),
     (
         "drivers",
         "the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5",
@@ -91,14 +99,46 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
+/// Runs the attacks on all schedules, as they are and under AddressSanitizer, and prints how many there were.
+fn attacks(workspace: &Workspace, options: &Options) -> Result<()> {
+    let count = workspace.target.join("attacks.txt");
+    let mut counted = Vec::new();
+    for (kind, is_instrumented) in [("release mode", false), ("AddressSanitizer", true)] {
+        if count.exists() {
+            fs::remove_file(&count)?;
+        }
+        if is_instrumented {
+            sanitize::attacks(workspace, &options.install, &count)?;
+        } else {
+            let mut command = full_command(workspace, "attacks", "");
+            workspace::run(command.env("CUDA_ATTACKS_COUNT", &count))?;
+        }
+        let lines = fs::read_to_string(&count)?;
+        let schedules = lines
+            .lines()
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        counted.push(format!(
+            "attacks in {kind}: {} programs, {} schedules in all",
+            lines.lines().count(),
+            schedules.sum::<u64>()
+        ));
+    }
+    counted.iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
 /// Runs the tests of cuda-driver in `test` whose names have `filter` in them, with every number at its full size.
 fn in_full(workspace: &Workspace, test: &str, filter: &str) -> Result<()> {
+    workspace::run(&mut full_command(workspace, test, filter))
+}
+
+fn full_command(workspace: &Workspace, test: &str, filter: &str) -> Command {
     let mut command = workspace.cargo(["test", "--release", "-p", "cuda-driver", "--all-features"]);
     command.args(["--test", test, "--", "--nocapture", filter]);
     command
         .env("CUDA_FULL", "1")
         .env("CUDA_TEST_REQUIRE_NVRTC", "1");
-    workspace::run(&mut command)
+    command
 }
 
 /// `cargo xtask full NAME`.

@@ -4,6 +4,7 @@
 //! what the interpreter itself does there for a kernel or a copy, and nothing else.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -51,8 +52,27 @@ pub(crate) const SKIPS: [Skip; 2] = [
 
 /// `cargo xtask sanitize address|thread`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut suite = instrumented(workspace, options.which, &options.install)?;
+    suite.packages.clone_from(&options.package);
+    suite.run(workspace)
+}
+
+/// The attacks of cuda-driver under AddressSanitizer, on all schedules; each adds a line to the file `count`.
+pub(crate) fn attacks(workspace: &Workspace, install: &Install, count: &Path) -> Result<()> {
+    let mut suite = instrumented(workspace, Which::Address, install)?;
+    suite.packages = vec!["cuda-driver".to_owned()];
+    suite.target = Some("attacks");
+    suite.env.retain(|(name, _)| *name != "CUDA_FULL");
+    suite.env.push(("CUDA_FULL", "1".into()));
+    suite.env.push(("CUDA_ATTACKS_COUNT", count.into()));
+    suite.env.push(("CUDA_ATTACKS_LIMIT", "240".into()));
+    suite.run(workspace)
+}
+
+/// How the tests are built and run under a sanitizer.
+fn instrumented(workspace: &Workspace, which: Which, install: &Install) -> Result<Suite> {
     let sysroot = need::sysroot(workspace)?;
-    let (kind, runtime) = match options.which {
+    let (kind, runtime) = match which {
         Which::Address => ("address", "asan"),
         Which::Thread => ("thread", "tsan"),
     };
@@ -61,9 +81,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             need::std_sources(&sysroot),
             need::sanitizer(&sysroot, runtime),
         ],
-        options.install.install,
+        install.install,
     )?;
-    let (variable, settings, finding) = match options.which {
+    let (variable, settings, finding) = match which {
         // What tests forget on purpose is no leak; the software device counts what is live.
         Which::Address => (
             "ASAN_OPTIONS",
@@ -80,16 +100,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         ),
     };
     let mut skips = SKIPS.to_vec();
-    if matches!(options.which, Which::Thread) {
+    if matches!(which, Which::Thread) {
         skips.push(Skip {
             package: "cuda-nvrtc",
             test: "cache::",
             why: "NVRTC is not instrumented, and these compile for minutes",
         });
     }
-    let suite = Suite {
+    Ok(Suite {
         name: format!("sanitize-{kind}"),
-        packages: options.package.clone(),
         cargo: vec![
             "-Zbuild-std".to_owned(),
             format!("--target={TARGET}"),
@@ -112,6 +131,5 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         limit: Duration::from_secs(900),
         threads: 2,
         ..Suite::default()
-    };
-    suite.run(workspace)
+    })
 }

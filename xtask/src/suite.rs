@@ -42,6 +42,8 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// [`PACKAGES`] if there are none.
     pub(crate) packages: Vec<String>,
+    /// The only integration test that is built and run; all tests if there is none.
+    pub(crate) target: Option<&'static str>,
     /// More arguments for `cargo test`.
     pub(crate) cargo: Vec<String>,
     /// The environment of `cargo test`.
@@ -141,7 +143,11 @@ impl Suite {
     }
 
     fn build(&self, workspace: &Workspace, dir: &Path) -> Result<Vec<Test>> {
-        let mut cargo = workspace.cargo(["test", "--no-run", "--lib", "--tests"]);
+        let mut cargo = workspace.cargo(["test", "--no-run"]);
+        match self.target {
+            Some(target) => cargo.args(["--test", target]),
+            None => cargo.args(["--lib", "--tests"]),
+        };
         let mut packages: Vec<&str> = self.packages.iter().map(String::as_str).collect();
         if packages.is_empty() {
             packages.extend(PACKAGES);

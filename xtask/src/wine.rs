@@ -112,6 +112,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         packages: options.package.clone(),
         cargo: cargo(),
         build_env: build_env(),
+        target: None,
         runner: vec![wine.into()],
         env: vec![
             ("WINEPREFIX", dir.join("prefix").into()),
