@@ -160,6 +160,19 @@ fn calls_on_the_legacy_stream_hold_nothing_up() {
     });
 }
 
+/// Claim: the same; nothing is queued in the legacy stream while the other stream is held up, but the program has used it
+/// before.
+#[test]
+fn legacy_stream_that_was_used_before_holds_nothing_up() {
+    Attack::new().run(|case| {
+        let legacy = case.context.legacy_stream();
+        let mut buffer = case.filled(&legacy, 1);
+        buffer.fill(2).unwrap();
+        expect_progress(case, |_| ());
+        case.expect(&buffer, 2);
+    });
+}
+
 /// Claim: what is dropped in host functions is given back by a thread that waits for no stream. Owners of all kinds of memory
 /// are dropped there while a stream that uses them is held up; what has nothing to do with it must be given back all the same.
 #[test]

@@ -94,6 +94,18 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
     });
 }
 
+/// Claim: memory of a pool is zeroed with zero bits, whatever `Clone` of the elements does.
+#[cfg(feature = "derive")]
+#[test]
+fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
+    Attack::new().run(|case| {
+        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        drop(pool.copy_of(&vec![7_u32; case.n]).unwrap());
+        let zeroes = pool.zeroed::<Liar>(case.n).unwrap();
+        case.expect_words(&numbers(&zeroes), 0);
+    });
+}
+
 /// Claim: a launch's size is checked once it is a number. A conversion to `Dim3` gives sizes that do not exist.
 #[test]
 fn launch_sizes_that_do_not_exist_are_refused() {
