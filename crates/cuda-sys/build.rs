@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The tests compile C for the same target.
     println!("cargo::rustc-env=CUDA_SYS_TARGET={}", env::var("TARGET")?);
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    let choice = choose(&out);
+    let choice = choose(&out)?;
     let snapshot = snapshot_version()?;
     let (version, text, files) = match choice {
         #[cfg(feature = "bindgen")]
@@ -61,29 +61,17 @@ fn snapshot_version() -> Result<u32, Box<dyn std::error::Error>> {
 }
 
 #[cfg(not(feature = "bindgen"))]
-fn choose(_out: &Path) -> Choice {
-    Choice::Snapshot {
+fn choose(_out: &Path) -> Result<Choice, String> {
+    Ok(Choice::Snapshot {
         reason: "the feature `bindgen` is off".to_owned(),
-    }
+    })
 }
 
+/// Generates from a header, or falls back to the snapshot. The header that a person named is used or
+/// is an error.
 #[cfg(feature = "bindgen")]
-fn choose(out: &Path) -> Choice {
-    match generate(out) {
-        Ok(version) => Choice::Header { version },
-        Err(reason) => Choice::Snapshot { reason },
-    }
-}
-
-/// The oldest header that has what the safe layer uses.
-#[cfg(feature = "bindgen")]
-const OLDEST: u32 = 13000;
-
-/// Generates into `out` and answers the header's version, or says why the snapshot has to do.
-#[cfg(feature = "bindgen")]
-fn generate(out: &Path) -> Result<u32, String> {
-    use cuda_bindgen::headers::{HEADERS_VAR, candidates, setup_dir};
-    use cuda_bindgen::{Headers, joined, libclang_is_available};
+fn choose(out: &Path) -> Result<Choice, String> {
+    use cuda_bindgen::headers::{HEADERS_VAR, named};
 
     for variable in [
         HEADERS_VAR,
@@ -97,30 +85,45 @@ fn generate(out: &Path) -> Result<u32, String> {
     ] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
+    let snapshot = |reason: &str| {
+        Ok(Choice::Snapshot {
+            reason: reason.to_owned(),
+        })
+    };
     if env::var_os("DOCS_RS").is_some() {
-        return Err("docs.rs builds from the snapshot".to_owned());
+        return snapshot("docs.rs builds from the snapshot");
     }
     if env::var_os("TARGET") != env::var_os("HOST") {
-        return Err("a cross build uses the snapshot".to_owned());
+        return snapshot("a cross build uses the snapshot");
     }
-    // Whoever has a header is told why it is not used.
+    match (generate(out), named()) {
+        (Ok(version), _) => Ok(Choice::Header { version }),
+        (Err(reason), None) => Ok(Choice::Snapshot { reason }),
+        (Err(reason), Some(dir)) => Err(format!(
+            "{HEADERS_VAR} is set to {}, which cannot be used: {reason}. Set it to a folder with the \
+             cuda.h of CUDA 13.0 or newer, or unset it to search the usual places and fall back to \
+             the snapshot of the bindings.",
+            dir.display()
+        )),
+    }
+}
+
+/// The oldest header that has what the safe layer uses.
+#[cfg(feature = "bindgen")]
+const OLDEST: u32 = 13000;
+
+/// Generates into `out` and returns the header's version, or the reason why it cannot be used.
+#[cfg(feature = "bindgen")]
+fn generate(out: &Path) -> Result<u32, String> {
+    use cuda_bindgen::headers::{find, setup_libclang};
+    use cuda_bindgen::{joined, libclang_is_available};
+
+    // A header that exists and is not used deserves a warning.
     let told = |reason: String| {
-        println!("cargo::warning=cuda-sys uses its snapshot of the bindings: {reason}");
+        println!("cargo::warning=cuda-sys does not use the CUDA header of this machine: {reason}");
         reason
     };
-    let dirs = candidates(out);
-    let Some(headers) = dirs.iter().find_map(|dir| Headers::open(dir).ok()) else {
-        let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-        let reason = format!("no cuda.h in {}", looked.join(", "));
-        return Err(match env::var_os(HEADERS_VAR) {
-            Some(dir) if !dir.is_empty() => {
-                // The header may come yet.
-                println!("cargo::rerun-if-changed={}", Path::new(&dir).display());
-                told(format!("{HEADERS_VAR} is set, but {reason}"))
-            }
-            _ => reason,
-        });
-    };
+    let headers = find(out)?;
     for file in headers.files() {
         println!("cargo::rerun-if-changed={}", file.display());
     }
@@ -132,8 +135,7 @@ fn generate(out: &Path) -> Result<u32, String> {
         )));
     }
     if env::var_os("LIBCLANG_PATH").is_none()
-        && let Some(lib) = setup_dir(out).map(|setup| setup.join("lib"))
-        && lib.is_dir()
+        && let Some(lib) = setup_libclang(out).map_err(|error| told(error.to_string()))?
     {
         // SAFETY: `set_var` needs that no other thread reads the environment ← this build script has started none.
         unsafe { env::set_var("LIBCLANG_PATH", lib) };

@@ -65,7 +65,7 @@ fn every_example_verifies_its_result_on_the_software_device() {
         if COMPILING.contains(&name) && !nvrtc {
             continue;
         }
-        let output = run(name, &[("CUDA_SIM", "")]);
+        let output = run(name, &[("CUDA_SIM", "1")]);
         let text = text(&output);
         assert!(output.status.success(), "{name}:\n{text}");
         assert!(
@@ -122,7 +122,7 @@ fn the_demo_prints_a_table_of_times() {
     if !has_nvrtc("the demo") {
         return;
     }
-    let output = run("demo", &[("CUDA_SIM", "")]);
+    let output = run("demo", &[("CUDA_SIM", "1")]);
     let text = text(&output);
     for word in [
         "compile ms",

@@ -1,19 +1,14 @@
 //! Where the CUDA headers of this machine are, and which version they have.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use cuda_places::{Setup, Toolkit, Trust, Untrusted, path_variable, toolkits};
 
 use crate::Error;
 
 /// The environment variable that names the include folder to generate from.
 pub const HEADERS_VAR: &str = "CUDA_SYS_HEADERS";
-
-/// The folder below Cargo's target folder that `cargo xtask setup` fills.
-pub const SETUP_DIR: &str = "cuda-setup";
-
-/// The files that Cargo writes to its target folder: one of them is there from the first build on.
-const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
 /// A folder with `cuda.h`, and its version.
 #[derive(Clone, Debug)]
@@ -92,83 +87,133 @@ fn read(path: &Path) -> Result<String, Error> {
         })
 }
 
-/// The include folders to look in, in order: [`HEADERS_VAR`] alone when it is set, else `CUDA_PATH`,
-/// `CUDA_HOME`, the usual places, and the folder that `cargo xtask setup` fills in the target folder around `near`.
+/// The include folder that [`HEADERS_VAR`] names. An empty variable counts as unset.
 #[must_use]
-pub fn candidates(near: &Path) -> Vec<PathBuf> {
-    if let Some(dir) = named(HEADERS_VAR) {
-        return vec![dir];
-    }
-    let mut dirs: Vec<PathBuf> = ["CUDA_PATH", "CUDA_HOME"]
-        .into_iter()
-        .filter_map(named)
-        .map(|root| root.join("include"))
-        .collect();
-    dirs.extend(["/usr/local/cuda/include", "/opt/cuda/include"].map(PathBuf::from));
-    dirs.extend(setup_dir(near).map(|setup| setup.join("include")));
-    dirs
+pub fn named() -> Option<PathBuf> {
+    path_variable(HEADERS_VAR)
 }
 
-/// The folder that the environment variable names; an empty one names none.
-fn named(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-}
-
-/// The folder that `cargo xtask setup` has filled in the target folder that `near` lies in, if it has.
+/// Finds the headers to generate from: in the folder that [`HEADERS_VAR`] names if it is set,
+/// otherwise in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in the folder that
+/// `cargo xtask setup` fills in the target folder around `near`.
 ///
-/// cuda-sys looks for libraries by the same rule: whoever can write to a folder that is looked in chooses the code that
-/// is loaded.
-#[must_use]
-pub fn setup_dir(near: &Path) -> Option<PathBuf> {
-    near.ancestors()
-        .skip(1)
-        .filter(|dir| TARGET_MARKS.iter().any(|mark| dir.join(mark).is_file()))
-        .filter(|dir| is_of(dir, near))
-        .map(|dir| dir.join(SETUP_DIR))
-        .find(|setup| setup.is_dir())
+/// Folders that no environment variable names are used only if no other user can write to them.
+///
+/// # Errors
+///
+/// The list of places and why none of them has the headers.
+pub fn find(near: &Path) -> Result<Headers, String> {
+    match named() {
+        Some(dir) => Headers::open(&dir).map_err(|error| error.to_string()),
+        None => search(toolkits(), Setup::around(near)),
+    }
 }
 
-/// Whether `dir` belongs to the owner of `near` or to root, and not everybody can write to it.
-#[cfg(unix)]
-fn is_of(dir: &Path, near: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    const WRITABLE_BY_ALL: u32 = 0o002;
-    let (Ok(dir), Ok(near)) = (dir.metadata(), near.metadata()) else {
-        return false;
+fn search(toolkits: Vec<Toolkit>, setup: Option<Setup>) -> Result<Headers, String> {
+    let trust = Trust::of_this_user();
+    let mut tried = Vec::new();
+    let mut places: Vec<(PathBuf, Result<PathBuf, Untrusted>)> = Vec::new();
+    for toolkit in toolkits {
+        let dir = toolkit.root.join("include");
+        let usable = match toolkit.variable {
+            Some(_) => Ok(dir.clone()),
+            None => trust.resolve_dir(&dir),
+        };
+        places.push((dir, usable));
+    }
+    places.extend(setup.map(|setup| {
+        let dir = setup.dir.join("include");
+        let usable = setup.trust.resolve_dir(&dir);
+        (dir, usable)
+    }));
+    for (dir, usable) in places {
+        match usable {
+            Ok(dir) => match Headers::open(&dir) {
+                Ok(headers) => return Ok(headers),
+                Err(error) => tried.push(error.to_string()),
+            },
+            Err(error) if error.is_absent() => tried.push(format!("{}: absent", dir.display())),
+            Err(error) => tried.push(format!("{}: skipped: {error}", dir.display())),
+        }
+    }
+    Err(format!("no cuda.h: {}", tried.join("; ")))
+}
+
+/// The folder with the libclang that `cargo xtask setup` has put in the target folder around `near`.
+///
+/// # Errors
+///
+/// [`Untrusted`] if another user can write to it.
+pub fn setup_libclang(near: &Path) -> Result<Option<PathBuf>, Untrusted> {
+    let Some(setup) = Setup::around(near) else {
+        return Ok(None);
     };
-    (dir.uid() == 0 || dir.uid() == near.uid()) && dir.mode() & WRITABLE_BY_ALL == 0
-}
-
-/// Whether `dir` belongs to the owner of `near`. The folders of a user are the user's own here, by inheritance.
-#[cfg(not(unix))]
-fn is_of(_dir: &Path, _near: &Path) -> bool {
-    true
+    match setup.trust.resolve_dir(&setup.dir.join("lib")) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::setup_dir;
+    use cuda_places::{Setup, Toolkit};
+
+    use super::{search, setup_libclang};
+
+    const CUDA_H: &str = "#define CUDA_VERSION 13050\n";
 
     #[test]
-    fn only_a_target_folder_around_it_is_looked_in() {
+    fn only_a_target_folder_around_the_file_is_searched() {
         let temp = tempfile::tempdir().unwrap();
         let near = temp.path().join("debug/build/out");
         fs::create_dir_all(&near).unwrap();
-        let setup = temp.path().join("cuda-setup");
-        fs::create_dir(&setup).unwrap();
-        assert_eq!(setup_dir(&near), None);
+        let include = temp.path().join("cuda-setup/include");
+        fs::create_dir_all(&include).unwrap();
+        fs::create_dir_all(temp.path().join("cuda-setup/lib")).unwrap();
+        fs::write(include.join("cuda.h"), CUDA_H).unwrap();
+        let found = || search(Vec::new(), Setup::around(&near));
+        assert!(found().is_err());
+        assert_eq!(setup_libclang(&near), Ok(None));
         fs::write(temp.path().join("CACHEDIR.TAG"), "").unwrap();
-        assert_eq!(setup_dir(&near), Some(setup));
+        assert_eq!(found().unwrap().version(), 13050);
+        assert!(setup_libclang(&near).unwrap().is_some());
         #[cfg(unix)]
-        {
+        for dir in ["cuda-setup/include", "cuda-setup/lib", "cuda-setup", ""] {
             use std::fs::Permissions;
             use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(temp.path(), Permissions::from_mode(0o1777)).unwrap();
-            assert_eq!(setup_dir(&near), None);
+            let dir = temp.path().join(dir);
+            fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+            let is_lib = dir.ends_with("lib");
+            assert_eq!(found().is_ok(), is_lib, "{dir:?}");
+            assert_eq!(
+                setup_libclang(&near).is_ok(),
+                dir.ends_with("include"),
+                "{dir:?}"
+            );
+            fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_named_toolkit_is_not_checked_and_others_are() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("toolkit");
+        fs::create_dir_all(root.join("include")).unwrap();
+        fs::write(root.join("include/cuda.h"), CUDA_H).unwrap();
+        fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
+        let found = |variable| {
+            let root = root.clone();
+            search(vec![Toolkit { root, variable }], None)
+        };
+        assert!(found(Some("CUDA_PATH")).is_ok());
+        let error = found(None).unwrap_err();
+        assert!(error.contains("skipped: "), "{error}");
+        assert!(error.contains("writable by other users"), "{error}");
     }
 }

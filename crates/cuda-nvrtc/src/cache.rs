@@ -1,6 +1,5 @@
 //! Compilations kept on disk, for other runs and other processes.
 
-use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use crate::{Compiled, Error, Options, Output, Program};
 mod cached;
 mod closure;
 mod compiler;
-mod dir;
 mod entry;
 pub(crate) mod image;
 mod key;
@@ -128,6 +126,8 @@ pub struct CacheBuilder {
     mode: CacheMode,
     limit: u64,
     always_digest: bool,
+    /// Whether `dir` is the value of the environment variable.
+    is_from_variable: bool,
 }
 
 impl CacheBuilder {
@@ -156,7 +156,22 @@ impl CacheBuilder {
         let opened = match (self.mode, &self.dir) {
             (CacheMode::Off, _) => Err(None),
             (_, None) => Err(Some("no folder is known for a user's caches".to_owned())),
-            (mode, Some(dir)) => Store::open(dir, mode == CacheMode::On).map_err(Some),
+            (_, Some(dir)) if self.is_from_variable && !dir.is_absolute() => Err(Some(format!(
+                "{VARIABLE} is set to {}, which is neither on, off, read-only nor the full path of a \
+                 folder; correct or unset it",
+                dir.display()
+            ))),
+            (mode, Some(dir)) => Store::open(dir, mode == CacheMode::On).map_err(|problem| {
+                Some(if self.is_from_variable {
+                    let value = dir.display();
+                    format!(
+                        "{VARIABLE} is set to {value}, which cannot be used: {problem}; correct or \
+                         unset {VARIABLE}"
+                    )
+                } else {
+                    problem
+                })
+            }),
         };
         let (store, mode) = match opened {
             Ok(store) => (Some(store), self.mode),
@@ -188,8 +203,13 @@ impl Cache {
         Self::builder(dir).open()
     }
 
-    /// The cache of this user, as the environment variable `CUDA_NVRTC_CACHE` says: `off`, `read-only`, or a folder
-    /// instead of [`default_dir`](Self::default_dir).
+    /// Opens the cache of this user in [`default_dir`](Self::default_dir), or as the environment
+    /// variable `CUDA_NVRTC_CACHE` says: `on`, `off`, `read-only`, or the full path of another folder.
+    /// An empty variable counts as unset.
+    ///
+    /// If the variable has another value, or its folder cannot be used, nothing is cached and
+    /// [`problem`](Self::problem) names the variable: a cache that does not work is not a reason not to
+    /// compile.
     #[must_use]
     pub fn system() -> Self {
         let builder = CacheBuilder {
@@ -197,13 +217,17 @@ impl Cache {
             mode: CacheMode::On,
             limit: LIMIT,
             always_digest: false,
+            is_from_variable: false,
         };
-        match env::var_os(VARIABLE) {
+        match cuda_places::variable(VARIABLE) {
             None => builder,
-            Some(value) if value.is_empty() || value == "on" => builder,
+            Some(value) if value == "on" => builder,
             Some(value) if value == "off" => builder.mode(CacheMode::Off),
             Some(value) if value == "read-only" => builder.mode(CacheMode::ReadOnly),
-            Some(value) => Self::builder(PathBuf::from(value)),
+            Some(value) => CacheBuilder {
+                is_from_variable: true,
+                ..Self::builder(PathBuf::from(value))
+            },
         }
         .open()
     }
@@ -215,6 +239,7 @@ impl Cache {
             mode: CacheMode::On,
             limit: LIMIT,
             always_digest: false,
+            is_from_variable: false,
         }
     }
 

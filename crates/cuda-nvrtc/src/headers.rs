@@ -1,16 +1,14 @@
 //! CUDA's own headers (`cuda_fp16.h`, cooperative groups, `cuda/std`): found on the machine, or written out by an
 //! NVRTC that carries them.
 
-use std::env;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
+use cuda_places::{Setup, Trust, Untrusted, path_variable, toolkits};
 use cuda_sys::Version;
-use cuda_sys::nvrtc::{
-    NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo, toolkit_roots,
-};
+use cuda_sys::nvrtc::{NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledHeadersInfo};
 
 use crate::library::check;
 use crate::{Error, Nvrtc};
@@ -37,42 +35,54 @@ pub struct CudaHeaders {
 }
 
 impl CudaHeaders {
-    /// Finds headers that go with `nvrtc`.
+    /// Finds headers that match `nvrtc`.
     ///
     /// Looks beside NVRTC, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in what
-    /// `cargo xtask setup` fetched. Headers of NVRTC's own version are taken first; then those that an NVRTC of
-    /// 13.3 or newer carries, which are written to the user's cache folder once; then those of another minor
-    /// version.
+    /// `cargo xtask setup` fetched. Headers of NVRTC's own version are taken first; then those that an
+    /// NVRTC of 13.3 or newer carries, which are written to the user's cache folder once; then those of
+    /// another minor version.
+    ///
+    /// A folder that another user can write to is not used, unless `CUDA_PATH` or `CUDA_HOME` names it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoHeaders`] with every place that was tried.
+    /// [`Error::NoHeaders`] with every place that was tried or skipped.
     pub fn find(nvrtc: &Nvrtc) -> Result<Self, Error> {
         let mut tried = Vec::new();
         let mut near = None;
-        for dir in candidates(nvrtc) {
-            if !dir.join(MARKER).is_file() {
-                tried.push(format!("{}: no {MARKER}", dir.display()));
-                continue;
-            }
-            match header_version(&dir) {
-                Some(found) if found == nvrtc.version() => return Ok(Self::of(&dir)),
+        for place in places(nvrtc) {
+            let shown = place.dir.display();
+            let headers = match place.headers() {
+                Ok(headers) => headers,
+                Err(error) if error.is_absent() => {
+                    tried.push(match place.variable {
+                        Some(variable) => format!("{shown} (from {variable}): no {MARKER}"),
+                        None => format!("{shown}: no {MARKER}"),
+                    });
+                    continue;
+                }
+                Err(error) => {
+                    tried.push(format!(
+                        "{shown}: skipped: {error}; or name the toolkit in CUDA_PATH"
+                    ));
+                    continue;
+                }
+            };
+            match header_version(&headers.dirs[0]) {
+                Some(found) if found == nvrtc.version() => return Ok(headers),
                 Some(found) if found.major() == nvrtc.version().major() => {
-                    near.get_or_insert(dir);
+                    near.get_or_insert(headers);
                 }
                 found => {
                     let found = found.map_or("unknown".to_owned(), |found| found.to_string());
                     let wanted = nvrtc.version();
-                    tried.push(format!(
-                        "{}: of CUDA {found}, and NVRTC is {wanted}",
-                        dir.display()
-                    ));
+                    tried.push(format!("{shown}: of CUDA {found}, and NVRTC is {wanted}"));
                 }
             }
         }
         match (Self::carried(nvrtc), near) {
             (Ok(headers), _) => Ok(headers),
-            (Err(_), Some(dir)) => Ok(Self::of(&dir)),
+            (Err(_), Some(headers)) => Ok(headers),
             (Err(error), None) => {
                 tried.push(format!("NVRTC itself: {error}"));
                 Err(Error::NoHeaders { tried })
@@ -147,6 +157,7 @@ impl CudaHeaders {
             reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME names an absolute folder"
                 .to_owned(),
         })?;
+        let trust = Trust::of_this_user();
         // Two builds of one version may carry different headers.
         let name = format!(
             "headers-{}-{}-{}",
@@ -154,7 +165,16 @@ impl CudaHeaders {
             info.numFiles,
             info.uncompressedSize
         );
-        Self::install(nvrtc, &cache.join("cuda-nvrtc").join(name))
+        let dir = cache.join("cuda-nvrtc").join(name);
+        // NVRTC keeps the files that exist. So others must not have been able to create them.
+        let dir = trust
+            .create_dir(&dir)
+            .and_then(|real| trust.check_tree(&real).map(|()| real))
+            .map_err(|error| Error::InstallHeaders {
+                dir: dir.display().to_string(),
+                reason: error.to_string(),
+            })?;
+        Self::install(nvrtc, &dir)
     }
 }
 
@@ -178,20 +198,66 @@ fn carried_info(nvrtc: &Nvrtc) -> Result<nvrtcBundledHeadersInfo, Error> {
     Ok(info)
 }
 
+/// A folder that may have CUDA's headers.
+struct Place {
+    dir: PathBuf,
+    /// The environment variable that names its toolkit, or `None` for an implicit place.
+    variable: Option<&'static str>,
+    trust: Trust,
+}
+
+impl Place {
+    /// The headers that are here. An implicit place is checked, and named without links.
+    fn headers(&self) -> Result<CudaHeaders, Untrusted> {
+        let unchecked = self.variable.is_some();
+        if unchecked && self.dir.join(MARKER).is_file() {
+            return Ok(CudaHeaders::of(&self.dir));
+        }
+        let dir = self.trust.resolve_dir(&self.dir)?;
+        for name in [MARKER, "cuda.h"] {
+            match self.trust.resolve(&dir.join(name)) {
+                Err(error) if name == MARKER || !error.is_absent() => return Err(error),
+                _ => {}
+            }
+        }
+        let mut dirs = vec![dir];
+        match self.trust.resolve_dir(&dirs[0].join("cccl")) {
+            Ok(cccl) => dirs.push(cccl),
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(CudaHeaders { dirs })
+    }
+}
+
 /// The folders to try, those nearest to NVRTC first.
-fn candidates(nvrtc: &Nvrtc) -> Vec<PathBuf> {
-    let mut dirs = Vec::new();
+fn places(nvrtc: &Nvrtc) -> Vec<Place> {
+    let trust = Trust::of_this_user();
+    let implicit = |dir: PathBuf| Place {
+        dir,
+        variable: None,
+        trust: trust.clone(),
+    };
+    let mut places = Vec::new();
     let lib = Path::new(nvrtc.origin()).parent();
     if let Some(root) = lib.and_then(Path::parent).filter(|root| root.is_absolute()) {
-        dirs.push(root.join("include"));
-        // Python's packages of CUDA 12 have a folder each.
+        places.push(implicit(root.join("include")));
+        // Each of the Python packages of CUDA 12 has a folder of its own.
         if let Some(packages) = root.parent() {
-            dirs.push(packages.join("cuda_runtime/include"));
+            places.push(implicit(packages.join("cuda_runtime/include")));
         }
     }
-    let toolkits = toolkit_roots().into_iter();
-    dirs.extend(toolkits.map(|root| root.join("include")));
-    dirs
+    places.extend(toolkits().into_iter().map(|toolkit| Place {
+        dir: toolkit.root.join("include"),
+        variable: toolkit.variable,
+        trust: trust.clone(),
+    }));
+    places.extend(Setup::around_this_program().map(|setup| Place {
+        dir: setup.dir.join("include"),
+        variable: None,
+        trust: setup.trust,
+    }));
+    places
 }
 
 /// The version that `cuda.h` in `dir` states.
@@ -205,7 +271,7 @@ fn header_version(dir: &Path) -> Option<Version> {
 
 /// The user's cache folder.
 pub(crate) fn cache_dir() -> Option<PathBuf> {
-    cache_dir_by(named)
+    cache_dir_by(path_variable)
 }
 
 /// The first that is absolute: one that is not would be another in each folder that a program is run in.
@@ -215,13 +281,6 @@ fn cache_dir_by(named: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
         .filter_map(&named)
         .chain(named("HOME").map(|home| home.join(".cache")))
         .find(|dir| dir.is_absolute())
-}
-
-/// The folder that the environment variable names; an empty one names none.
-fn named(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -26,7 +26,11 @@ fn driver() -> Result<&'static DriverLibrary, CUresult> {
 }
 
 fn load() -> Result<DriverLibrary, Box<dyn Error>> {
-    let text = env::var(VARIABLE).unwrap_or_default();
+    let text = env::var_os(VARIABLE).unwrap_or_default();
+    let text = text.into_string().map_err(|text| {
+        let text = text.to_string_lossy();
+        format!("{VARIABLE} is set to {text}, which is not Unicode; correct or unset it")
+    })?;
     let simulator = text.parse::<cuda_sim::Builder>()?.build()?;
     // The library keeps the driver alive.
     Ok(simulator.library()?)

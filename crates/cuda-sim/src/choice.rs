@@ -1,6 +1,5 @@
 //! A GPU if there is one, else the software device.
 
-use std::env;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,6 +9,9 @@ use crate::builder::{BuildError, Builder};
 use crate::settings::VARIABLE;
 use crate::simulator::Simulator;
 
+/// The environment variable that names the file of the driver.
+const DRIVER_VARIABLE: &str = "CUDA_DRIVER_LIBRARY";
+
 /// A driver, and how it came to be chosen. Displays as one line.
 #[derive(Debug)]
 pub struct Choice {
@@ -18,10 +20,24 @@ pub struct Choice {
     reason: String,
 }
 
-/// Neither a GPU nor the software device could be had.
+/// No driver could be chosen.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChoiceError {
+    /// The environment variable `CUDA_DRIVER_LIBRARY` names a file that cannot be used.
+    Driver(LoadError),
+    /// The driver that `CUDA_DRIVER_LIBRARY` names was loaded and does not start.
+    DriverStart {
+        /// The file.
+        library: String,
+        /// The status of `cuInit` or `cuDeviceGetCount`.
+        status: CUresult,
+    },
+    /// The value of the environment variable `CUDA_SIM` is not Unicode.
+    NotUnicode {
+        /// The value, with a replacement character for each part that is not Unicode.
+        value: String,
+    },
     /// The software device could not be built.
     Build(BuildError),
     /// It was built and could not be loaded.
@@ -31,6 +47,17 @@ pub enum ChoiceError {
 impl fmt::Display for ChoiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Driver(error) => write!(f, "{error}"),
+            Self::DriverStart { library, status } => write!(
+                f,
+                "{DRIVER_VARIABLE} is set to {library}, a driver that does not start: {status}\nCorrect \
+                 the value, unset {DRIVER_VARIABLE}, or set {VARIABLE}=1 to use the software device."
+            ),
+            Self::NotUnicode { value } => write!(
+                f,
+                "{VARIABLE} is set to {value}, which is not Unicode; set it to 1 or to settings such as \
+                 devices=2, or unset it"
+            ),
             Self::Build(error) => write!(f, "no software device: {error}"),
             Self::Load(error) => write!(f, "no software device: {error}"),
         }
@@ -42,6 +69,8 @@ impl std::error::Error for ChoiceError {
         match self {
             Self::Build(error) => Some(error),
             Self::Load(error) => Some(error),
+            // The message of the inner error is part of this one's.
+            Self::Driver(_) | Self::DriverStart { .. } | Self::NotUnicode { .. } => None,
         }
     }
 }
@@ -111,11 +140,14 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The system's driver if it has a device, else the software device.
+/// Returns the system's driver if it has a device, otherwise the software device.
 ///
-/// If the environment variable `CUDA_SIM` is set, it is the software device, as that describes it:
-/// `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
-/// [`Builder`](crate::Builder#impl-FromStr-for-Builder) for the keys).
+/// If the environment variable `CUDA_SIM` is set, the software device is returned, as its value
+/// describes it: `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
+/// [`Builder`](crate::Builder#impl-FromStr-for-Builder) for the keys). Otherwise, if
+/// `CUDA_DRIVER_LIBRARY` is set, its file has to be a driver that starts: a wrong path is an error and
+/// not a reason for the software device. A driver that reports that there is no device is not wrong. A
+/// variable that is empty counts as unset.
 ///
 /// ```
 /// let choice = cuda_sim::gpu_or_software()?;
@@ -127,11 +159,13 @@ impl fmt::Display for Choice {
 ///
 /// # Errors
 ///
-/// [`ChoiceError`] if `CUDA_SIM` makes no sense, or if the software device is needed and cannot be built.
+/// [`ChoiceError`] if `CUDA_SIM` or `CUDA_DRIVER_LIBRARY` has a value that cannot be used, or if the
+/// software device is needed and cannot be built.
 pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
-    if let Ok(text) = env::var(VARIABLE) {
+    if let Some(text) = setting()? {
         return Choice::software(text.parse()?, format!("{VARIABLE}={text} asks for it"));
     }
+    let is_named = cuda_places::variable(DRIVER_VARIABLE).is_some();
     let no_gpu = match DriverLibrary::system() {
         Ok(library) => match count(&library) {
             Ok(0) => String::from("the driver has no device"),
@@ -147,8 +181,15 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
                     reason,
                 });
             }
-            Err(code) => format!("the driver does not start: {code}"),
+            Err(status) if is_named && status != CUresult::CUDA_ERROR_NO_DEVICE => {
+                return Err(ChoiceError::DriverStart {
+                    library: library.origin().to_owned(),
+                    status,
+                });
+            }
+            Err(status) => format!("the driver does not start: {status}"),
         },
+        Err(error @ LoadError::Variable { .. }) => return Err(ChoiceError::Driver(error)),
         Err(error) => {
             let words = error.to_string();
             let first = words
@@ -160,6 +201,19 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
         }
     };
     Choice::software(Builder::new(), no_gpu)
+}
+
+/// The value of `CUDA_SIM`, if it is set and not empty.
+fn setting() -> Result<Option<String>, ChoiceError> {
+    let Some(value) = cuda_places::variable(VARIABLE) else {
+        return Ok(None);
+    };
+    match value.into_string() {
+        Ok(text) => Ok(Some(text)),
+        Err(value) => Err(ChoiceError::NotUnicode {
+            value: value.to_string_lossy().into_owned(),
+        }),
+    }
 }
 
 /// How many devices a driver has.

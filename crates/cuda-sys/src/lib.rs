@@ -61,7 +61,7 @@ pub mod nvjitlink {
 pub mod nvrtc {
     generated!(cuda_header_nvrtc, bindings, "nvrtc.rs");
 
-    pub use crate::library::nvrtc::{NvrtcLibrary, library_candidates, toolkit_roots};
+    pub use crate::library::nvrtc::{NvrtcLibrary, library_candidates};
     pub use bindings::*;
 }
 #[cfg(feature = "nvrtc")]

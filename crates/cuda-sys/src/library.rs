@@ -3,18 +3,18 @@
 //! A library, once loaded, stays: its threads and exit handlers may outlive every owner here.
 
 use std::any::Any;
-use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
 use libloading::Library;
 use once_cell::sync::OnceCell;
 
+use crate::library::places::{Candidate, Wanted};
 use crate::table::{FUNCTIONS, calls};
 use crate::{
     Attempt, CUdriverProcAddress_flags, CUdriverProcAddressQueryResult, CUresult, DriverTable,
@@ -26,8 +26,16 @@ pub(crate) mod nvjitlink;
 pub(crate) mod nvrtc;
 mod places;
 
-/// The environment variable that names the driver library to load.
-const DRIVER_VAR: &str = "CUDA_DRIVER_LIBRARY";
+const NAME: &str = "the CUDA driver";
+
+const WANTED: Wanted = Wanted {
+    library: NAME,
+    variable: "CUDA_DRIVER_LIBRARY",
+    hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1.",
+};
+
+/// Where Windows puts the driver for its Linux.
+const WSL_DRIVER: &str = "/usr/lib/wsl/lib/libcuda.so.1";
 
 /// The oldest driver that has what the loader itself needs: `cuGetProcAddress_v2`.
 const OLDEST: Version = Version::new(12000);
@@ -54,49 +62,37 @@ pub struct DriverLibrary {
 impl DriverLibrary {
     /// Loads the driver of this system, once for the process.
     ///
-    /// Looks for the file named by the environment variable `CUDA_DRIVER_LIBRARY`, if it is set, and else for
-    /// `libcuda.so.1` (`nvcuda.dll` on Windows) by the system's rules, and then where Windows puts it for its Linux. `libcuda.so`
-    /// is never tried: a toolkit's stub may have that name.
+    /// If the environment variable `CUDA_DRIVER_LIBRARY` is set and not empty, the file that it names
+    /// is loaded and nothing else is tried. Otherwise `libcuda.so.1` is searched for by the system's
+    /// loader (`nvcuda.dll` on Windows), and then where Windows puts it for its Linux. `libcuda.so` is
+    /// never tried: a toolkit's stub may have that name. The variable is ignored in a program that
+    /// runs with more rights than the user who started it.
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] with every place that was tried, [`LoadError::UnsupportedPlatform`] where NVIDIA
-    /// makes no driver, [`LoadError::NotTheLibrary`] or [`LoadError::TooOld`] for a file that is no driver of
-    /// CUDA 12.0 or newer. A failure is not remembered: the next call tries again.
+    /// [`LoadError::Variable`] if the environment variable names a file that is not a driver of CUDA
+    /// 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried,
+    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no driver, [`LoadError::NotTheLibrary`] or
+    /// [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<DriverLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
     }
 
     fn load_system() -> Result<Arc<Self>, LoadError> {
-        let paths: Vec<PathBuf> = match named(DRIVER_VAR) {
-            Some(path) => vec![path],
-            None if cfg!(target_os = "windows") => vec!["nvcuda.dll".into()],
-            None if cfg!(target_os = "linux") => vec![
-                "libcuda.so.1".into(),
-                "/usr/lib/wsl/lib/libcuda.so.1".into(),
-            ],
-            None => {
-                return Err(LoadError::UnsupportedPlatform {
-                    library: "the CUDA driver",
-                });
+        let candidates = || {
+            if cfg!(target_os = "windows") {
+                Ok(vec![Candidate::Load("nvcuda.dll".into())])
+            } else if cfg!(target_os = "linux") {
+                Ok(vec![
+                    Candidate::Load("libcuda.so.1".into()),
+                    Candidate::at(Path::new(WSL_DRIVER)),
+                ])
+            } else {
+                Err(LoadError::UnsupportedPlatform { library: NAME })
             }
         };
-        let mut tried = Vec::new();
-        for path in paths {
-            let name = path.display().to_string();
-            // SAFETY: the initialisers of the library must be sound to run ← it is the system's driver, or the
-            // file that whoever runs this process named for it.
-            match unsafe { Library::new(&path) } {
-                Ok(library) => return Self::from_library(library, name).map(Arc::new),
-                Err(error) => tried.push(attempt(name, &error)),
-            }
-        }
-        Err(LoadError::NotFound {
-            library: "the CUDA driver",
-            tried,
-            hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1.",
-        })
+        WANTED.load(candidates, Self::from_library).map(Arc::new)
     }
 
     /// Loads the driver in the file `path`.
@@ -112,8 +108,8 @@ impl DriverLibrary {
         let name = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
         let library =
-            unsafe { Library::new(path.as_ref()) }.map_err(|error| LoadError::NotFound {
-                library: "the CUDA driver",
+            unsafe { places::open(path.as_ref()) }.map_err(|error| LoadError::NotFound {
+                library: NAME,
                 tried: vec![attempt(name.clone(), &error)],
                 hint: "",
             })?;
@@ -315,13 +311,6 @@ unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     } else {
         ptr::null_mut()
     }
-}
-
-/// The file that the environment variable names; an empty one names none.
-fn named(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }
 
 /// The system loader's own words, which libloading keeps as a source, without the file that they begin with.

@@ -38,6 +38,15 @@ pub enum LoadError {
         /// What usually mends it.
         hint: &'static str,
     },
+    /// The file that an environment variable names cannot be used. Nothing else was tried.
+    Variable {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// Why the file cannot be used.
+        error: Box<LoadError>,
+    },
     /// The file is a library, but lacks what every library of its kind has.
     NotTheLibrary {
         /// The file.
@@ -86,6 +95,15 @@ impl fmt::Display for LoadError {
                 }
                 f.write_str(hint)
             }
+            Self::Variable {
+                variable,
+                value,
+                error,
+            } => write!(
+                f,
+                "{variable} is set to {value}, which cannot be used: {error}\nCorrect the value, or \
+                 unset {variable} to search the usual places."
+            ),
             Self::NotTheLibrary {
                 library,
                 missing,

@@ -5,6 +5,9 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 
+#[cfg(unix)]
+pub mod users;
+
 /// Names the file to which a line is appended for each thing that was skipped.
 const LIST: &str = "CUDA_TEST_SKIPPED";
 

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::dir;
+use cuda_places::Trust;
+
 use super::stamp::Digest;
 
 /// What is being written is given up for dead after this time.
@@ -46,15 +47,25 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the folder; with `create`, makes it.
+    /// Opens the folder, and creates it if `create` is set. No other user can write to it.
     pub(super) fn open(dir: &Path, create: bool) -> Result<Self, String> {
-        let dir = dir::prepare(dir, create)?;
+        let trust = Trust::of_this_user();
+        let resolve = |dir: &Path| {
+            if create {
+                trust.create_dir(dir)
+            } else {
+                trust.resolve_dir(dir)
+            }
+        };
+        let dir = resolve(dir).map_err(|error| error.to_string())?;
         for kind in [Kind::Entry, Kind::Compiler, Kind::Lock] {
             let folder = dir.join(kind.folder());
-            if create {
-                dir::make(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            match resolve(&folder) {
+                Ok(real) if real == folder => {}
+                Ok(_) => return Err(format!("{} is a symbolic link", folder.display())),
+                Err(error) if error.is_absent() && !create => {}
+                Err(error) => return Err(error.to_string()),
             }
-            dir::check_within(&folder)?;
         }
         let store = Self { dir };
         if create {

@@ -11,3 +11,5 @@ mod limits;
 mod names;
 mod options;
 mod pch;
+#[cfg(target_os = "linux")]
+mod planted;

@@ -1,20 +1,24 @@
 //! Which device is chosen. The environment is per process, so each case is this test binary run again.
 
 use std::env;
+use std::ffi::OsStr;
 use std::process::Command;
 
 /// Set in the processes that choose and print.
 const CHOOSER: &str = "CUDA_SIM_TEST_CHOOSER";
 
 /// What a process with these variables chooses: the line it prints, and whether it is software.
-fn choose(variables: &[(&str, &str)]) -> String {
+fn choose<S: AsRef<OsStr>>(variables: &[(S, S)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "choice::chooser", "--nocapture"]);
     command
         .env_remove("CUDA_SIM")
         .env_remove("CUDA_DRIVER_LIBRARY")
         .env(CHOOSER, "1");
-    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let output = command
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text
         .lines()
@@ -53,18 +57,52 @@ fn the_variable_decides() {
 }
 
 #[test]
-fn without_a_driver_it_is_software_and_says_why() {
+fn a_driver_variable_with_a_wrong_path_is_an_error() {
     let line = choose(&[("CUDA_DRIVER_LIBRARY", "/no/such/libcuda.so.1")]);
     assert!(
-        line.starts_with("true Running on the software device: "),
+        line.starts_with(
+            "error CUDA_DRIVER_LIBRARY is set to /no/such/libcuda.so.1, which cannot be used: "
+        ),
         "{line}"
     );
-    assert!(line.contains("no driver"), "{line}");
+    // A file that is a library, but not a driver.
+    let program = env::current_exe().unwrap();
+    let line = choose(&[("CUDA_DRIVER_LIBRARY", program.to_str().unwrap())]);
+    assert!(
+        line.starts_with("error CUDA_DRIVER_LIBRARY is set to "),
+        "{line}"
+    );
+    // CUDA_SIM decides before the driver is loaded.
+    let line = choose(&[
+        ("CUDA_DRIVER_LIBRARY", "/no/such/libcuda.so.1"),
+        ("CUDA_SIM", "1"),
+    ]);
+    assert!(line.starts_with("true "), "{line}");
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let unset = choose::<&str>(&[]);
+    assert_eq!(choose(&[("CUDA_SIM", "")]), unset);
+    assert_eq!(choose(&[("CUDA_DRIVER_LIBRARY", "")]), unset);
+    assert!(!unset.contains("asks for it"), "{unset}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_setting_that_is_not_unicode_is_an_error() {
+    use std::os::unix::ffi::OsStrExt;
+    let value = OsStr::from_bytes(b"devices=\xff");
+    let line = choose(&[("CUDA_SIM".as_ref(), value)]);
+    assert!(
+        line.starts_with("error CUDA_SIM is set to devices=\u{fffd}, which is not Unicode"),
+        "{line}"
+    );
 }
 
 #[test]
 fn without_anything_set_there_is_always_a_device() {
-    let line = choose(&[]);
+    let line = choose::<&str>(&[]);
     let software = line.starts_with("true Running on the software device: ");
     let gpu = line.starts_with("false Running on the GPU: ");
     assert!(software || gpu, "{line}");

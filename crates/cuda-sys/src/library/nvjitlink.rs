@@ -11,13 +11,18 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use super::{attempt, named, places};
+use super::attempt;
+use super::places::{self, Candidate, Wanted};
 use crate::{LoadError, Version};
 
-/// The environment variable that names the library to load.
-const VAR: &str = "CUDA_NVJITLINK_LIBRARY";
-
 const NAME: &str = "nvJitLink";
+
+const WANTED: Wanted = Wanted {
+    library: NAME,
+    variable: "CUDA_NVJITLINK_LIBRARY",
+    hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of nvJitLink, or set CUDA_NVJITLINK_LIBRARY to \
+           the file.",
+};
 
 /// A link under way.
 pub type nvJitLinkHandle = *mut c_void;
@@ -166,28 +171,20 @@ impl NvJitLinkLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] with every place that was tried, [`LoadError::NotTheLibrary`] for one of another major
-    /// version, [`LoadError::UnsupportedPlatform`] where NVIDIA makes none.
+    /// [`LoadError::Variable`] if `CUDA_NVJITLINK_LIBRARY` names a file that is not an nvJitLink of
+    /// that major version. Otherwise [`LoadError::NotFound`] with every place that was tried or
+    /// skipped, [`LoadError::NotTheLibrary`], or [`LoadError::UnsupportedPlatform`] where NVIDIA has no
+    /// nvJitLink.
     pub fn system(major: u32) -> Result<Arc<Self>, LoadError> {
-        if cfg!(not(any(target_os = "linux", target_os = "windows"))) && named(VAR).is_none() {
-            return Err(LoadError::UnsupportedPlatform { library: NAME });
-        }
-        let mut tried = Vec::new();
-        for path in Self::candidates(major) {
-            let library = path.display().to_string();
-            // SAFETY: the initialisers of the library must be sound to run ← it lies where NVIDIA's packages put
-            // it, or whoever runs this process named it.
-            match unsafe { Library::new(&path) } {
-                Ok(loaded) => return Self::from_library(loaded, library, &[major]).map(Arc::new),
-                Err(error) => tried.push(attempt(library, &error)),
+        let candidates = || {
+            if cfg!(any(target_os = "linux", target_os = "windows")) {
+                Ok(Self::implicit_candidates(major))
+            } else {
+                Err(LoadError::UnsupportedPlatform { library: NAME })
             }
-        }
-        Err(LoadError::NotFound {
-            library: NAME,
-            tried,
-            hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of nvJitLink, or set CUDA_NVJITLINK_LIBRARY \
-                   to the file.",
-        })
+        };
+        let finish = |library, origin| Self::from_library(library, origin, &[major]);
+        WANTED.load(candidates, finish).map(Arc::new)
     }
 
     /// Loads the nvJitLink in the file `path`.
@@ -202,7 +199,7 @@ impl NvJitLinkLibrary {
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
-        match unsafe { Library::new(path.as_ref()) } {
+        match unsafe { places::open(path.as_ref()) } {
             Ok(loaded) => Self::from_library(loaded, library, &MAJORS),
             Err(error) => Err(LoadError::NotFound {
                 library: NAME,
@@ -247,17 +244,26 @@ impl NvJitLinkLibrary {
         Version::new(1000 * major + 10 * minor)
     }
 
-    /// The files to try, in order: `CUDA_NVJITLINK_LIBRARY` alone when it is set; else as for
-    /// NVRTC.
+    /// The files to try, in the order of the search: only the one that `CUDA_NVJITLINK_LIBRARY` names
+    /// if it is set. Otherwise the same places as for NVRTC, under the same conditions.
     #[must_use]
     pub fn candidates(major: u32) -> Vec<PathBuf> {
+        match cuda_places::path_variable(WANTED.variable) {
+            Some(path) => vec![path],
+            None => Self::implicit_candidates(major)
+                .into_iter()
+                .filter_map(Candidate::into_path)
+                .collect(),
+        }
+    }
+
+    fn implicit_candidates(major: u32) -> Vec<Candidate> {
         let name = if cfg!(target_os = "windows") {
             format!("nvJitLink_{major}0_0.dll")
         } else {
             format!("libnvJitLink.so.{major}")
         };
-        let packages = ["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"];
-        places::candidates(VAR, &[&name], &packages)
+        places::candidates(&[&name], &["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"])
     }
 
     /// The functions.

@@ -11,14 +11,19 @@ use std::sync::Arc;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 
-use super::{attempt, named, places};
+use super::attempt;
+use super::places::{self, Candidate, Wanted};
 use crate::nvrtc::{FUNCTIONS, NvrtcTable, calls, nvrtcResult};
 use crate::{LoadError, Version};
 
-/// The environment variable that names the NVRTC library to load.
-const NVRTC_VAR: &str = "CUDA_NVRTC_LIBRARY";
-
 const NAME: &str = "NVRTC";
+
+const WANTED: Wanted = Wanted {
+    library: NAME,
+    variable: "CUDA_NVRTC_LIBRARY",
+    hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of NVRTC, run `cargo xtask setup` in this \
+           workspace, or set CUDA_NVRTC_LIBRARY to the file.",
+};
 
 /// The oldest NVRTC that has what the safe layer needs.
 const OLDEST: Version = Version::new(12000);
@@ -35,35 +40,24 @@ impl NvrtcLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] with every place that was tried, [`LoadError::UnsupportedPlatform`] where NVIDIA
-    /// makes no NVRTC, [`LoadError::NotTheLibrary`] or [`LoadError::TooOld`] for a file that is no NVRTC of CUDA 12.0
-    /// or newer. A failure is not remembered: the next call tries again.
+    /// [`LoadError::Variable`] if `CUDA_NVRTC_LIBRARY` names a file that is not an NVRTC of CUDA 12.0
+    /// or newer. Otherwise [`LoadError::NotFound`] with every place that was tried or skipped,
+    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no NVRTC, [`LoadError::NotTheLibrary`] or
+    /// [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
     }
 
     fn load_system() -> Result<Arc<Self>, LoadError> {
-        if cfg!(not(any(target_os = "linux", target_os = "windows"))) && named(NVRTC_VAR).is_none()
-        {
-            return Err(LoadError::UnsupportedPlatform { library: NAME });
-        }
-        let mut tried = Vec::new();
-        for path in library_candidates() {
-            let library = path.display().to_string();
-            // SAFETY: the initialisers of the library must be sound to run ← it lies where NVIDIA's packages put
-            // it, or whoever runs this process named it.
-            match unsafe { Library::new(&path) } {
-                Ok(loaded) => return Self::from_library(loaded, library).map(Arc::new),
-                Err(error) => tried.push(attempt(library, &error)),
+        let candidates = || {
+            if cfg!(any(target_os = "linux", target_os = "windows")) {
+                Ok(implicit_candidates())
+            } else {
+                Err(LoadError::UnsupportedPlatform { library: NAME })
             }
-        }
-        Err(LoadError::NotFound {
-            library: NAME,
-            tried,
-            hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of NVRTC, run `cargo xtask setup` in \
-                   this workspace, or set CUDA_NVRTC_LIBRARY to the file.",
-        })
+        };
+        WANTED.load(candidates, Self::from_library).map(Arc::new)
     }
 
     /// Loads the NVRTC in the file `path`.
@@ -79,7 +73,7 @@ impl NvrtcLibrary {
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
-        match unsafe { Library::new(path.as_ref()) } {
+        match unsafe { places::open(path.as_ref()) } {
             Ok(loaded) => Self::from_library(loaded, library),
             Err(error) => Err(LoadError::NotFound {
                 library: NAME,
@@ -190,24 +184,29 @@ fn number(major: c_int, minor: c_int) -> Option<u32> {
     Some(1000 * major + 10 * minor)
 }
 
-/// The files to try, in order: `CUDA_NVRTC_LIBRARY` alone when it is set; else the system loader's path, the
-/// toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, the site-packages of Python and conda
-/// environments, and the folder that `cargo xtask setup` fills.
+/// The files to try, in the order of the search: only the one that `CUDA_NVRTC_LIBRARY` names if it
+/// is set. Otherwise the names that the system's loader searches for, the toolkits of `CUDA_PATH`,
+/// `CUDA_HOME` and the usual places, the site-packages of Python and conda environments, and the
+/// folder that `cargo xtask setup` fills.
+///
+/// Folders that no environment variable for CUDA names are used only if no other user can write to
+/// them. The error of [`NvrtcLibrary::system`] lists those that are skipped for that reason.
 #[must_use]
 pub fn library_candidates() -> Vec<PathBuf> {
+    match cuda_places::path_variable(WANTED.variable) {
+        Some(path) => vec![path],
+        None => implicit_candidates()
+            .into_iter()
+            .filter_map(Candidate::into_path)
+            .collect(),
+    }
+}
+
+fn implicit_candidates() -> Vec<Candidate> {
     let names: &[&str] = if cfg!(target_os = "windows") {
         &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
     } else {
         &["libnvrtc.so.13", "libnvrtc.so.12"]
     };
-    let packages = ["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"];
-    places::candidates(NVRTC_VAR, names, &packages)
-}
-
-/// The folders that may hold a toolkit, in the order that libraries are looked for: `CUDA_PATH`, `CUDA_HOME`, the
-/// usual places, and what `cargo xtask setup` has filled in the target folder of the workspace that this program was
-/// built in. A toolkit's folder `include` has the headers that go with its NVRTC.
-#[must_use]
-pub fn toolkit_roots() -> Vec<PathBuf> {
-    places::toolkits().chain(places::setup_dir()).collect()
+    places::candidates(names, &["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"])
 }

@@ -1,16 +1,17 @@
-//! Where NVIDIA's compilers and linkers may be: those that come with a toolkit, not with the driver.
+//! Where NVIDIA's libraries are looked for, and how one of them is loaded.
+//!
+//! A place that a person named in an environment variable is used as it is. Every other folder has
+//! to pass the check of cuda-places, and a library is loaded by the path that was checked.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::named;
+use cuda_places::{Setup, Trust, Untrusted, path_variable, toolkits};
+use libloading::Library;
 
-/// The folder that `cargo xtask setup` fills, below Cargo's target folder.
-const SETUP_DIR: &str = "cuda-setup";
-
-/// The files that Cargo writes to its target folder: one of them is there from the first build on.
-const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
+use super::attempt;
+use crate::{Attempt, LoadError};
 
 /// Where a toolkit for several targets has the libraries of this one.
 const TARGET: &str = if cfg!(target_arch = "aarch64") {
@@ -19,172 +20,292 @@ const TARGET: &str = if cfg!(target_arch = "aarch64") {
     "targets/x86_64-linux/lib"
 };
 
-/// The files to try, in order: what the environment variable `variable` names, alone, when it is set; else `names` on the
-/// system loader's path, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below the
-/// site-packages of Python and conda environments, and in the folder that `cargo xtask setup` fills.
-pub(super) fn candidates(variable: &str, names: &[&str], packages: &[&str]) -> Vec<PathBuf> {
-    if let Some(path) = named(variable) {
-        return vec![path];
-    }
-    let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-    for dir in toolkit_dirs()
-        .into_iter()
-        .chain(python_dirs(packages))
-        .chain(setup_dir().map(|setup| setup.join("lib")))
-    {
-        paths.extend(
-            names
-                .iter()
-                .map(|name| dir.join(name))
-                .filter(|path| path.is_file()),
-        );
-    }
-    paths
+/// A library that is looked for.
+pub(super) struct Wanted {
+    /// Its name in error messages.
+    pub(super) library: &'static str,
+    /// The environment variable that names the file. If it is set, nothing else is tried.
+    pub(super) variable: &'static str,
+    /// The next step for the user if no place has the library.
+    pub(super) hint: &'static str,
 }
 
-/// The toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, there or not.
-pub(super) fn toolkits() -> impl Iterator<Item = PathBuf> {
-    let roots = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(named);
-    roots.chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from))
+/// One step of a search.
+pub(super) enum Candidate {
+    /// A file to load, or a bare name for the system's loader.
+    Load(PathBuf),
+    /// A place that is not used.
+    Skipped(Attempt),
 }
 
-fn toolkit_dirs() -> Vec<PathBuf> {
-    toolkits()
-        .flat_map(|root| ["lib64", "lib", TARGET, "bin/x64", "bin"].map(|dir| root.join(dir)))
-        .collect()
-}
-
-fn python_dirs(packages: &[&str]) -> Vec<PathBuf> {
-    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .into_iter()
-        .filter_map(named);
-    let user = named("HOME").map(|home| home.join(".local"));
-    let mut dirs = Vec::new();
-    for root in environments
-        .chain(user)
-        .chain(["/usr/local", "/usr"].map(PathBuf::from))
-    {
-        dirs.push(root.join("lib"));
-        let mut sites = vec![
-            root.join("Lib/site-packages"),
-            root.join("lib/python3/dist-packages"),
-        ];
-        if let Ok(entries) = fs::read_dir(root.join("lib")) {
-            let mut pythons: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-            pythons.retain(|path| {
-                path.file_name()
-                    .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
-            });
-            // The newest first; the order of a folder's entries is no order.
-            pythons.sort();
-            pythons.reverse();
-            sites.extend(pythons.iter().flat_map(|python| {
-                ["site-packages", "dist-packages"].map(|name| python.join(name))
-            }));
-        }
-        for site in sites {
-            let common = ["nvidia/cu13/lib", "nvidia/cu13/bin/x86_64"];
-            dirs.extend(common.iter().chain(packages).map(|dir| site.join(dir)));
+impl Candidate {
+    /// The file at an implicit place, or why that place is not used.
+    pub(super) fn at(path: &Path) -> Self {
+        match Trust::of_this_user().resolve(path) {
+            Ok(real) => Self::Load(real),
+            // Only this user and root can create it now. Loading it fails, and is listed.
+            Err(error) if error.is_absent() => Self::Load(path.to_owned()),
+            Err(error) => Self::skipped(path, &error),
         }
     }
-    dirs
+
+    fn skipped(place: &Path, error: &Untrusted) -> Self {
+        Self::Skipped(Attempt {
+            library: place.display().to_string(),
+            reason: format!("skipped: {error}"),
+        })
+    }
+
+    /// The file, if it is to be loaded.
+    pub(super) fn into_path(self) -> Option<PathBuf> {
+        match self {
+            Self::Load(path) => Some(path),
+            Self::Skipped(_) => None,
+        }
+    }
 }
 
-/// `target/cuda-setup` of the workspace that this program was built in, if it is there.
+impl Wanted {
+    /// Loads the file that the environment variable names. If it is not set, loads the first of
+    /// `candidates` that is a library, and passes it to `finish` together with its path.
+    pub(super) fn load<T>(
+        &self,
+        candidates: impl FnOnce() -> Result<Vec<Candidate>, LoadError>,
+        finish: impl Fn(Library, String) -> Result<T, LoadError>,
+    ) -> Result<T, LoadError> {
+        let named = path_variable(self.variable);
+        let candidates = match &named {
+            Some(path) => vec![Candidate::Load(path.clone())],
+            None => candidates()?,
+        };
+        let found = self.load_first(candidates, finish, named.is_none());
+        match named {
+            None => found,
+            Some(path) => found.map_err(|error| LoadError::Variable {
+                variable: self.variable,
+                value: path.display().to_string(),
+                error: Box::new(error),
+            }),
+        }
+    }
+
+    fn load_first<T>(
+        &self,
+        candidates: Vec<Candidate>,
+        finish: impl Fn(Library, String) -> Result<T, LoadError>,
+        with_hint: bool,
+    ) -> Result<T, LoadError> {
+        let mut tried = Vec::new();
+        for candidate in candidates {
+            let path = match candidate {
+                Candidate::Load(path) => path,
+                Candidate::Skipped(attempt) => {
+                    tried.push(attempt);
+                    continue;
+                }
+            };
+            let name = path.display().to_string();
+            // SAFETY: the initialisers of the library must be sound to run: the person who runs this
+            // process named the file, or it has the name of NVIDIA's library and lies in a folder that
+            // no other user can write to, or the system's loader finds it.
+            match unsafe { open(&path) } {
+                Ok(library) => return finish(library, name),
+                Err(error) => tried.push(attempt(name, &error)),
+            }
+        }
+        Err(LoadError::NotFound {
+            library: self.library,
+            tried,
+            hint: if with_hint { self.hint } else { "" },
+        })
+    }
+}
+
+/// Loads the library `path`: a file, or a bare name for which the system's loader searches.
 ///
-/// Not of the folder that it is run in, nor of any other: whoever can write there would choose the code that this
-/// program loads.
-pub(super) fn setup_dir() -> Option<PathBuf> {
-    setup_dir_of(&env::current_exe().ok()?)
+/// # Safety
+///
+/// The initialisers of the library, and of those that it needs, are sound to run.
+#[cfg(not(windows))]
+pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: the initialisers must be sound to run: the caller guarantees it.
+    unsafe { Library::new(path) }
 }
 
-/// The `cuda-setup` in the target folder that `program` lies in.
-fn setup_dir_of(program: &Path) -> Option<PathBuf> {
-    program
-        .ancestors()
-        .skip(1)
-        .filter(|dir| TARGET_MARKS.iter().any(|mark| dir.join(mark).is_file()))
-        .filter(|dir| is_of(dir, program))
-        .map(|dir| dir.join(SETUP_DIR))
-        .find(|setup| setup.is_dir())
-}
-
-/// Whether `dir` belongs to the owner of `program` or to root, and not everybody can write to it.
-#[cfg(unix)]
-fn is_of(dir: &Path, program: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    const WRITABLE_BY_ALL: u32 = 0o002;
-    let (Ok(dir), Ok(program)) = (dir.metadata(), program.metadata()) else {
-        return false;
+/// Loads the library `path`: a file, or a bare name that is searched for in the folder of the
+/// program and in that of Windows. Neither the current folder nor those of `PATH` are searched, also
+/// not for the libraries that it needs, which may lie in its own folder.
+///
+/// # Safety
+///
+/// The initialisers of the library, and of those that it needs, are sound to run.
+#[cfg(windows)]
+pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::windows;
+    let is_bare = path.components().count() == 1 && !path.has_root();
+    let (path, flags) = if is_bare {
+        let flags =
+            windows::LOAD_LIBRARY_SEARCH_SYSTEM32 | windows::LOAD_LIBRARY_SEARCH_DEFAULT_DIRS;
+        (path.to_owned(), flags)
+    } else {
+        // The first flag requires a full path.
+        let flags =
+            windows::LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | windows::LOAD_LIBRARY_SEARCH_DEFAULT_DIRS;
+        (std::path::absolute(path).unwrap_or(path.to_owned()), flags)
     };
-    (dir.uid() == 0 || dir.uid() == program.uid()) && dir.mode() & WRITABLE_BY_ALL == 0
+    // SAFETY: the initialisers must be sound to run: the caller guarantees it.
+    unsafe { windows::Library::load_with_flags(path, flags) }.map(Library::from)
 }
 
-/// Whether `dir` belongs to the owner of `program`. The folders of a user are the user's own here, by inheritance.
-#[cfg(not(unix))]
-fn is_of(_dir: &Path, _program: &Path) -> bool {
-    true
+/// The places of a library of a toolkit, in the order of the search: `names` for the system's
+/// loader, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below the
+/// site-packages of Python and conda environments, and in the folder that `cargo xtask setup` fills.
+pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
+    let mut search = Search {
+        names,
+        found: names
+            .iter()
+            .map(|name| Candidate::Load(name.into()))
+            .collect(),
+        trust: Trust::of_this_user(),
+        refused: Vec::new(),
+    };
+    if cfg!(windows) {
+        search.add_path_dirs();
+    }
+    search.add_toolkits();
+    search.add_python(packages);
+    if let Some(setup) = Setup::around_this_program() {
+        search.trust = setup.trust;
+        search.add_implicit(&setup.dir.join("lib"));
+    }
+    search.found
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
+struct Search<'a> {
+    names: &'a [&'a str],
+    found: Vec<Candidate>,
+    trust: Trust,
+    /// What was refused, so that it is reported once.
+    refused: Vec<PathBuf>,
+}
 
-    use super::{TARGET_MARKS, setup_dir_of};
-
-    /// A program in `debug/deps` below `root`, with the folder of `cargo xtask setup` in `root`.
-    fn program(root: &Path) -> std::path::PathBuf {
-        let deps = root.join("debug/deps");
-        fs::create_dir_all(&deps).unwrap();
-        fs::create_dir_all(root.join("cuda-setup/lib")).unwrap();
-        let program = deps.join("program");
-        fs::write(&program, "").unwrap();
-        program
+impl Search<'_> {
+    /// Adds the files in `dir`, which a person named.
+    fn add_explicit(&mut self, dir: &Path) {
+        let files = self.names.iter().map(|name| dir.join(name));
+        let files = files.filter(|path| path.is_file());
+        self.found.extend(files.map(Candidate::Load));
     }
 
-    #[test]
-    fn only_the_target_folder_of_the_program_is_looked_in() {
-        for mark in TARGET_MARKS {
-            let temp = tempfile::tempdir().unwrap();
-            let root = temp.path().join("any-name");
-            let program = program(&root);
-            assert_eq!(setup_dir_of(&program), None);
-            fs::write(root.join(mark), "").unwrap();
-            assert_eq!(setup_dir_of(&program), Some(root.join("cuda-setup")));
-            // Of the target folders that it lies in, the one that was filled.
-            let inner = root.join("debug/deps/inner");
-            let other = self::program(&inner);
-            fs::write(inner.join(mark), "").unwrap();
-            assert_eq!(setup_dir_of(&other), Some(inner.join("cuda-setup")));
-            fs::remove_dir_all(inner.join("cuda-setup")).unwrap();
-            assert_eq!(setup_dir_of(&other), Some(root.join("cuda-setup")));
+    /// Adds the files in `dir` if nobody else can write to it.
+    fn add_implicit(&mut self, dir: &Path) {
+        let Some(dir) = self.trusted(dir) else { return };
+        for name in self.names {
+            // A link stays a link: it is in a folder that was checked, and so is what it refers to.
+            // The libraries that this one needs may be beside the link.
+            let path = dir.join(name);
+            if self.trusted(&path).is_some_and(|real| real.is_file()) {
+                self.found.push(Candidate::Load(path));
+            }
         }
     }
 
-    #[test]
-    fn no_program_has_no_target_folder() {
-        assert_eq!(setup_dir_of(Path::new("")), None);
-        assert_eq!(setup_dir_of(Path::new("program")), None);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_target_folder_that_all_can_write_to_is_not_looked_in() {
-        use std::fs::Permissions;
-        use std::os::unix::fs::PermissionsExt;
-        let temp = tempfile::tempdir().unwrap();
-        let root = temp.path().join("target");
-        let program = program(&root);
-        fs::write(root.join(TARGET_MARKS[0]), "").unwrap();
-        for (mode, good) in [
-            (0o755, true),
-            (0o775, true),
-            (0o777, false),
-            (0o1777, false),
-        ] {
-            fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(setup_dir_of(&program).is_some(), good, "{mode:o}");
+    /// The path without links, if it exists and is trusted. A refusal is listed.
+    fn trusted(&mut self, path: &Path) -> Option<PathBuf> {
+        match self.trust.resolve(path) {
+            Ok(real) => Some(real),
+            Err(error) => {
+                self.refuse(path, &error);
+                None
+            }
         }
     }
+
+    fn refuse(&mut self, place: &Path, error: &Untrusted) {
+        if !error.is_absent() && !self.refused.iter().any(|path| path == error.path()) {
+            self.refused.push(error.path().to_owned());
+            self.found.push(Candidate::skipped(place, error));
+        }
+    }
+
+    /// Adds the folders of `PATH`, for Windows, where the installers of toolkits put themselves in it.
+    /// Relative ones depend on the current folder and are not used.
+    fn add_path_dirs(&mut self) {
+        let dirs = path_variable("PATH").unwrap_or_default();
+        for dir in env::split_paths(&dirs).filter(|dir| dir.is_absolute()) {
+            self.add_explicit(&dir);
+        }
+    }
+
+    fn add_toolkits(&mut self) {
+        for toolkit in toolkits() {
+            if let Some(variable) = toolkit.variable
+                && !toolkit.root.is_dir()
+            {
+                self.found.push(Candidate::Skipped(Attempt {
+                    library: toolkit.root.display().to_string(),
+                    reason: format!(
+                        "skipped: {variable} names this folder, which does not exist; correct or \
+                         unset {variable}"
+                    ),
+                }));
+                continue;
+            }
+            for dir in ["lib64", "lib", TARGET, "bin/x64", "bin"] {
+                let dir = toolkit.root.join(dir);
+                match toolkit.variable {
+                    Some(_) => self.add_explicit(&dir),
+                    None => self.add_implicit(&dir),
+                }
+            }
+        }
+    }
+
+    fn add_python(&mut self, packages: &[&str]) {
+        let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+            .into_iter()
+            .filter_map(path_variable);
+        let user = path_variable("HOME").map(|home| home.join(".local"));
+        let roots = environments
+            .chain(user)
+            .chain(["/usr/local", "/usr"].map(PathBuf::from));
+        // A relative folder would be another one in each folder that a program is run in.
+        for root in roots.filter(|root| root.is_absolute()) {
+            self.add_implicit(&root.join("lib"));
+            let mut sites = vec![
+                root.join("Lib/site-packages"),
+                root.join("lib/python3/dist-packages"),
+            ];
+            if let Some(lib) = self.trusted(&root.join("lib")) {
+                for python in pythons(&lib) {
+                    sites.extend(["site-packages", "dist-packages"].map(|name| python.join(name)));
+                }
+            }
+            for site in sites {
+                let common = ["nvidia/cu13/lib", "nvidia/cu13/bin/x86_64"];
+                for dir in common.iter().chain(packages) {
+                    self.add_implicit(&site.join(dir));
+                }
+            }
+        }
+    }
+}
+
+/// The folders of Python 3 in `lib`, the newest first.
+fn pythons(lib: &Path) -> Vec<PathBuf> {
+    let mut pythons: Vec<PathBuf> = fs::read_dir(lib)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
+        })
+        .collect();
+    // The order of a folder's entries is arbitrary.
+    pythons.sort();
+    pythons.reverse();
+    pythons
 }

@@ -314,11 +314,17 @@ fn the_variable_alone_decides() {
         &["LATER"],
     );
     assert!(
-        text.contains("error the CUDA driver could not be loaded; tried:\n  /no/such/file: "),
+        text.contains(
+            "error CUDA_DRIVER_LIBRARY is set to /no/such/file, which cannot be used: the CUDA driver \
+             could not be loaded; tried:\n  /no/such/file: "
+        ),
         "{text}"
     );
     assert!(!text.contains("libcuda.so.1:"), "{text}");
-    assert!(text.contains("set CUDA_DRIVER_LIBRARY"), "{text}");
+    assert!(
+        text.contains("\nCorrect the value, or unset CUDA_DRIVER_LIBRARY"),
+        "{text}"
+    );
 }
 
 #[test]

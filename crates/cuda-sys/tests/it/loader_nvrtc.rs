@@ -177,11 +177,17 @@ fn the_variable_alone_decides() {
     let text = child(CHILD, &[("CUDA_NVRTC_LIBRARY", "/no/such/file")], &[]);
     assert_eq!(candidates(&text), ["/no/such/file"]);
     assert!(
-        text.contains("error NVRTC could not be loaded; tried:\n  /no/such/file: "),
+        text.contains(
+            "error CUDA_NVRTC_LIBRARY is set to /no/such/file, which cannot be used: NVRTC could not \
+             be loaded; tried:\n  /no/such/file: "
+        ),
         "{text}"
     );
     assert!(!text.contains("libnvrtc.so"), "{text}");
-    assert!(text.contains("cargo xtask setup"), "{text}");
+    assert!(
+        text.contains("\nCorrect the value, or unset CUDA_NVRTC_LIBRARY"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -242,4 +248,36 @@ fn a_variable_that_is_set_to_nothing_names_no_folder() {
     for candidate in &found[2..] {
         assert!(Path::new(candidate).is_absolute(), "{text}");
     }
+}
+
+#[test]
+fn a_toolkit_variable_without_a_folder_is_listed() {
+    for variable in ["CUDA_PATH", "CUDA_HOME"] {
+        let variables = [(variable, "/no/such/toolkit")];
+        let text = child(CHILD, &variables, &["CUDA_NVRTC_LIBRARY"]);
+        if text.contains("loaded ") {
+            test_needs::skipped("a machine without NVRTC: this one has one");
+            return;
+        }
+        let expected = format!(
+            "\n  /no/such/toolkit: skipped: {variable} names this folder, which does not exist"
+        );
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+/// A file that is a library, but not the one that the variable is for.
+#[test]
+fn a_variable_that_names_another_library_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(other) = shared_library(dir.path(), "other", "int x;") else {
+        return;
+    };
+    let other = other.display().to_string();
+    let text = child(CHILD, &[("CUDA_NVRTC_LIBRARY", &other)], &[]);
+    let expected = format!(
+        "error CUDA_NVRTC_LIBRARY is set to {other}, which cannot be used: {other}: no function \
+         nvrtcVersion, so it is not NVRTC\nCorrect the value, or unset CUDA_NVRTC_LIBRARY"
+    );
+    assert!(text.contains(&expected), "{text}");
 }

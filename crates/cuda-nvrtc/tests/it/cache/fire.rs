@@ -392,6 +392,29 @@ fn obeys_the_environment() {
     let Some((_, number, nvrtc)) = told() else {
         return;
     };
-    let cached = Cache::system().compile::<Ptx>(&kernel(&nvrtc, number), &Options::new());
+    let cache = Cache::system();
+    let cached = cache.compile::<Ptx>(&kernel(&nvrtc, number), &Options::new());
     println!("\noutcome: {:?}", cached.unwrap().outcome);
+    println!("problem: {}", cache.problem().unwrap_or_default());
+}
+
+/// A cache that cannot be used is not a reason not to compile. The problem names the variable.
+#[test]
+fn a_wrong_value_of_the_variable_is_a_problem() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let file = folder.0.path().join("file");
+    fs::write(&file, "").unwrap();
+    for value in ["readonly", "./cache", file.to_str().unwrap()] {
+        let mut command = process("obeys_the_environment", &folder.path(), 1);
+        command.env("CUDA_NVRTC_CACHE", value);
+        command.current_dir(folder.0.path());
+        let answers = answers(command.spawn().unwrap());
+        assert_eq!(answers["outcome"], "Off", "{value}");
+        let expected = format!("CUDA_NVRTC_CACHE is set to {value}, which ");
+        assert!(answers["problem"].starts_with(&expected), "{answers:?}");
+    }
+    assert!(!folder.0.path().join("readonly").exists());
 }

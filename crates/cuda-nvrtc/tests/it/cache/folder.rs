@@ -112,9 +112,10 @@ fn a_folder_that_others_can_write_to_is_not_used() {
         .unwrap();
     let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let cache = folder.open();
-    assert!(cache.problem().unwrap().contains("others can write"));
+    let problem = cache.problem().unwrap();
+    assert!(problem.contains("is writable by other users"), "{problem}");
     let cached = cache
         .compile::<Ptx>(&scale(&nvrtc), &Options::new())
         .unwrap();
@@ -151,4 +152,16 @@ fn a_folder_that_cannot_be_written_still_gives_hits() {
     }
     assert!(hit.is_hit());
     assert_eq!(miss.outcome, Outcome::NotKept);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_place_of_a_folder_of_the_cache_is_refused() {
+    let folder = Folder::new();
+    let other = folder.0.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::create_dir(folder.path()).unwrap();
+    std::os::unix::fs::symlink(&other, folder.path().join("entries")).unwrap();
+    let problem = folder.open().problem().unwrap();
+    assert!(problem.contains("entries is a symbolic link"), "{problem}");
 }
