@@ -94,6 +94,9 @@ fn choose(out: &Path) -> Result<Choice, String> {
         return snapshot("docs.rs builds from the snapshot");
     }
     if env::var_os("TARGET") != env::var_os("HOST") {
+        if named().is_some() {
+            println!("cargo::warning={HEADERS_VAR} is ignored: a cross build uses the snapshot");
+        }
         return snapshot("a cross build uses the snapshot");
     }
     match (generate(out), named()) {

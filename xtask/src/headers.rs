@@ -76,6 +76,12 @@ fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]
         let line = said.lines().find(|line| line.contains(&expected));
         println!("{}", line.unwrap_or_default());
     }
+    println!("\n-- a folder without a header");
+    let output = cargo("none", &["build", "-p", "cuda-sys"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || !said.contains("CUDA_SYS_HEADERS is set to") {
+        bail!("a build with CUDA_SYS_HEADERS set to a folder without a header did not fail:\n{said}");
+    }
     println!(
         "\n{} releases generated from, {} refused",
         used.len(),
