@@ -80,7 +80,9 @@ fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]
     let output = cargo("none", &["build", "-p", "cuda-sys"]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() || !said.contains("CUDA_SYS_HEADERS is set to") {
-        bail!("a build with CUDA_SYS_HEADERS set to a folder without a header did not fail:\n{said}");
+        bail!(
+            "a build with CUDA_SYS_HEADERS set to a folder without a header did not fail:\n{said}"
+        );
     }
     println!(
         "\n{} releases generated from, {} refused",

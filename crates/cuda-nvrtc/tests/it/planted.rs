@@ -62,7 +62,7 @@ fn find(tree: &Tree, home: &str, toolkit: Option<&str>) -> String {
     tree.run(VICTIM, CHILD, &variables)
 }
 
-fn found<'a>(text: &'a str) -> Vec<&'a str> {
+fn found(text: &str) -> Vec<&str> {
     let lines = text.lines();
     lines
         .filter_map(|line| line.strip_prefix("found "))

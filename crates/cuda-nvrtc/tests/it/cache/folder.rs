@@ -153,15 +153,3 @@ fn a_folder_that_cannot_be_written_still_gives_hits() {
     assert!(hit.is_hit());
     assert_eq!(miss.outcome, Outcome::NotKept);
 }
-
-#[cfg(unix)]
-#[test]
-fn a_link_in_the_place_of_a_folder_of_the_cache_is_refused() {
-    let folder = Folder::new();
-    let other = folder.0.path().join("other");
-    fs::create_dir(&other).unwrap();
-    fs::create_dir(folder.path()).unwrap();
-    std::os::unix::fs::symlink(&other, folder.path().join("entries")).unwrap();
-    let problem = folder.open().problem().unwrap();
-    assert!(problem.contains("entries is a symbolic link"), "{problem}");
-}
