@@ -121,6 +121,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 "WINEPATH",
                 OsString::from(format!("Z:{}", libraries.display())),
             ),
+            // The search for a driver does not include the folders of PATH.
+            (
+                "CUDA_DRIVER_LIBRARY",
+                OsString::from(format!("Z:{}", libraries.join("nvcuda.dll").display())),
+            ),
             ("CUDA_FULL", "0".into()),
             // NVRTC's library for Windows does not run in Wine: tests that need one say that they are skipped.
             ("CUDA_NVRTC_LIBRARY", "none-for-wine.dll".into()),
@@ -161,7 +166,7 @@ fn random(libraries: &Path) -> Result<()> {
     workspace::run(&mut compile)
 }
 
-/// Builds the software device, and puts it where programs look for the driver.
+/// Builds the software device, which `CUDA_DRIVER_LIBRARY` then names as the driver.
 fn driver(workspace: &Workspace, dir: &Path, built: &Path, libraries: &Path) -> Result<()> {
     let mut build = workspace.cargo(["build", "-p", "cuda-sim-cdylib", "--no-default-features"]);
     build.args(cargo()).env("CARGO_TARGET_DIR", dir);
