@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use cuda_sim::memory::Arena;
-use cuda_sim::ptx;
 use cuda_sim::vm::{Image, LaunchParams, LaunchStats, Program, TargetInfo, launch};
 
 const KERNELS: &str = r#"
@@ -83,7 +82,7 @@ impl Device {
             strict: true,
             checked: false,
         };
-        let module = ptx::parse(KERNELS).expect("the kernels parse");
+        let module = cuda_ptx::parse(KERNELS).expect("the kernels parse");
         let program = Program::load(&[module], &target).expect("the kernels load");
         let arena = Arena::new(256 << 20).expect("an arena");
         let image = Arc::new(program).instantiate(&arena).expect("an image");

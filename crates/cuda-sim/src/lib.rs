@@ -169,7 +169,6 @@ mod lock;
 #[doc(hidden)]
 pub mod memory;
 #[doc(hidden)]
-pub mod ptx;
 mod random;
 mod report;
 mod settings;

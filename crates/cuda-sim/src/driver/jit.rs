@@ -18,7 +18,6 @@ use super::status::{
     UNSUPPORTED_PTX_VERSION,
 };
 use crate::lock::lock;
-use crate::ptx;
 use crate::vm::{LoadError, Program, TargetInfo};
 
 /// What a program was made from, for the attributes of its functions.
@@ -209,7 +208,9 @@ impl Call {
     ) -> Result<Code, (CUresult, String)> {
         let modules = texts
             .iter()
-            .map(|text| ptx::parse(text).map_err(|error| (refusal_of(text), error.to_string())))
+            .map(|text| {
+                cuda_ptx::parse(text).map_err(|error| (refusal_of(text), error.to_string()))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let driver = cuda_sys::Version::new(self.config.version);
         let target = TargetInfo {

@@ -19,7 +19,6 @@ use super::status::{
     FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
 };
 use crate::lock::lock;
-use crate::ptx;
 use crate::vm;
 
 exports! {
@@ -102,8 +101,8 @@ fn image_of(modules: &[(String, String)]) -> Vec<u8> {
 }
 
 /// What the linker has against the modules: a line each, of names that two define, and of names that nobody does.
-fn complaints(modules: &[(&str, ptx::Module<'_>)]) -> String {
-    let exports = ptx::Exports::new(modules.iter().map(|(_, code)| code));
+fn complaints(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
+    let exports = cuda_ptx::Exports::new(modules.iter().map(|(_, code)| code));
     let mut lines = String::new();
     for &(name, first, second) in exports.clashes() {
         let [first, second] = [first, second].map(|definition| modules[definition.module()].0);
@@ -138,9 +137,9 @@ fn complaints(modules: &[(&str, ptx::Module<'_>)]) -> String {
 }
 
 /// Variables that are defined elsewhere; those of shared memory without a size are the launch's.
-fn externs<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
-    let is_extern = |variable: &&ptx::Variable<'a>| {
-        variable.linkage == ptx::Linkage::Extern && variable.space != ptx::Space::Shared
+fn externs<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
+    let is_extern = |variable: &&cuda_ptx::Variable<'a>| {
+        variable.linkage == cuda_ptx::Linkage::Extern && variable.space != cuda_ptx::Space::Shared
     };
     code.variables
         .iter()
@@ -149,22 +148,22 @@ fn externs<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
 }
 
 /// Functions with a body, and variables.
-fn definitions<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
+fn definitions<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let functions = code.functions.iter().filter(|f| f.body.is_some());
     let variables = code
         .variables
         .iter()
-        .filter(|variable| variable.linkage != ptx::Linkage::Extern);
+        .filter(|variable| variable.linkage != cuda_ptx::Linkage::Extern);
     functions
         .map(|function| function.name)
         .chain(variables.map(|variable| variable.name))
 }
 
 /// The names in instructions and initial values.
-fn used<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
+fn used<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let mut names = Vec::new();
     for statement in code.functions.iter().flat_map(|f| f.body.iter().flatten()) {
-        if let ptx::Statement::Instruction(instruction) = statement {
+        if let cuda_ptx::Statement::Instruction(instruction) = statement {
             instruction
                 .operands
                 .iter()
@@ -172,17 +171,17 @@ fn used<'a>(code: &'a ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
         }
     }
     for init in code.variables.iter().flat_map(|variable| &variable.init) {
-        if let ptx::Init::Symbol { name, .. } = init {
+        if let cuda_ptx::Init::Symbol { name, .. } = init {
             names.push(*name);
         }
     }
     names.into_iter()
 }
 
-fn collect<'a>(operand: &ptx::Operand<'a>, names: &mut Vec<&'a str>) {
-    type O<'a> = ptx::Operand<'a>;
+fn collect<'a>(operand: &cuda_ptx::Operand<'a>, names: &mut Vec<&'a str>) {
+    type O<'a> = cuda_ptx::Operand<'a>;
     match operand {
-        O::Name(name) | O::Offset(name, _) | O::Address(ptx::Base::Name(name), _) => {
+        O::Name(name) | O::Offset(name, _) | O::Address(cuda_ptx::Base::Name(name), _) => {
             names.push(name);
         }
         O::Vector(inner) | O::Bracket(inner) | O::List(inner) => {
@@ -196,7 +195,7 @@ fn collect<'a>(operand: &ptx::Operand<'a>, names: &mut Vec<&'a str>) {
         | O::Literal(_)
         | O::Not(_)
         | O::Sink
-        | O::Address(ptx::Base::Absolute, _) => {}
+        | O::Address(cuda_ptx::Base::Absolute, _) => {}
     }
 }
 
@@ -317,7 +316,7 @@ impl Call {
             }
         };
         for text in texts {
-            if let Err(error) = ptx::parse(text) {
+            if let Err(error) = cuda_ptx::parse(text) {
                 link.complain(&mut state, &format!("{error}\n"));
                 return Err(refusal_of(text));
             }
@@ -336,10 +335,10 @@ impl Call {
         let link = self.link(state.handle())?;
         let mut state = link.state();
         if state.image.is_none() {
-            let modules: Vec<(&str, ptx::Module<'_>)> = state
+            let modules: Vec<(&str, cuda_ptx::Module<'_>)> = state
                 .modules
                 .iter()
-                .filter_map(|(name, text)| Some((name.as_str(), ptx::parse(text).ok()?)))
+                .filter_map(|(name, text)| Some((name.as_str(), cuda_ptx::parse(text).ok()?)))
                 .collect();
             let lines = complaints(&modules);
             drop(modules);

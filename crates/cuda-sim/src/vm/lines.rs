@@ -1,7 +1,7 @@
 //! Lines of the CUDA source: what `.loc` and `.file` say of the code.
 
-use crate::ptx::Location;
 use crate::report::SourceLine;
+use cuda_ptx::Location;
 
 /// How deep functions may be inlined into each other before the rest is left out.
 const MAX_DEPTH: usize = 32;

@@ -10,7 +10,6 @@ use super::image::Image;
 use super::lines::Lines;
 use super::matrix::{Product, Tile};
 use crate::memory::Arena;
-use crate::ptx;
 use crate::report::Place;
 
 /// The device that PTX is loaded for.
@@ -201,7 +200,7 @@ impl Program {
     /// # Errors
     ///
     /// [`LoadError`]: what the driver answers 218, 222 or 209 to, and unresolved symbols.
-    pub fn load(modules: &[ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
+    pub fn load(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
         decode::program(modules, target)
     }
 

@@ -3,7 +3,6 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, missing};
-use crate::ptx::Operand;
 use crate::vm::atomic;
 use crate::vm::bulk::{ClearBulk, CopyAsync, CopyBulk, ReduceBulk};
 use crate::vm::code::{Kind, Slot};
@@ -11,6 +10,7 @@ use crate::vm::lanes::{each, lanes, pick_touch};
 use crate::vm::mbarrier::Op;
 use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
+use cuda_ptx::Operand;
 
 const SPACES: [&str; 4] = ["global", "shared", "shared::cta", "shared::cluster"];
 

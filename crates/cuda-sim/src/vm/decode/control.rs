@@ -4,11 +4,11 @@ use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Patch, Width};
 use super::operand::Sym;
 use super::{Decoded, invalid, missing};
-use crate::ptx::{Literal, Operand};
 use crate::vm::builtin;
 use crate::vm::code::{BarrierAction, BarrierOp, CallSite, Callee, Kind, Place, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::sync::{NOWHERE, Reduce, Shuffle, SyncOp, Vote};
+use cuda_ptx::{Literal, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn control(&mut self, form: &mut Form<'a>) -> Decoded {

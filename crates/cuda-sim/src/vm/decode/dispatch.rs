@@ -4,9 +4,9 @@ use super::convert8::TYPES;
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
 use super::{Decoded, Refuse, invalid, missing};
-use crate::ptx::{Instruction, Operand};
 use crate::vm::code::{ALWAYS, Kind, NEGATED};
 use crate::vm::lanes::lanes;
+use cuda_ptx::{Instruction, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Decoded {

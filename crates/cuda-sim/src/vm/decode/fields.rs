@@ -3,8 +3,8 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, invalid, missing};
-use crate::ptx::{Literal, Operand};
 use crate::vm::lanes::{Bit, each, lanes};
+use cuda_ptx::{Literal, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn integer_fields(&mut self, form: &mut Form<'a>) -> Decoded {

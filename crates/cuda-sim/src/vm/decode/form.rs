@@ -1,7 +1,7 @@
 //! The parts of one instruction while it is decoded.
 
 use super::{Decoded, missing};
-use crate::ptx::{Instruction, Operand};
+use cuda_ptx::{Instruction, Operand};
 
 /// How a type reads bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use super::module::{Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::symbols::Names;
 use super::{Decoded, Refuse, invalid, missing};
-use crate::ptx::{self, Location, Register, Space, Statement, Variable};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
+use cuda_ptx::{Location, Register, Space, Statement, Variable};
 
 /// The largest parameter buffer of a kernel.
 pub(super) const MAX_PARAMS: u32 = 32764;
@@ -59,7 +59,7 @@ pub(super) enum Patch {
 pub(super) struct FunctionDecoder<'a, 'o> {
     pub(super) out: &'o mut Output,
     pub(super) names: &'o Names<'a>,
-    function: &'a ptx::Function<'a>,
+    function: &'a cuda_ptx::Function<'a>,
     pub(super) index: usize,
     scopes: Vec<Scope<'a>>,
     parents: Vec<usize>,
@@ -81,7 +81,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
     pub(super) fn new(
         out: &'o mut Output,
         names: &'o Names<'a>,
-        function: &'a ptx::Function<'a>,
+        function: &'a cuda_ptx::Function<'a>,
         index: usize,
     ) -> Self {
         Self {

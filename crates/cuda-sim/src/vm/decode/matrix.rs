@@ -4,11 +4,11 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::operand::Widen;
 use super::{Decoded, missing};
-use crate::ptx::Operand;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::pick_touch;
 use crate::vm::matrix::{BitOp, Element, Fragment, Layout, Multiply, Product, Side};
 use crate::vm::rounding::Round;
+use cuda_ptx::Operand;
 
 /// Rows of `a`, columns of `b`, and columns of `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

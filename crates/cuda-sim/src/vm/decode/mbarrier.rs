@@ -4,11 +4,11 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::memory::take_order;
 use super::{Decoded, missing};
-use crate::ptx::Operand;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{lanes, pick_touch};
 use crate::vm::mbarrier::{Op, Operate, pending};
 use crate::vm::space::SHARED;
+use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn mbarrier(&mut self, form: &mut Form<'a>) -> Decoded {

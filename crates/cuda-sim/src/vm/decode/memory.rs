@@ -8,13 +8,13 @@ use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name};
 use super::operand::Sym;
 use super::{Decoded, invalid, missing};
-use crate::ptx::{Base, Operand};
 use crate::vm::atomic;
 use crate::vm::check::Acquired;
 use crate::vm::code::{Kind, Slot, TouchFn};
 use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
 use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
+use cuda_ptx::{Base, Operand};
 
 /// Modifiers, and an operand, that say how a load or store goes through caches, which there are none of.
 fn drop_hints(form: &mut Form<'_>) {

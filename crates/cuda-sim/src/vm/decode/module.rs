@@ -6,11 +6,11 @@ use super::form::Ty;
 use super::function::{self, FunctionDecoder};
 use super::pressure;
 use super::symbols::{initial_values, symbols};
-use crate::ptx::{self, Variable};
 use crate::vm::code::MAX_WORDS;
 use crate::vm::fault::LoadError;
 use crate::vm::lanes::wide_cpu;
 use crate::vm::program::{GlobalSpace, Kernel, Param, Program, TargetInfo};
+use cuda_ptx::Variable;
 
 /// What is known while functions are decoded.
 pub(super) struct Output {
@@ -105,7 +105,7 @@ const TARGETS: [u32; 29] = [
 /// From here on there may be others by now.
 const NEWEST: u32 = 121;
 
-fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {
+fn check_target(module: &cuda_ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {
     if module.version > target.max_ptx {
         return Err(LoadError::UnsupportedVersion {
             found: module.version,
@@ -140,7 +140,7 @@ fn check_target(module: &ptx::Module<'_>, target: &TargetInfo) -> Result<(), Loa
 
 /// Decodes `modules` together.
 pub(in crate::vm) fn program(
-    modules: &[ptx::Module<'_>],
+    modules: &[cuda_ptx::Module<'_>],
     target: &TargetInfo,
 ) -> Result<Program, LoadError> {
     for module in modules {
@@ -219,7 +219,7 @@ pub(super) fn param_layout(params: &[Variable<'_>]) -> (Vec<Param>, u32) {
 
 fn kernel(
     out: &mut Output,
-    function: &ptx::Function<'_>,
+    function: &cuda_ptx::Function<'_>,
     index: usize,
     mut shared: SharedLayout,
     callable: &BTreeSet<usize>,

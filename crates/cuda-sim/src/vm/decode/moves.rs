@@ -3,10 +3,10 @@
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
 use super::{Decoded, invalid, missing};
-use crate::ptx::Operand;
 use crate::vm::code::Slot;
 use crate::vm::lanes::{Over, each, lanes};
 use crate::vm::special;
+use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn mov(&mut self, form: &mut Form<'a>) -> Decoded {

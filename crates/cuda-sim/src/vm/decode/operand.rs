@@ -3,12 +3,12 @@
 use super::form::{Class, Ty};
 use super::function::{FunctionDecoder, Name, Reg, Width};
 use super::{Decoded, invalid, missing};
-use crate::ptx::{Base, Literal, Operand};
 use crate::vm::code::{CONST, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::program::{Fixup, Symbol};
 use crate::vm::space::{FUNCTION, LOCAL, NARROW, PARAM, SHARED, TAG_SHIFT};
 use crate::vm::special;
+use cuda_ptx::{Base, Literal, Operand};
 
 /// What a symbol is, inside a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, half, missing};
-use crate::ptx::Operand;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{Bit, Over, lanes};
 use crate::vm::rounding::flush;
+use cuda_ptx::Operand;
 
 const COMPARISONS: [&str; 18] = [
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu",

@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 
 use super::form::Ty;
-use crate::ptx::{self, Base, Operand, Statement};
 use crate::vm::program::{PART_REGISTERS, PARTS};
+use cuda_ptx::{Base, Operand, Statement};
 
 /// Beside the values, a thread keeps its stack pointer and addresses that the text does not show.
 const OVERHEAD: u32 = 4;
@@ -29,13 +29,13 @@ struct Interval {
 }
 
 /// 32-bit registers per thread of a kernel, from the [`peak`] of it and of what it calls.
-pub(super) fn registers(kernel: &ptx::Function<'_>, peak: u32) -> u32 {
+pub(super) fn registers(kernel: &cuda_ptx::Function<'_>, peak: u32) -> u32 {
     let wanted = peak.saturating_add(OVERHEAD);
     wanted.min(bound(kernel)).clamp(RANGE.0, RANGE.1)
 }
 
 /// The most words that are live at once in one function.
-pub(super) fn peak(function: &ptx::Function<'_>) -> u32 {
+pub(super) fn peak(function: &cuda_ptx::Function<'_>) -> u32 {
     let body = function.body.as_deref().unwrap_or_default();
     let mut intervals = intervals(body);
     let loops = loops(body);
@@ -63,7 +63,7 @@ pub(super) fn peak(function: &ptx::Function<'_>) -> u32 {
 }
 
 /// What the directives of a kernel leave to each thread.
-fn bound(kernel: &ptx::Function<'_>) -> u32 {
+fn bound(kernel: &cuda_ptx::Function<'_>) -> u32 {
     let directive = |name: &str| {
         let found = kernel.directives.iter().find(|(other, _)| *other == name);
         found.map(|(_, values)| {
@@ -166,7 +166,6 @@ fn names<'a>(operand: &'a Operand<'a>, note: &mut impl FnMut(&'a str)) {
 #[cfg(test)]
 mod tests {
     use super::{peak, registers};
-    use crate::ptx;
 
     fn text(directives: &str, body: &str) -> String {
         format!(".version 7.0\n.target sm_75\n.visible .entry k() {directives} {{ {body} ret; }}")
@@ -174,7 +173,7 @@ mod tests {
 
     fn peak_of(body: &str) -> u32 {
         let text = text("", body);
-        peak(&ptx::parse(&text).unwrap().functions[0])
+        peak(&cuda_ptx::parse(&text).unwrap().functions[0])
     }
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
             (".maxnreg 32", 32),
         ] {
             let text = text(directives, &body);
-            let kernel = ptx::parse(&text).unwrap();
+            let kernel = cuda_ptx::parse(&text).unwrap();
             let kernel = &kernel.functions[0];
             assert_eq!(registers(kernel, peak(kernel)), expected, "{directives}");
         }

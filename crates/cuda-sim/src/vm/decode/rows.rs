@@ -4,11 +4,11 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::aligned;
 use super::{Decoded, invalid, missing};
-use crate::ptx::Operand;
 use crate::vm::code::Kind;
 use crate::vm::lanes::pick_touch;
 use crate::vm::matrix::{LoadRows, StoreRows, Transpose};
 use crate::vm::space::SHARED;
+use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn rows(&mut self, form: &mut Form<'a>) -> Decoded {

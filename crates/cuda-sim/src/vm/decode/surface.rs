@@ -3,11 +3,11 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, invalid, missing};
-use crate::ptx::Operand;
 use crate::vm::atomic;
 use crate::vm::code::Kind;
 use crate::vm::lanes::pick_touch;
 use crate::vm::texture::{Geometry, LoadSurface, Mode, ReduceSurface, StoreSurface};
+use cuda_ptx::Operand;
 
 const S32: Ty = Ty::new(Class::Signed, 32);
 

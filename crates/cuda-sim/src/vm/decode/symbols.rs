@@ -6,11 +6,11 @@ use super::form::Ty;
 use super::function::FunctionDecoder;
 use super::module::{Output, Uses, invalid_at, layout};
 use super::operand::Sym;
-use crate::ptx::{self, Definition, Exports, Init, Linkage, Space, Variable};
 use crate::vm::builtin;
 use crate::vm::code::FunctionCode;
 use crate::vm::fault::LoadError;
 use crate::vm::program::{Global, GlobalSpace, Relocation, Symbol};
+use cuda_ptx::{Definition, Exports, Init, Linkage, Space, Variable};
 
 /// The names of one module.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(super) struct Names<'a> {
 
 /// Collects the symbols of all modules. Definitions that give way to others get nothing.
 pub(super) fn symbols<'a>(
-    modules: &'a [ptx::Module<'a>],
+    modules: &'a [cuda_ptx::Module<'a>],
     out: &mut Output,
 ) -> Result<Vec<Names<'a>>, LoadError> {
     let exports = Exports::new(modules);
@@ -113,7 +113,7 @@ pub(super) fn symbols<'a>(
 
 /// Finds what a module names and another one defines.
 fn resolve<'a>(
-    module: &'a ptx::Module<'a>,
+    module: &'a cuda_ptx::Module<'a>,
     names: &mut Names<'a>,
     exported: &HashMap<&'a str, Sym>,
 ) {
@@ -138,7 +138,7 @@ fn resolve<'a>(
 }
 
 /// The largest size and alignment of each variable that is `.common`.
-fn commons<'a>(modules: &'a [ptx::Module<'a>]) -> HashMap<&'a str, (u64, u64)> {
+fn commons<'a>(modules: &'a [cuda_ptx::Module<'a>]) -> HashMap<&'a str, (u64, u64)> {
     let mut all: HashMap<&str, (u64, u64)> = HashMap::new();
     for variable in modules.iter().flat_map(|module| &module.variables) {
         if variable.linkage == Linkage::Common {
@@ -169,7 +169,7 @@ fn global(variable: &Variable<'_>) -> Global {
 
 /// Gives the variables of a module the values that they begin with.
 pub(super) fn initial_values(
-    module: &ptx::Module<'_>,
+    module: &cuda_ptx::Module<'_>,
     names: &Names<'_>,
     out: &mut Output,
 ) -> Result<(), LoadError> {

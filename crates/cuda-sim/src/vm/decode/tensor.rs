@@ -4,12 +4,12 @@ use super::bulk::{Completion, without_policy};
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, missing};
-use crate::ptx::{Base, Operand};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::pick_touch;
 use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
 use crate::vm::tensor::{CopyTensor, Direction, IMAGES, OPERATIONS};
+use cuda_ptx::{Base, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn tensor(&mut self, form: &mut Form<'a>, reduces: bool) -> Decoded {

@@ -4,10 +4,10 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::operand::Widen;
 use super::{Decoded, invalid, missing};
-use crate::ptx::{Base, Operand};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{TouchOp, lanes, pick_touch};
 use crate::vm::texture::{Gather, Geometry, Look, Lookup, Query, QueryOp};
+use cuda_ptx::{Base, Operand};
 
 const F32: Ty = Ty::new(Class::Float, 32);
 const S32: Ty = Ty::new(Class::Signed, 32);

@@ -4,11 +4,11 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::{Shape, aligned, take_elements, wmma_has};
 use super::{Decoded, missing};
-use crate::ptx::Operand;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{lanes, pick_touch};
 use crate::vm::matrix::{Element, Layout, LoadTile, Side, StoreTile, Tile};
 use crate::vm::space::SHARED;
+use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn wmma(&mut self, form: &mut Form<'a>) -> Decoded {

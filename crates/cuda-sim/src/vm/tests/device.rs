@@ -8,7 +8,6 @@
 use std::sync::{Arc, Mutex};
 
 use crate::memory::Arena;
-use crate::ptx;
 use crate::report::Report;
 use crate::vm::{Fault, Image, LaunchParams, LaunchStats, LoadError, Program, TargetInfo, launch};
 
@@ -36,7 +35,7 @@ impl Device {
 
     pub(super) fn load(text: &str, target: &TargetInfo) -> Result<Self, LoadError> {
         let text = format!(".version 8.0\n.target sm_75\n.address_size 64\n{text}");
-        let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let module = cuda_ptx::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let program = Arc::new(Program::load(&[module], target)?);
         let arena = Arena::new(64 << 20).unwrap().know_written(target.checked);
         let image = program.instantiate(&arena)?;

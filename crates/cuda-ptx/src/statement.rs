@@ -1,4 +1,4 @@
-//! Function bodies: statements, instructions, operands.
+//! Parses function bodies: statements, instructions and operands.
 
 use super::ast::{
     Base, Instruction, Linkage, Literal, Operand, Predicate, Prototype, Register, Space, Statement,
@@ -7,11 +7,11 @@ use super::error::Error;
 use super::lexer::{Kind, Token};
 use super::parser::Parser;
 
-/// How many registers one function may declare.
+/// The largest number of registers that one function may declare.
 const MAX_REGISTERS: u64 = 1 << 20;
 
 impl<'a> Parser<'a> {
-    /// From after the opening brace to the closing one.
+    /// Parses a body, from after its opening brace to its closing brace.
     pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
         let mut body = Vec::new();
         let mut depth = 1;
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// From after `[` to after `]`.
+    /// Parses an address or list in brackets, after its `[`.
     fn bracket(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
         let first = self.plain_operand(depth + 1)?;
         if self.accept(b']')? {

@@ -80,7 +80,7 @@ fn a_module_with_all_directives() {
 }
 
 #[test]
-fn every_truncation_is_an_error_or_a_module() {
+fn truncated_text_is_an_error() {
     for end in 0..SAMPLE.len() {
         // The sample is ASCII. Only whether it returns matters: most prefixes end inside something.
         let outcome = parse(&SAMPLE[..end]);
@@ -91,7 +91,7 @@ fn every_truncation_is_an_error_or_a_module() {
 }
 
 #[test]
-fn garbage_is_an_error_with_a_place() {
+fn invalid_text_is_an_error_with_a_position() {
     for text in [
         "",
         "\0",
@@ -121,7 +121,7 @@ fn garbage_is_an_error_with_a_place() {
 }
 
 #[test]
-fn deep_nesting_is_refused() {
+fn deep_nesting_is_an_error() {
     for (open, head) in [("[", "mov.u32 a, "), ("{", "mov.u32 a, "), ("(", "call ")] {
         let text = format!(
             ".version 8.0 .entry k() {{ {head}{} ; }}",

@@ -1,10 +1,10 @@
-//! Directives: module scope, variables, function headers.
+//! Parses directives: module scope, variables and function headers.
 
 use super::ast::{Function, Linkage, Literal, Location, Module, Space, Target, Variable};
 use super::error::Error;
 use super::lexer::{Kind, Lexer, Token};
 
-/// How deep braces, brackets and parentheses may nest.
+/// The largest nesting depth of braces, brackets and parentheses.
 const MAX_DEPTH: u32 = 16;
 
 pub(super) struct Parser<'a> {
@@ -337,7 +337,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What is between parentheses; the opening one is gone.
+    /// Parses a parameter list after its opening parenthesis.
     pub(super) fn parameters(&mut self, linkage: Linkage) -> Result<Vec<Variable<'a>>, Error> {
         let mut list = Vec::new();
         if self.accept(b')')? {
@@ -358,7 +358,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// From after the space to the end of the initial value.
+    /// Parses a declaration, from after its state space to the end of its initial value.
     pub(super) fn variable(
         &mut self,
         space: Space,
@@ -383,7 +383,7 @@ impl<'a> Parser<'a> {
                 (Kind::Name, _) => break token,
                 (Kind::Dot, "align") => {
                     let align = self.int()?;
-                    // `.ptr .align 4` speaks of what the pointer points at.
+                    // In `.ptr .align 4` the alignment is that of the pointer's target.
                     if variable.align.is_none() && variable.ty.is_empty() {
                         if !align.is_power_of_two() || align > 1 << 20 {
                             let message = format!("Bad alignment {align}");
@@ -420,7 +420,7 @@ impl<'a> Parser<'a> {
         variable.name = name.text;
         variable.line = name.line;
         let mut dims = Vec::new();
-        // Of the dimensions that are given.
+        // The product of the given dimensions.
         let mut total = 1u64;
         while self.accept(b'[')? {
             variable.array = true;
@@ -456,7 +456,7 @@ impl<'a> Parser<'a> {
         Ok(variable)
     }
 
-    /// `+8`, `-8`, `+-8` or nothing.
+    /// Parses an optional offset: `+8`, `-8` or `+-8`.
     pub(super) fn offset(&mut self) -> Result<i64, Error> {
         if self.accept(b'+')? {
             return self.signed_int();

@@ -1,30 +1,30 @@
-//! PTX text to tokens.
+//! Splits PTX text into tokens.
 
 use super::ast::Literal;
 use super::error::Error;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// A name, with `%` or `$` where it has them.
+    /// A name, with its `%` or `$` if it has one.
     Name,
-    /// `.word`; the text is without the dot.
+    /// `.word`. The text does not include the dot.
     Dot,
     Number(Literal),
-    /// The text is without the quotes.
+    /// The text does not include the quotes.
     Str,
     Punct(u8),
     End,
 }
 
-/// A token and where it is.
+/// A token and its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
     pub(super) text: &'a str,
     pub(super) line: u32,
     pub(super) column: u32,
-    /// Whether nothing stands between this token and the one before.
+    /// Whether this token directly follows the one before.
     pub(super) adjacent: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// The next token; `End` again and again after the last.
+    /// Returns the next token. After the last one, returns `End` at every call.
     pub(super) fn next(&mut self) -> Result<Token<'a>, Error> {
         let before = self.at;
         self.skip_blank()?;

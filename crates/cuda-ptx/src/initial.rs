@@ -1,13 +1,13 @@
-//! Initial values of variables.
+//! Parses initial values of variables.
 
 use super::ast::{Init, Literal, Variable};
 use super::error::Error;
 use super::lexer::Kind;
 use super::parser::Parser;
 
-/// Elements that one initial value may spell out.
+/// The largest number of elements of one initial value.
 const MAX_INIT: usize = 1 << 24;
-/// What is said of one that goes beyond that.
+/// The message for an initial value with more elements.
 const TOO_LONG: &str = "Initial value is too long";
 
 impl<'a> Parser<'a> {
@@ -38,7 +38,7 @@ impl<'a> Parser<'a> {
             }
             self.expect(b'}')?;
         }
-        // A short inner row is filled up with zeros.
+        // A short inner row is padded with zeros.
         if depth > 0 {
             let row = dims.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
             let end = row.saturating_add(start as u64);

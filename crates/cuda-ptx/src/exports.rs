@@ -1,13 +1,13 @@
-//! Names that several modules may define: which definition counts when they are linked.
+//! Symbol resolution: selects one definition of each name when several modules are linked.
 //!
-//! One that is `.visible` counts before those that are `.common`, and these before those that are `.weak`, as with
-//! linkers elsewhere. Of common ones that which is initialised counts, else the first; of weak ones the first.
+//! A `.visible` definition overrides `.common` ones, and these override `.weak` ones, as in other linkers. Among
+//! `.common` definitions an initialised one wins, else the first; among `.weak` ones the first wins.
 
 use std::collections::HashMap;
 
 use super::ast::{Linkage, Module};
 
-/// A definition in a list of modules: the number of the module, and that of the variable or function in it.
+/// A definition: the index of its module in the list, and its index among the variables or functions of that module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// A variable.
@@ -17,7 +17,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// The number of its module.
+    /// The index of its module.
     pub fn module(self) -> usize {
         match self {
             Self::Variable(module, _) | Self::Function(module, _) => module,
@@ -25,7 +25,7 @@ impl Definition {
     }
 }
 
-/// What the modules of a list define for each other.
+/// The symbols that the modules of a list export to each other.
 #[derive(Clone, Debug, Default)]
 pub struct Exports<'a> {
     found: HashMap<&'a str, (u32, Definition)>,
@@ -33,7 +33,7 @@ pub struct Exports<'a> {
 }
 
 impl<'a> Exports<'a> {
-    /// Looks through modules.
+    /// Collects the exported symbols of `modules`.
     pub fn new(modules: impl IntoIterator<Item = &'a Module<'a>>) -> Self {
         let mut exports = Self::default();
         for (number, module) in modules.into_iter().enumerate() {
@@ -67,18 +67,18 @@ impl<'a> Exports<'a> {
         }
     }
 
-    /// The definition of a name that counts.
+    /// The definition that `name` refers to.
     pub fn get(&self, name: &str) -> Option<Definition> {
         self.found.get(name).map(|&(_, definition)| definition)
     }
 
-    /// Names with two definitions of which neither gives way, the first of them first.
+    /// Names with two definitions that conflict. The first definition comes first.
     pub fn clashes(&self) -> &[(&'a str, Definition, Definition)] {
         &self.clashes
     }
 }
 
-/// Which definition goes before which; 0 is for none.
+/// The priority of a definition. 0 means that it is not exported.
 fn rank(linkage: Linkage, initialised: bool) -> u32 {
     match (linkage, initialised) {
         (Linkage::Internal | Linkage::Extern, _) => 0,
@@ -89,7 +89,7 @@ fn rank(linkage: Linkage, initialised: bool) -> u32 {
     }
 }
 
-/// Whether there may be only one definition of a rank.
+/// Whether two definitions of this rank conflict.
 fn is_alone(rank: u32) -> bool {
     rank > 2
 }

@@ -1,4 +1,4 @@
-//! The syntax tree. Names borrow from the text.
+//! The syntax tree of a PTX module. Names borrow from the text.
 
 /// A PTX module.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +24,14 @@ pub struct Target<'a> {
     pub sm: u32,
     /// `a` or `f` of `sm_90a`, or nothing.
     pub suffix: &'a str,
-    /// What follows the architecture.
+    /// The options after the architecture, such as `debug`.
     pub options: Vec<&'a str>,
 }
 
-/// Who sees a symbol.
+/// The visibility of a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linkage {
-    /// This module only.
+    /// Visible in this module only.
     #[default]
     Internal,
     /// `.visible`.
@@ -66,21 +66,21 @@ pub enum Space {
 pub struct Variable<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where it lives.
+    /// Its state space.
     pub space: Space,
-    /// Who sees it.
+    /// Its visibility.
     pub linkage: Linkage,
     /// The element type without its dot: `b8`, `u64`, `texref`.
     pub ty: &'a str,
-    /// 1, 2 or 4 elements per vector.
+    /// The number of elements per vector: 1, 2, 4 or 8.
     pub vector: u32,
-    /// Elements in all, 1 for a scalar, `None` for `[]`.
+    /// The number of elements: 1 for a scalar, `None` for `[]`.
     pub count: Option<u64>,
-    /// The alignment in bytes if `.align` is given.
+    /// The value of `.align` in bytes, if it is given.
     pub align: Option<u64>,
-    /// Whether brackets were given.
+    /// Whether it was declared with brackets.
     pub array: bool,
-    /// `.attribute(.managed)`
+    /// Whether it has `.attribute(.managed)`.
     pub managed: bool,
     /// The initial value, in order of elements.
     pub init: Vec<Init<'a>>,
@@ -97,11 +97,11 @@ pub enum Init<'a> {
     Symbol {
         /// Its name.
         name: &'a str,
-        /// Added to the address.
+        /// The offset that is added to the address.
         offset: i64,
-        /// `generic(name)`.
+        /// Whether it is `generic(name)`.
         generic: bool,
-        /// Shift of `mask(name)`: which byte of the address this is.
+        /// The index of the byte that `mask(name)` selects from the address.
         byte: Option<u32>,
     },
 }
@@ -120,13 +120,13 @@ pub enum Literal {
 /// `.reg .b32 %r<10>` (`count` is 10) or `.reg .b32 x`.
 #[derive(Clone, Copy, Debug)]
 pub struct Register<'a> {
-    /// The name, or what comes before the number.
+    /// The name, or the prefix of the numbered names.
     pub name: &'a str,
     /// The type without its dot.
     pub ty: &'a str,
-    /// 1, 2 or 4.
+    /// The number of elements per vector.
     pub vector: u32,
-    /// How many numbered registers this declares.
+    /// The number of numbered registers that this declares.
     pub count: Option<u32>,
 }
 
@@ -137,30 +137,30 @@ pub struct Function<'a> {
     pub name: &'a str,
     /// Whether it is a kernel.
     pub entry: bool,
-    /// Who sees it.
+    /// Its visibility.
     pub linkage: Linkage,
-    /// What it returns.
+    /// The return parameters.
     pub returns: Vec<Variable<'a>>,
-    /// What it takes.
+    /// The parameters.
     pub params: Vec<Variable<'a>>,
     /// `.maxntid`, `.reqntid` and others, with their numbers.
     pub directives: Vec<(&'a str, Vec<u64>)>,
-    /// What it does; `None` for a declaration.
+    /// The statements; `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
     /// The line of its name.
     pub line: u32,
 }
 
-/// The signature that an indirect call goes by.
+/// The signature of the target of an indirect call (`.callprototype`).
 #[derive(Clone, Debug)]
 pub struct Prototype<'a> {
-    /// What is returned.
+    /// The return parameters.
     pub returns: Vec<Variable<'a>>,
-    /// What is taken.
+    /// The parameters.
     pub params: Vec<Variable<'a>>,
 }
 
-/// A place in a source file.
+/// A position in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The number of the file.
@@ -171,18 +171,18 @@ pub struct Location {
     pub column: u32,
 }
 
-/// A part of a function body.
+/// A statement of a function body.
 #[derive(Clone, Debug)]
 pub enum Statement<'a> {
     /// `name:`
     Label(&'a str, u32),
     /// An instruction.
     Instruction(Instruction<'a>),
-    /// `.loc`: what follows comes from there.
+    /// `.loc`: the source position of the instructions that follow.
     Loc {
-        /// The place in the source.
+        /// The position in the source.
         at: Location,
-        /// Where the function that this is in was inlined.
+        /// The position of the call, if the instructions were inlined.
         inlined_at: Option<Location>,
     },
     /// `{`
@@ -206,20 +206,20 @@ pub enum Statement<'a> {
 pub struct Predicate<'a> {
     /// The register.
     pub name: &'a str,
-    /// Whether `!` stands before it.
+    /// Whether it is negated with `!`.
     pub negated: bool,
 }
 
 /// An instruction.
 #[derive(Clone, Debug)]
 pub struct Instruction<'a> {
-    /// Under which predicate.
+    /// The predicate that guards the instruction.
     pub predicate: Option<Predicate<'a>>,
     /// `add` of `add.rn.f32`.
     pub opcode: &'a str,
     /// `rn`, `f32` of `add.rn.f32`.
     pub modifiers: Vec<&'a str>,
-    /// What follows.
+    /// The operands.
     pub operands: Vec<Operand<'a>>,
     /// The line, from 1.
     pub line: u32,
@@ -242,19 +242,19 @@ impl Instruction<'_> {
     }
 }
 
-/// What an address starts from.
+/// The base of an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Base<'a> {
     /// A register or symbol.
     Name(&'a str),
-    /// Nothing: the offset is the address.
+    /// No base: the offset is the address.
     Absolute,
 }
 
 /// An operand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<'a> {
-    /// A register, symbol, label or special register, with `.x` kept in the name's own field.
+    /// A register, symbol, label or special register without a member.
     Name(&'a str),
     /// `%tid.x`, or `v.x` of a vector register.
     Member(&'a str, &'a str),
@@ -272,8 +272,8 @@ pub enum Operand<'a> {
     Vector(Vec<Operand<'a>>),
     /// `[base+offset]`
     Address(Base<'a>, i64),
-    /// `[a, b]`, as of textures
+    /// `[a, b]`, the operand of a texture instruction.
     Bracket(Vec<Operand<'a>>),
-    /// `(a, b)`, as of calls
+    /// `(a, b)`, the arguments of a call.
     List(Vec<Operand<'a>>),
 }

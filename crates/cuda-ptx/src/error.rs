@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Where a PTX text is wrong, and how. Displays as `ptxas` would say it.
+/// A syntax error in PTX text. Its `Display` has the form of a message of `ptxas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The line, from 1.
     pub line: u32,
     /// The column in bytes, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 

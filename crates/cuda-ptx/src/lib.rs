@@ -1,0 +1,47 @@
+//! A parser for PTX, the assembly language of NVIDIA GPUs.
+//!
+//! [`parse`] turns the text of one PTX module into a [`Module`]: its variables and functions, and the statements of each
+//! function. Names borrow from the text, and statements keep their line numbers.
+//!
+//! The parser knows the grammar, `@predicate opcode.modifier.modifier operands;`, but no list of instructions. Text of a
+//! newer PTX version therefore still parses, and the user of the syntax tree decides which instructions it knows. No
+//! text makes the parser panic.
+//!
+//! ```
+//! let module = cuda_ptx::parse(
+//!     ".version 8.0\n.target sm_80\n.visible .entry scale(.param .u64 x, .param .u32 n) { ret; }",
+//! )?;
+//! let kernel = &module.functions[0];
+//! assert_eq!(kernel.name, "scale");
+//! assert_eq!(kernel.params.len(), 2);
+//! assert_eq!(module.target.sm, 80);
+//! # Ok::<(), cuda_ptx::Error>(())
+//! ```
+//!
+//! [`Exports`] finds the definition that a name refers to when several modules are linked.
+
+mod ast;
+mod error;
+mod exports;
+mod initial;
+mod lexer;
+mod parser;
+mod statement;
+#[cfg(test)]
+mod tests;
+
+pub use ast::{
+    Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
+    Prototype, Register, Space, Statement, Target, Variable,
+};
+pub use error::Error;
+pub use exports::{Definition, Exports};
+
+/// Parses one PTX module.
+///
+/// # Errors
+///
+/// Returns the first syntax error in the text, with its line and column.
+pub fn parse(text: &str) -> Result<Module<'_>, Error> {
+    parser::Parser::new(text).module()
+}
