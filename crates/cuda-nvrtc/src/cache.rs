@@ -13,6 +13,7 @@ use self::stamp::Digest;
 use self::stats::{Counters, count};
 use self::store::{Kind, Lock, Store};
 use crate::flow::Flow;
+use crate::output::sealed::TOKEN;
 use crate::{Compiled, Error, Options, Output, Program};
 
 mod cached;
@@ -326,7 +327,7 @@ impl Shared {
         if let Some(error) = flow.stopped() {
             return Err(error);
         }
-        let arguments = T::prepare(options)?.render(program.nvrtc.version())?;
+        let arguments = T::prepare(options, TOKEN)?.render(program.nvrtc.version())?;
         let told = (|| {
             let request = Request::new(
                 &program.source,

@@ -1,4 +1,4 @@
-//! What a compilation can give.
+//! The kinds of output of a compilation.
 
 use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 use cuda_sys::nvrtc::calls;
@@ -7,26 +7,46 @@ use crate::raw::Getter;
 use crate::{Error, Nvrtc, Options};
 
 /// A kind of output: [`Ptx`], [`Cubin`], [`LtoIr`], [`OptixIr`] or [`TileIr`].
+///
+/// The trait is sealed: no other crate can implement it or call its functions.
 pub trait Output: sealed::Output + crate::cache::image::Stored {}
 
 pub(crate) mod sealed {
     use super::{Error, Getter, Nvrtc, Options, Ptx};
 
+    /// A value that only this crate can make.
+    ///
+    /// Functions of a supertrait can be called through a public bound (`T: Output`) even where the
+    /// supertrait has no public path. So each of them takes a token, which no other crate has.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Token(());
+
+    /// The token of this crate.
+    pub(crate) const TOKEN: Token = Token(());
+
     pub trait Output: Sized + Send + 'static {
-        /// What it is called.
+        /// The name of the kind, for messages and cache keys.
         const NAME: &'static str;
 
-        /// The options with what this output needs of them.
-        fn prepare(options: &Options) -> Result<Options, Error>;
+        /// Adds the options that this kind of output requires.
+        fn prepare(options: &Options, token: Token) -> Result<Options, Error>;
 
-        /// What reads it.
-        fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error>;
+        /// Returns the NVRTC functions that read this kind of output.
+        fn getter(nvrtc: &Nvrtc, token: Token) -> Result<Getter, Error>;
 
-        /// Makes it of the bytes that `getter` read; `None` if there is nothing in them.
-        fn from_nvrtc(bytes: Vec<u8>) -> Option<Self>;
+        /// Wraps the bytes of one output. Returns `None` if NVRTC wrote no output.
+        ///
+        /// # Safety
+        ///
+        /// NVRTC wrote `bytes` through the functions of [`getter`](Self::getter), and they are complete.
+        unsafe fn from_nvrtc(bytes: Vec<u8>, token: Token) -> Option<Self>;
 
-        /// Takes what it wants of the PTX that the same compilation went through.
-        fn complete(self, _ptx: impl FnOnce() -> Option<Ptx>) -> Self {
+        /// Attaches what the PTX of the same compilation says about the kernels.
+        ///
+        /// # Safety
+        ///
+        /// `ptx` returns the PTX of the compilation that `self` came from, or `None`.
+        unsafe fn complete(self, _ptx: impl FnOnce() -> Option<Ptx>, _token: Token) -> Self {
             self
         }
     }
@@ -48,15 +68,15 @@ impl Output for Ptx {}
 impl sealed::Output for Ptx {
     const NAME: &'static str = "PTX";
 
-    fn prepare(options: &Options) -> Result<Options, Error> {
+    fn prepare(options: &Options, _: sealed::Token) -> Result<Options, Error> {
         Ok(options.clone())
     }
 
-    fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error> {
+    fn getter(nvrtc: &Nvrtc, _: sealed::Token) -> Result<Getter, Error> {
         getter!(nvrtc, nvrtcGetPTXSize, nvrtcGetPTX)
     }
 
-    fn from_nvrtc(mut bytes: Vec<u8>) -> Option<Self> {
+    unsafe fn from_nvrtc(mut bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
         while bytes.last() == Some(&0) {
             bytes.pop();
         }
@@ -71,26 +91,27 @@ impl Output for Cubin {}
 impl sealed::Output for Cubin {
     const NAME: &'static str = "cubin";
 
-    fn prepare(options: &Options) -> Result<Options, Error> {
+    fn prepare(options: &Options, _: sealed::Token) -> Result<Options, Error> {
         match options.target() {
             Some(arch) if arch.is_real() => Ok(options.clone()),
             arch => Err(Error::NeedsRealArch { arch }),
         }
     }
 
-    fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error> {
+    fn getter(nvrtc: &Nvrtc, _: sealed::Token) -> Result<Getter, Error> {
         getter!(nvrtc, nvrtcGetCUBINSize, nvrtcGetCUBIN)
     }
 
-    fn from_nvrtc(bytes: Vec<u8>) -> Option<Self> {
-        // SAFETY: they must be a whole cubin as NVIDIA's compiler made it ← NVRTC wrote them just now, and they are
-        // all that it said there are.
+    unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
+        // SAFETY: `bytes` must be a whole cubin as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
+        // them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 
-    fn complete(self, ptx: impl FnOnce() -> Option<Ptx>) -> Self {
+    unsafe fn complete(self, ptx: impl FnOnce() -> Option<Ptx>, _: sealed::Token) -> Self {
         let signatures = ptx().and_then(|ptx| ptx.signatures());
-        // SAFETY: they must be those of this cubin's kernels ← NVRTC made it from this PTX.
+        // SAFETY: the signatures must be those of this cubin's kernels ← the caller guarantees that `ptx` is of the
+        // same compilation.
         unsafe { self.with_signatures(signatures) }
     }
 }
@@ -100,17 +121,17 @@ impl Output for LtoIr {}
 impl sealed::Output for LtoIr {
     const NAME: &'static str = "LTO-IR";
 
-    fn prepare(options: &Options) -> Result<Options, Error> {
+    fn prepare(options: &Options, _: sealed::Token) -> Result<Options, Error> {
         Ok(options.clone().raw("--dlink-time-opt"))
     }
 
-    fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error> {
+    fn getter(nvrtc: &Nvrtc, _: sealed::Token) -> Result<Getter, Error> {
         getter!(nvrtc, nvrtcGetLTOIRSize, nvrtcGetLTOIR)
     }
 
-    fn from_nvrtc(bytes: Vec<u8>) -> Option<Self> {
-        // SAFETY: they must be LTO-IR as NVIDIA's compiler made it ← NVRTC wrote them just now, and they are all
-        // that it said there are.
+    unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
+        // SAFETY: `bytes` must be LTO-IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
+        // them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }
@@ -120,17 +141,17 @@ impl Output for OptixIr {}
 impl sealed::Output for OptixIr {
     const NAME: &'static str = "OptiX-IR";
 
-    fn prepare(options: &Options) -> Result<Options, Error> {
+    fn prepare(options: &Options, _: sealed::Token) -> Result<Options, Error> {
         Ok(options.clone().raw("--optix-ir"))
     }
 
-    fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error> {
+    fn getter(nvrtc: &Nvrtc, _: sealed::Token) -> Result<Getter, Error> {
         getter!(nvrtc, nvrtcGetOptiXIRSize, nvrtcGetOptiXIR)
     }
 
-    fn from_nvrtc(bytes: Vec<u8>) -> Option<Self> {
-        // SAFETY: they must be OptiX-IR as NVIDIA's compiler made it ← NVRTC wrote them just now, and they are all
-        // that it said there are.
+    unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
+        // SAFETY: `bytes` must be OptiX-IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
+        // them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }
@@ -140,17 +161,17 @@ impl Output for TileIr {}
 impl sealed::Output for TileIr {
     const NAME: &'static str = "Tile IR";
 
-    fn prepare(options: &Options) -> Result<Options, Error> {
+    fn prepare(options: &Options, _: sealed::Token) -> Result<Options, Error> {
         Ok(options.clone().tile(true))
     }
 
-    fn getter(nvrtc: &Nvrtc) -> Result<Getter, Error> {
+    fn getter(nvrtc: &Nvrtc, _: sealed::Token) -> Result<Getter, Error> {
         getter!(nvrtc, nvrtcGetTileIRSize, nvrtcGetTileIR)
     }
 
-    fn from_nvrtc(bytes: Vec<u8>) -> Option<Self> {
-        // SAFETY: they must be Tile IR as NVIDIA's compiler made it ← NVRTC wrote them just now, and they are all
-        // that it said there are.
+    unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
+        // SAFETY: `bytes` must be Tile IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
+        // them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }

@@ -7,7 +7,8 @@ use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 use cuda_sys::nvrtc::nvrtcResult;
 
 use crate::flow::Flow;
-use crate::output::{Output, sealed};
+use crate::output::Output;
+use crate::output::sealed::{self, TOKEN};
 use crate::raw::{Getter, RawProgram};
 use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker};
 
@@ -153,8 +154,8 @@ impl Program {
     #[doc(alias = "nvrtcCompileProgram")]
     pub fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, Error> {
         let flow = Flow::start(options);
-        let getter = T::getter(&self.nvrtc)?;
-        let prepared = T::prepare(options)?;
+        let getter = T::getter(&self.nvrtc, TOKEN)?;
+        let prepared = T::prepare(options, TOKEN)?;
         let arguments = prepared.render(self.nvrtc.version())?;
         let texts = self.texts()?;
         nesting::check(&self.name, &self.source, options.stack())?;
@@ -200,15 +201,22 @@ impl Program {
         let lowered_names = names
             .map(|(name, expression)| Ok((name.clone(), raw.lowered_name(expression)?)))
             .collect::<Result<_, Error>>()?;
-        let image = T::from_nvrtc(raw.read(getter)?).ok_or_else(|| Error::NoOutput {
+        let bytes = raw.read(getter)?;
+        // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what `T`'s getter wrote.
+        let image = unsafe { T::from_nvrtc(bytes, TOKEN) }.ok_or_else(|| Error::NoOutput {
             output: T::NAME,
             program: self.name.clone(),
             found: self.nvrtc.version(),
         })?;
-        let image = image.complete(|| {
-            let getter = <Ptx as sealed::Output>::getter(&self.nvrtc).ok()?;
-            <Ptx as sealed::Output>::from_nvrtc(raw.read(getter).ok()?)
-        });
+        let ptx = || {
+            let getter = <Ptx as sealed::Output>::getter(&self.nvrtc, TOKEN).ok()?;
+            let bytes = raw.read(getter).ok()?;
+            // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what the getter of PTX wrote.
+            unsafe { <Ptx as sealed::Output>::from_nvrtc(bytes, TOKEN) }
+        };
+        // SAFETY: the PTX must be of the compilation that made `image` ← both were read from `raw`, which was
+        // compiled once.
+        let image = unsafe { image.complete(ptx, TOKEN) };
         Ok(Compiled {
             image,
             log,

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::copy::{CopySource, CopyTarget, HostPlace};
 use super::owners::Told;
 use crate::error::{DriverError, Error, Result};
-use crate::memory::pinned::sealed::Lock;
+use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{DeviceRepr, PinnedBuffer};
 use crate::order::{Access, Tracker};
 use crate::pending;
@@ -130,7 +130,7 @@ impl<T: DeviceRepr> Told for Arc<HostMemory<T>> {
     fn suspect(&self, error: DriverError) {
         // The first one stays.
         let _ = self.suspect.set(error);
-        self.owner.suspect(error);
+        self.owner.suspect(error, TOKEN);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 
+use super::pinned::sealed::TOKEN;
 use super::pinned::{PageLocked, expect_locked_for};
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging};
 use crate::driver::call;
@@ -176,7 +177,7 @@ pub(super) fn to_pinned<T: DeviceRepr>(
         Ok(done.inspect_err(|error| failed = Some(*error))?)
     });
     if let Some(error) = failed {
-        destination.abandon(error);
+        destination.abandon(error, TOKEN);
     }
     result
 }
@@ -190,8 +191,8 @@ pub(super) fn from_pinned<T: DeviceRepr>(
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
     memory.use_at_home(access, || {
-        queue(source.start()).inspect_err(|error| source.suspect(*error))
+        queue(source.start()).inspect_err(|error| source.suspect(*error, TOKEN))
     })?;
     let done = memory.home().state().synchronize(memory.home().context());
-    Ok(done.inspect_err(|error| source.suspect(*error))?)
+    Ok(done.inspect_err(|error| source.suspect(*error, TOKEN))?)
 }

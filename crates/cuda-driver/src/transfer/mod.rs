@@ -16,7 +16,8 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
-use crate::memory::pinned::{expect_locked_for, sealed::Lock};
+use crate::memory::pinned::expect_locked_for;
+use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };
@@ -163,7 +164,7 @@ struct Left<P>(P);
 
 impl<P: Lock + Send> Keep for Left<P> {
     fn abandon(mut self: Box<Self>, error: DriverError) {
-        self.0.abandon(error);
+        self.0.abandon(error, TOKEN);
     }
 }
 
@@ -218,7 +219,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
 }
 
 fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) {
-    memory.abandon(error);
+    memory.abandon(error, TOKEN);
 }
 
 /// Returns an error unless copies on `stream` may use page-locked memory of `context`.

@@ -9,6 +9,7 @@ use super::closure::Closure;
 use super::image::Stored;
 use super::paths;
 use super::stamp::{Digest, Seen, Stamp, digest};
+use crate::output::sealed::TOKEN;
 use crate::{Compiled, Log, PchStatus};
 
 /// Changes with all that changes what entries hold or mean.
@@ -32,8 +33,8 @@ impl<T: Stored> Entry<T> {
             pch: _,
         } = &self.compiled;
         let mut body = Writer::default();
-        body.bytes(image.stored_bytes());
-        body.list(image.stored_signatures(), |body, signatures| {
+        body.bytes(image.stored_bytes(TOKEN));
+        body.list(image.stored_signatures(TOKEN), |body, signatures| {
             body.list(signatures, |body, signature| {
                 body.bytes(signature.kernel.as_bytes());
                 body.list(&signature.parameters, |body, parameter| {
@@ -81,7 +82,8 @@ impl<T: Stored> Entry<T> {
         // wrote, of an image that this crate read from NVRTC; nobody could put others here with a digest that fits
         // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
         // who could as well alter the compiler or this program.
-        let image = unsafe { T::from_stored(image.to_vec(), signatures.into_iter().next()) }?;
+        let image =
+            unsafe { T::from_stored(image.to_vec(), signatures.into_iter().next(), TOKEN) }?;
         let log = Log::new(body.bytes()?);
         let lowered_names = body.list(|body| Some((body.string()?, body.string()?)))?;
         let files = body.list(|body| {

@@ -2,48 +2,58 @@
 
 use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, Signature, TileIr};
 
-/// An image that can be kept.
-pub trait Stored: Sized {
-    /// Its bytes.
-    fn stored_bytes(&self) -> &[u8];
+use crate::output::sealed::Token;
 
-    /// What it carries of its kernels beside its bytes.
-    fn stored_signatures(&self) -> Option<&[Signature]> {
+/// An image that the cache can store. Its functions take a [`Token`], as those of all sealed traits.
+pub trait Stored: Sized {
+    /// The bytes of the image.
+    fn stored_bytes(&self, token: Token) -> &[u8];
+
+    /// The signatures of the kernels, if the image has them beside its bytes.
+    fn stored_signatures(&self, _token: Token) -> Option<&[Signature]> {
         None
     }
 
-    /// The image again; `None` if there can be none.
+    /// Makes the image again. Returns `None` if the bytes are not an image.
     ///
     /// # Safety
     ///
-    /// They are what [`stored_bytes`](Self::stored_bytes) and [`stored_signatures`](Self::stored_signatures) gave for one image of
-    /// this type.
-    unsafe fn from_stored(bytes: Vec<u8>, signatures: Option<Vec<Signature>>) -> Option<Self>;
+    /// The arguments are what [`stored_bytes`](Self::stored_bytes) and
+    /// [`stored_signatures`](Self::stored_signatures) returned for one image of this type.
+    unsafe fn from_stored(
+        bytes: Vec<u8>,
+        signatures: Option<Vec<Signature>>,
+        token: Token,
+    ) -> Option<Self>;
 }
 
 impl Stored for Ptx {
-    fn stored_bytes(&self) -> &[u8] {
+    fn stored_bytes(&self, _: Token) -> &[u8] {
         self.as_c_str().to_bytes()
     }
 
-    unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>) -> Option<Self> {
+    unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>, _: Token) -> Option<Self> {
         Self::new(bytes).ok()
     }
 }
 
 impl Stored for Cubin {
-    fn stored_bytes(&self) -> &[u8] {
+    fn stored_bytes(&self, _: Token) -> &[u8] {
         self.as_bytes()
     }
 
-    fn stored_signatures(&self) -> Option<&[Signature]> {
+    fn stored_signatures(&self, _: Token) -> Option<&[Signature]> {
         self.signatures()
     }
 
-    unsafe fn from_stored(bytes: Vec<u8>, signatures: Option<Vec<Signature>>) -> Option<Self> {
-        // SAFETY: they must be a cubin as the compiler made it ← the caller says that they were one's.
+    unsafe fn from_stored(
+        bytes: Vec<u8>,
+        signatures: Option<Vec<Signature>>,
+        _: Token,
+    ) -> Option<Self> {
+        // SAFETY: `bytes` must be a cubin as the compiler made it ← the caller guarantees that they were one's.
         let cubin = unsafe { Self::from_bytes(bytes) };
-        // SAFETY: they must be the compiler's, of this cubin ← the caller says that they were.
+        // SAFETY: the signatures must be those of this cubin ← the caller guarantees it.
         Some(unsafe { cubin.with_signatures(signatures) })
     }
 }
@@ -51,12 +61,12 @@ impl Stored for Cubin {
 macro_rules! stored {
     ($($image:ty),*) => {
         $(impl Stored for $image {
-            fn stored_bytes(&self) -> &[u8] {
+            fn stored_bytes(&self, _: Token) -> &[u8] {
                 self.as_bytes()
             }
 
-            unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>) -> Option<Self> {
-                // SAFETY: they must be an image as the compiler made it ← the caller says that they were one's.
+            unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>, _: Token) -> Option<Self> {
+                // SAFETY: `bytes` must be an image as the compiler made it ← the caller guarantees it.
                 Some(unsafe { Self::from_bytes(bytes) })
             }
         })*

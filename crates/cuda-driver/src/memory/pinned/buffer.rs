@@ -204,14 +204,14 @@ impl<T: DeviceRepr> sealed::Lock for PinnedBuffer<T> {
         self.as_ptr().cast()
     }
 
-    fn suspect(&self, error: DriverError) {
+    fn suspect(&self, error: DriverError, _: sealed::Token) {
         self.locked.suspect(error);
     }
 
-    fn abandon(&mut self, error: DriverError) {
+    fn abandon(&mut self, error: DriverError, _: sealed::Token) {
         self.len = 0;
         self.locked.suspect(error);
-        // It answers the error that it was given.
+        // Returns `error` again.
         let _ = self.locked.unlock();
     }
 }

@@ -12,21 +12,33 @@ use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
 use crate::pending;
 
-/// What copies need of page-locked memory, and nobody else.
+/// The part of [`PageLocked`](crate::memory::PageLocked) that only this crate may call.
 pub(crate) mod sealed {
     use super::{DriverError, c_void};
 
+    /// A value that only this crate can make.
+    ///
+    /// Functions of a supertrait can be called through a public bound (`P: PageLocked<T>`) even where
+    /// the supertrait has no public path. So those with an effect take a token, which no other crate
+    /// has.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Token(());
+
+    /// The token of this crate.
+    pub(crate) const TOKEN: Token = Token(());
+
     /// See [`PageLocked`](crate::memory::PageLocked).
     pub trait Lock {
-        /// The first byte; dangling, but not null, if there is none.
+        /// Returns the address of the first byte; dangling, but not null, if there is none.
         fn start(&self) -> *mut c_void;
 
-        /// A transfer that reads the memory failed with `error`, and may be under way: the memory is never given back.
-        fn suspect(&self, error: DriverError);
+        /// Keeps the memory allocated for ever: a transfer that reads it failed with `error` and may
+        /// still be running.
+        fn suspect(&self, error: DriverError, token: Token);
 
-        /// A transfer that writes the memory failed with `error`, and may be under way: the memory is never given back,
-        /// and the owner is left with no elements.
-        fn abandon(&mut self, error: DriverError);
+        /// Keeps the memory allocated for ever and leaves the owner with no elements: a transfer that
+        /// writes the memory failed with `error` and may still be running.
+        fn abandon(&mut self, error: DriverError, token: Token);
     }
 }
 

@@ -259,13 +259,13 @@ impl<T: DeviceRepr> sealed::Lock for RegisteredBuffer<T> {
         self.start.0.cast()
     }
 
-    fn suspect(&self, error: DriverError) {
+    fn suspect(&self, error: DriverError, _: sealed::Token) {
         self.locked.suspect(error);
     }
 
-    fn abandon(&mut self, error: DriverError) {
+    fn abandon(&mut self, error: DriverError, _: sealed::Token) {
         self.locked.suspect(error);
-        // It answers the error that it was given.
+        // Returns `error` again.
         let _ = self.unlock();
         self.len = 0;
         self.capacity = None;
