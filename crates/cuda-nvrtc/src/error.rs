@@ -92,19 +92,24 @@ pub enum Error {
         /// The time it was given.
         limit: Duration,
     },
-    /// Brackets or prefix operators are nested deeper than NVRTC's parser could follow on the stack it has.
+    /// A text is nested so deeply that NVRTC's parser could overflow its stack, which ends the process.
     #[error(
-        "{place} is nested {depth} deep; with a stack of {stack} bytes NVRTC would crash above {limit}"
+        "{place} is nested too deeply: {depth} {kind} are open at once, and a compiler stack of {stack} bytes is safe \
+         for {limit}; nest less, or set Options::stack_size to {needed} bytes or more"
     )]
     TooDeep {
-        /// Which text.
+        /// The source, header or name expression.
         place: String,
-        /// How deep it is nested.
+        /// The kind of nesting that needs most of the stack.
+        kind: &'static str,
+        /// The number of levels of this kind.
         depth: usize,
-        /// The depth that the stack allows.
+        /// The number of levels of this kind that the stack is safe for, together with the rest of the text.
         limit: usize,
-        /// The size of the stack.
+        /// The size of the stack in bytes ([`Options::stack_size`](crate::Options::stack_size)).
         stack: usize,
+        /// A size of the stack in bytes that is enough, or at least enough for the levels that were counted.
+        needed: usize,
     },
     /// A compilation runs in this process, and what was called would take away what it works with.
     #[error("{function} cannot be called while a compilation runs in this process")]

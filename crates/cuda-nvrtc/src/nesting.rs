@@ -1,218 +1,438 @@
-//! How deep a source is nested, as far as that can be seen without a parser.
+//! An upper bound of the stack that NVRTC needs to parse a text.
 //!
-//! NVRTC's parser has no limit of its own: it recurses until its stack ends, and that ends the process. Macros can
-//! nest deeper than what is seen here, and headers on disk are not looked at.
+//! NVRTC's parser has no limit of its own: it recurses until its stack ends, and that ends the
+//! process. This module adds up what the constructs that are open at one point of a text cost. The
+//! costs were measured on NVRTC 12.0 and 13.5 by the stack pages that a compilation touched; those
+//! used here are at least 1.4 times as high:
+//!
+//! | construct, per level | measured | counted |
+//! |---|---|---|
+//! | `(`, `f(`, `sizeof(`, `x+(` | 3.4, 6.6, 7.0, 6.7 KiB | 8, 10, 16, 14 KiB |
+//! | `[&]{`, `[](){ return` | 8.2, 8.5 KiB | 12, 20 KiB |
+//! | `!`, `sizeof`, `(int)`, `*&` | 2.8, 3.5, 3.5, 6.0 KiB | 8, 8, 6, 16 KiB |
+//! | `x =`, `x ? x :` | 3.2, 3.7 KiB | 10, 20 KiB |
+//! | `A<` | 2.0, in an expression 4.1 KiB | 10 KiB |
+//! | `if (x)`, `else if (x)`, `while (x)` | 1.6 KiB | 10, 14, 10 KiB |
+//! | `extern "C"`, `namespace a {` | 1.9, 1.7 KiB | 8, 12 KiB |
+//! | `.f()`, `()`, `<< x` with overloads | 1.9, 1.9, 1.6 KiB | 12, 6, 6 KiB |
+//! | `+ x`, `&& x`, `== x` | 0.2, 0.5, 0.8 KiB | 6, 6, 6 KiB |
+//!
+//! A token that is not listed counts 2 KiB, so a construct that was not thought of is bounded as
+//! well. Lists (`a, b`), statements one after the other, `#if` and string literals need no stack.
+//!
+//! Not seen: what macros expand to, headers on disk, and chains of declarations, such as a
+//! thousand typedefs of each other.
 
-use std::borrow::Cow;
+mod lexer;
 
+use self::lexer::{Bracket, Token};
 use crate::Error;
 
-/// The stack that one level costs at most, with room to spare: NVRTC 12.0 to 13.5 were seen to need up to half.
-const PER_LEVEL: usize = 8 << 10;
+const KINDS: usize = 5;
+
+/// A kind of nesting, as an index of [`UNITS`] and [`NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Brackets,
+    Operators,
+    Templates,
+    Statements,
+    /// Names, binary operators and calls in a row.
+    Links,
+}
+
+/// The bytes of stack that one level of each kind is taken to cost.
+const UNITS: [usize; KINDS] = [8 << 10, 8 << 10, 8 << 10, 4 << 10, 2 << 10];
+
+const NAMES: [&str; KINDS] = [
+    "brackets",
+    "prefix operators, assignments or conditional operators",
+    "template argument lists",
+    "statements such as `if`, `else` and `while`",
+    "names, binary operators and calls in a row",
+];
+
+/// The most bytes that one character can cost.
+const DEAREST: usize = 8 << 10;
+
+/// Looking ends where this many times the stack would be needed, which bounds the memory it takes.
+const ENOUGH: usize = 64;
 
 /// Refuses a text that could not be parsed on a stack of `stack` bytes.
 pub(crate) fn check(place: &str, text: &[u8], stack: usize) -> Result<(), Error> {
-    let limit = stack / PER_LEVEL;
-    // No text is nested deeper than it is long.
-    if text.len() <= limit {
+    if text.len().saturating_mul(DEAREST) <= stack {
         return Ok(());
     }
-    let depth = depth(text);
-    if depth <= limit {
+    let deepest = deepest(text, stack.saturating_mul(ENOUGH));
+    if deepest.cost() <= stack {
         return Ok(());
     }
+    let needed = deepest.cost();
+    // Links come with each of the other kinds, which say more.
+    let weight = |&kind: &usize| match deepest.0[kind] * UNITS[kind] {
+        share if kind == Kind::Links as usize => share / 8,
+        share => share,
+    };
+    let kind = (0..KINDS).max_by_key(weight).unwrap_or(0);
+    let depth = deepest.0[kind];
+    // The same mix of constructs in the stack that there is: both products fit in 128 bits.
+    let limit = depth as u128 * stack as u128 / needed.max(1) as u128;
     Err(Error::TooDeep {
         place: place.to_owned(),
+        kind: NAMES[kind],
         depth,
-        limit,
+        limit: usize::try_from(limit).unwrap_or(depth),
         stack,
+        needed,
     })
 }
 
-/// The most brackets that are open at once, with the prefix operators in a row before them.
-fn depth(text: &[u8]) -> usize {
-    let text = joined(text);
-    let (mut open, mut run, mut deepest) = (0_usize, 0_usize, 0_usize);
-    let mut rest = &*text;
-    while !rest.is_empty() {
-        let (piece, length) = piece(rest);
-        match piece {
-            Piece::Open => open += 1,
-            Piece::Close => {
-                open = open.saturating_sub(1);
-                run = 0;
-            }
-            Piece::Prefix => run += 1,
-            Piece::Space => {}
-            Piece::Other => run = 0,
-        }
-        deepest = deepest.max(open + run);
-        rest = rest.get(length..).unwrap_or_default();
+/// The number of open constructs of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open([usize; KINDS]);
+
+impl Open {
+    fn cost(&self) -> usize {
+        self.0
+            .iter()
+            .zip(UNITS)
+            .map(|(count, unit)| count * unit)
+            .sum()
     }
-    deepest
 }
 
-/// The text with the lines joined that end with a backslash, as a compiler first does.
-fn joined(text: &[u8]) -> Cow<'_, [u8]> {
-    let ends = |at: usize| match text[at..] {
-        [b'\\', b'\n', ..] => Some(2),
-        [b'\\', b'\r', b'\n', ..] => Some(3),
-        _ => None,
-    };
-    if !(0..text.len()).any(|at| ends(at).is_some()) {
-        return Cow::Borrowed(text);
-    }
-    let mut joined = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        if let Some(length) = ends(at) {
-            at += length;
-        } else {
-            joined.push(text[at]);
-            at += 1;
-        }
-    }
-    Cow::Owned(joined)
+/// What opened a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opener {
+    /// The text itself, or a preprocessor directive.
+    Text,
+    Bracket(Bracket),
+    /// `<`, which may be a comparison: closed by `>`, or by what ends the statement.
+    Angle,
+    /// `?`, closed by `:`.
+    Question,
 }
 
-/// What a text is made of, as far as it matters here.
-#[derive(Clone, Copy)]
-enum Piece {
-    Open,
-    Close,
-    Prefix,
-    /// White space or a comment.
-    Space,
-    /// A word, a literal, or another character.
+/// What is open between two brackets, beside the brackets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Run {
+    operators: usize,
+    links: usize,
+    statements: usize,
+    /// `do`s among the statements.
+    dos: usize,
+}
+
+impl Run {
+    fn add(&mut self, other: Self) {
+        self.operators += other.operators;
+        self.links += other.links;
+        self.statements += other.statements;
+        self.dos += other.dos;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    opener: Opener,
+    run: Run,
+    /// The innermost frame of a bracket or text, from this one on outwards.
+    hard: usize,
+    /// The innermost frame of a `{`, from this one on outwards; 0 if there is none.
+    curly: usize,
+}
+
+/// A statement or declaration that may have ended, which the next token decides.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    run: Run,
+    by_brace: bool,
+}
+
+/// What precedes a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Literal,
+    Operand,
+    CloseRound,
     Other,
 }
 
-/// The piece that `text` begins with, and its length. What should end and does not is as long as the text.
-fn piece(text: &[u8]) -> (Piece, usize) {
-    match text {
-        [b'/', b'*', rest @ ..] => (Piece::Space, 2 + through(rest, b"*/")),
-        [b'/', b'/', rest @ ..] => (Piece::Space, 2 + through(rest, b"\n")),
-        // C++ takes these for `<` and `::`.
-        [b'<', b':', b':', next, ..] if !matches!(next, b':' | b'>') => (Piece::Other, 3),
-        [b'<', b'%' | b':', ..] => (Piece::Open, 2),
-        [b'%', b':', ..] | [b':', b':', ..] => (Piece::Other, 2),
-        [b'%' | b':', b'>', ..] => (Piece::Close, 2),
-        [b'(' | b'[' | b'{', ..] => (Piece::Open, 1),
-        [b')' | b']' | b'}', ..] => (Piece::Close, 1),
-        [b'!' | b'~' | b'-' | b'+' | b'*' | b'&', ..] => (Piece::Prefix, 1),
-        [b' ' | b'\t' | b'\r' | b'\n' | b'\x0b' | b'\x0c', ..] => (Piece::Space, 1),
-        [b'"', rest @ ..] => (Piece::Other, 1 + string(rest)),
-        // No other character matters: not every one of these begins a literal.
-        [b'\'', b'\\', _, b'\'', ..] => (Piece::Other, 4),
-        [b'\'', _, b'\'', ..] => (Piece::Other, 3),
-        _ => (Piece::Other, word(text).max(1)),
+/// What a preprocessor directive leaves as it was.
+struct Outside {
+    frames: usize,
+    ended: Option<Ended>,
+    before: Before,
+}
+
+struct Walk {
+    frames: Vec<Frame>,
+    open: Open,
+    deepest: Open,
+    ended: Option<Ended>,
+    before: Before,
+    /// The state outside of the directive that is being read.
+    directive: Option<Outside>,
+    line_start: bool,
+}
+
+/// The constructs that are open where most stack is needed. Stops where more than `enough` is.
+fn deepest(text: &[u8], enough: usize) -> Open {
+    let text = lexer::joined(text);
+    let mut walk = Walk {
+        frames: vec![Frame {
+            opener: Opener::Text,
+            run: Run::default(),
+            hard: 0,
+            curly: 0,
+        }],
+        open: Open::default(),
+        deepest: Open::default(),
+        ended: None,
+        before: Before::Other,
+        directive: None,
+        line_start: true,
+    };
+    let mut rest = &*text;
+    while !rest.is_empty() && walk.deepest.cost() <= enough {
+        let (token, length) = lexer::token(rest);
+        walk.take(token);
+        rest = rest.get(length..).unwrap_or_default();
     }
+    walk.deepest
 }
 
-/// How far the first `end` reaches in `text`.
-fn through(text: &[u8], end: &[u8]) -> usize {
-    let found = text.windows(end.len()).position(|window| window == end);
-    found.map_or(text.len(), |at| at + end.len())
-}
+impl Walk {
+    fn take(&mut self, token: Token<'_>) {
+        match token {
+            Token::Space => return,
+            Token::NewLine => {
+                if let Some(outside) = self.directive.take() {
+                    while self.frames.len() > outside.frames {
+                        self.pop();
+                    }
+                    (self.ended, self.before) = (outside.ended, outside.before);
+                }
+                self.line_start = true;
+                return;
+            }
+            Token::Hash if self.line_start => {
+                self.directive = Some(Outside {
+                    frames: self.frames.len(),
+                    ended: self.ended.take(),
+                    before: self.before,
+                });
+                self.push(Opener::Text);
+            }
+            _ => {
+                self.go_on(token);
+                self.apply(token);
+            }
+        }
+        self.line_start = false;
+        if self.open.cost() > self.deepest.cost() {
+            self.deepest = self.open;
+        }
+    }
 
-/// How far a string reaches that has begun before `text`: to its end, or to that of the line.
-fn string(text: &[u8]) -> usize {
-    let mut at = 0;
-    loop {
-        match text.get(at) {
-            Some(b'\\') => at += 2,
-            Some(b'"') => return at + 1,
-            None | Some(b'\n') => return at,
-            Some(_) => at += 1,
+    /// Opens a statement again that `token` shows not to have ended.
+    fn go_on(&mut self, token: Token<'_>) {
+        let Some(Ended { mut run, by_brace }) = self.ended.take() else {
+            return;
+        };
+        let goes_on = match token {
+            Token::Word(b"else") => true,
+            Token::Word(b"while") if run.dos > 0 => {
+                run.dos -= 1;
+                true
+            }
+            Token::Word(_) | Token::Literal | Token::Close(_) | Token::Semicolon => false,
+            Token::Open(Bracket::Curly) | Token::Prefix | Token::Scope | Token::Hash => false,
+            _ => by_brace,
+        };
+        if goes_on {
+            self.grow(run);
+        }
+    }
+
+    fn apply(&mut self, token: Token<'_>) {
+        let before = std::mem::replace(&mut self.before, Before::Other);
+        let operators = |operators| Run {
+            operators,
+            ..Run::default()
+        };
+        let links = |links| Run {
+            links,
+            ..Run::default()
+        };
+        match token {
+            Token::Open(bracket) => self.push(Opener::Bracket(bracket)),
+            Token::Close(bracket) => self.close(bracket),
+            Token::Semicolon => self.end(false),
+            Token::Comma => {
+                let run = self.run();
+                let (operators, links) = (run.operators, run.links);
+                (run.operators, run.links) = (0, 0);
+                self.open.0[Kind::Operators as usize] -= operators;
+                self.open.0[Kind::Links as usize] -= links;
+            }
+            Token::Question => self.push(Opener::Question),
+            Token::Colon if self.top() == Opener::Question => {
+                self.merge();
+                self.grow(operators(2));
+            }
+            // After a literal it can only be a comparison.
+            Token::Less if before != Before::Literal => self.push(Opener::Angle),
+            Token::Greater(count) if self.top() == Opener::Angle => {
+                for _ in 0..count {
+                    if self.top() == Opener::Angle {
+                        self.merge();
+                    }
+                }
+                self.grow(links(2));
+                self.before = Before::Operand;
+            }
+            // `(int) - x` may be a cast.
+            Token::Sign if matches!(before, Before::Literal | Before::Operand) => {
+                self.grow(links(2));
+            }
+            Token::Prefix | Token::Sign | Token::Assign => self.grow(operators(1)),
+            Token::Binary | Token::Less | Token::Greater(_) => self.grow(links(2)),
+            Token::Colon | Token::Scope | Token::Hash | Token::Other => self.grow(links(1)),
+            Token::Literal => self.before = Before::Literal,
+            Token::Word(word) => self.word(word),
+            Token::Space | Token::NewLine => {}
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        let mut run = Run::default();
+        match word {
+            b"if" | b"else" | b"for" | b"while" | b"do" | b"switch" | b"case" | b"default"
+            | b"try" | b"catch" => {
+                run.statements = 1;
+                run.dos = usize::from(word == b"do");
+            }
+            b"return" | b"goto" => run.links = 1,
+            _ => {
+                run.links = 1;
+                self.before = Before::Operand;
+            }
+        }
+        self.grow(run);
+    }
+
+    /// Closes the innermost bracket of this kind. `)` and `]` close none beyond another bracket, as
+    /// the parser goes on within that; `}` does.
+    fn close(&mut self, bracket: Bracket) {
+        let frame = self.frames[self.frames.len() - 1];
+        let at = match bracket {
+            Bracket::Curly => frame.curly,
+            Bracket::Round | Bracket::Square => frame.hard,
+        };
+        if self.frames[at].opener == Opener::Bracket(bracket) {
+            while self.frames.len() > at {
+                self.pop();
+            }
+        }
+        self.grow(Run {
+            links: if bracket == Bracket::Round { 3 } else { 2 },
+            ..Run::default()
+        });
+        self.before = match bracket {
+            Bracket::Round => Before::CloseRound,
+            Bracket::Square => Before::Operand,
+            Bracket::Curly => Before::Other,
+        };
+        if bracket == Bracket::Curly {
+            self.end(true);
+        }
+    }
+
+    /// Ends a statement, unless the next token goes on with it.
+    fn end(&mut self, by_brace: bool) {
+        while matches!(self.top(), Opener::Angle | Opener::Question) {
+            self.merge();
+        }
+        let mut run = std::mem::take(self.run());
+        self.open.0[Kind::Operators as usize] -= run.operators;
+        self.open.0[Kind::Links as usize] -= run.links;
+        self.open.0[Kind::Statements as usize] -= run.statements;
+        if !by_brace {
+            (run.operators, run.links) = (0, 0);
+        }
+        self.ended = Some(Ended { run, by_brace });
+    }
+
+    fn top(&self) -> Opener {
+        self.frames
+            .last()
+            .map_or(Opener::Text, |frame| frame.opener)
+    }
+
+    fn run(&mut self) -> &mut Run {
+        // The first frame is never removed: a directive's is above it.
+        let last = self.frames.len() - 1;
+        &mut self.frames[last].run
+    }
+
+    fn grow(&mut self, run: Run) {
+        self.run().add(run);
+        self.open.0[Kind::Operators as usize] += run.operators;
+        self.open.0[Kind::Links as usize] += run.links;
+        self.open.0[Kind::Statements as usize] += run.statements;
+    }
+
+    fn push(&mut self, opener: Opener) {
+        if let Some(kind) = kind_of(opener) {
+            self.open.0[kind as usize] += 1;
+        }
+        let at = self.frames.len();
+        let (hard, curly) = match opener {
+            Opener::Text => (at, 0),
+            Opener::Bracket(Bracket::Curly) => (at, at),
+            Opener::Bracket(_) => (at, self.frames[at - 1].curly),
+            Opener::Angle | Opener::Question => {
+                let around = self.frames[at - 1];
+                (around.hard, around.curly)
+            }
+        };
+        self.frames.push(Frame {
+            opener,
+            run: Run::default(),
+            hard,
+            curly,
+        });
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        if let Some(kind) = kind_of(frame.opener) {
+            self.open.0[kind as usize] -= 1;
+        }
+        self.open.0[Kind::Operators as usize] -= frame.run.operators;
+        self.open.0[Kind::Links as usize] -= frame.run.links;
+        self.open.0[Kind::Statements as usize] -= frame.run.statements;
+        Some(frame)
+    }
+
+    /// Closes the innermost frame; what is open in it stays open in the one around it.
+    fn merge(&mut self) {
+        if let Some(frame) = self.pop() {
+            self.grow(frame.run);
         }
     }
 }
 
-/// How far the word at the beginning of `text` reaches, with the raw string that it may begin.
-fn word(text: &[u8]) -> usize {
-    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-    let length = text.iter().take_while(|byte| is_of_word(byte)).count();
-    let (word, rest) = text.split_at(length);
-    let [b'"', rest @ ..] = rest else {
-        return length;
-    };
-    if ![&b"R"[..], b"LR", b"uR", b"UR", b"u8R"].contains(&word) {
-        return length;
+/// The kind of nesting that a frame is.
+fn kind_of(opener: Opener) -> Option<Kind> {
+    match opener {
+        Opener::Text => None,
+        Opener::Bracket(_) => Some(Kind::Brackets),
+        Opener::Angle => Some(Kind::Templates),
+        Opener::Question => Some(Kind::Operators),
     }
-    // No name of an end is longer than 16.
-    let Some(name) = rest.iter().take(17).position(|&byte| byte == b'(') else {
-        return length;
-    };
-    let end = [b")", &rest[..name], b"\""].concat();
-    length + 1 + through(rest, &end)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{check, depth};
-    use crate::Error;
-
-    #[test]
-    fn brackets_and_prefixes_nest() {
-        assert_eq!(depth(b""), 0);
-        assert_eq!(depth(b"f(a[b(c)], {d})"), 3);
-        assert_eq!(depth(b")))((x) + 1"), 2);
-        assert_eq!(depth(b"x = - - -(-y);"), 5);
-        assert_eq!(depth(b"a-b-c-d"), 1);
-    }
-
-    #[test]
-    fn brackets_of_two_characters_are_brackets() {
-        assert_eq!(depth(b"f<:g<:0:>:>; <% <% <%"), 3);
-        assert_eq!(depth(b"<%%><%%><::>"), 1);
-        assert_eq!(depth(b"A<::b> B<::c> %:define X"), 0);
-        assert_eq!(depth(b"<\\\n%<\\\r\n:"), 2);
-    }
-
-    #[test]
-    fn comments_are_space_and_literals_are_operands() {
-        assert_eq!(depth(b"- /* a */ - // b\n - (y)"), 4);
-        assert_eq!(depth(b"( /*)*/ ( //)\n ( // \\\n)\n ("), 4);
-        assert_eq!(depth(b"/* ((( */ // (((\n x"), 0);
-        assert_eq!(depth(b"- \"a\" - 'b' - 1"), 1);
-        assert_eq!(
-            depth(b"f(\"/*\", \"http://x\", \"\\\"((\", '\"', '\\'', '(') (("),
-            2
-        );
-        assert_eq!(depth(b"1'000'(("), 2);
-        assert_eq!(depth(b"R\"x(\" )\" (( )x\" (( u8R\"((()\" \"(\n ("), 3);
-        // Not raw ones.
-        assert_eq!(depth(b"AR\"(\" (("), 2);
-        // What has no end.
-        for text in [&b"(( /* )("[..], b"(( R\"x( )\" (", b"(( \"(", b"(( //("] {
-            assert_eq!(depth(text), 2, "{text:?}");
-        }
-        for text in [&b"'"[..], b"'\\", b"\"\\", b"R\"", b"/", b"<", b"<:", b"\\"] {
-            assert!(depth(text) <= 1, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn looking_takes_time_in_proportion_to_the_length() {
-        for text in ["/*", "//", "\"", "R\"(", "'", "<:", "\\\n", "R\"abc"] {
-            let start = std::time::Instant::now();
-            depth(text.repeat(1 << 18).as_bytes());
-            let took = start.elapsed();
-            assert!(
-                took < std::time::Duration::from_secs(10),
-                "{text}: {took:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_limit_follows_the_stack() {
-        let text = vec![b'('; 5000];
-        assert!(check("a", &text, 256 << 20).is_ok());
-        let error = check("a", &text, 8 << 20).unwrap_err();
-        let Error::TooDeep { depth, limit, .. } = error else {
-            panic!("{error}");
-        };
-        assert_eq!((depth, limit), (5000, 1024));
-    }
-}
+mod tests;
