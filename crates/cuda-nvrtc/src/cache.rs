@@ -16,6 +16,7 @@ use crate::flow::Flow;
 use crate::output::sealed::TOKEN;
 use crate::{Compiled, Error, Options, Output, Program};
 
+mod arguments;
 mod cached;
 mod closure;
 mod compiler;

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use super::Refusal;
+use super::arguments;
 use super::paths;
 use super::request::Request;
 use super::scan::{self, Define, Include, Scan};
@@ -295,8 +296,8 @@ impl Collector<'_> {
 
 /// What an option that defines a macro does, as text; anything else becomes text that does nothing.
 fn as_directive(argument: &[u8]) -> Vec<u8> {
-    let argument = argument.trim_ascii();
-    let joined = argument.strip_prefix(b"-D").map(<[u8]>::trim_ascii_start);
+    let argument = arguments::trim(argument);
+    let joined = argument.strip_prefix(b"-D").map(arguments::trim);
     let long = argument.strip_prefix(b"--define-macro");
     let definition = joined.or(long).unwrap_or(argument);
     let definition = definition.strip_prefix(b"=").unwrap_or(definition);

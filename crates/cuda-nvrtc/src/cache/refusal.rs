@@ -22,7 +22,7 @@ pub enum Refusal {
     TimeReport,
     /// The options use precompiled headers, which are files of their own.
     PrecompiledHeaders,
-    /// An option reads options or headers from places that are not known here.
+    /// An option reads options or headers from elsewhere, is unknown to this crate, or cannot be parsed with certainty.
     Option,
     /// An environment variable adds options.
     Environment,
@@ -51,7 +51,9 @@ impl fmt::Display for Refusal {
             Self::Trigraph => "trigraphs, or a backslash before a lone carriage return",
             Self::TimeReport => "a time report or trace",
             Self::PrecompiledHeaders => "precompiled headers",
-            Self::Option => "an option that reads options or headers from elsewhere",
+            Self::Option => {
+                "an option that reads other files, is unknown, or cannot be parsed with certainty"
+            }
             Self::Environment => "an environment variable that adds options",
             Self::Compiler => "the files of NVRTC could not be told",
             Self::Unreadable => "a header or its place could not be read",

@@ -16,6 +16,8 @@ mod folder;
 #[cfg(unix)]
 mod headers;
 mod notes;
+#[cfg(unix)]
+mod spellings;
 
 const SCALE: &str = "
 template <typename T> __global__ void scale(T *x) { int unused; x[threadIdx.x] *= T(2); }
@@ -95,7 +97,7 @@ fn a_hit_is_what_a_compilation_gives() {
                 .entries()
                 .iter()
                 .map(|path| path.metadata().unwrap().len())
-                .sum()
+                .sum::<u64>()
         );
     }
 }

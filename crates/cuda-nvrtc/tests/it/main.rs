@@ -9,7 +9,9 @@ mod hostile;
 mod library;
 mod limits;
 mod names;
+mod nesting;
 mod options;
 mod pch;
 #[cfg(target_os = "linux")]
 mod planted;
+mod ui;

@@ -145,5 +145,5 @@ fn what_is_neither_file_nor_folder_is_kept_away_from() {
             "{options:?}"
         );
     }
-    assert!(collect_in(&dir, "", &["-DTIME=options-file", "--timer", "-lineinfo"]).is_ok());
+    assert!(collect_in(&dir, "", &["-DTIME=options-file", "-lineinfo"]).is_ok());
 }

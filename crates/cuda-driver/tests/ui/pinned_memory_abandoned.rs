@@ -1,0 +1,14 @@
+//! Abandoning page-locked memory leaks it and empties its owner: only a failed transfer does so.
+
+use cuda_driver::PageLocked;
+use cuda_driver::prelude::*;
+
+fn abandon<P: PageLocked<u8>>(memory: &mut P, error: DriverError) {
+    memory.abandon(error);
+}
+
+fn suspect<P: PageLocked<u8>>(memory: &P, error: DriverError) {
+    memory.suspect(error);
+}
+
+fn main() {}

@@ -1,0 +1,195 @@
+//! Sources that are nested too deeply: an error, where NVRTC would overflow its stack and die.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cuda_nvrtc::{Error, Nvrtc, Options, Program};
+
+use crate::at_hand::{every_nvrtc, nvrtc};
+
+/// Constructs that nest without a bracket that stays open, with the number of levels that ends the
+/// process if nothing refuses them.
+const DANGEROUS: [(&str, usize); 16] = [
+    ("if (x) ", 200_000),
+    ("if (x); else ", 200_000),
+    ("while (x) ", 200_000),
+    ("for (;;) ", 200_000),
+    ("sizeof ", 100_000),
+    ("- ", 100_000),
+    ("(int)", 100_000),
+    ("delete ", 100_000),
+    ("x = ", 100_000),
+    ("x += ", 100_000),
+    ("x ? x : ", 100_000),
+    ("[&]{ ", 100_000),
+    ("*&", 100_000),
+    ("(int) - ", 100_000),
+    ("x + (", 100_000),
+    ("f(", 100_000),
+];
+
+/// The same outside of functions.
+const DANGEROUS_OUTSIDE: [(&str, usize); 6] = [
+    ("A<", 500_000),
+    ("template<", 500_000),
+    ("extern \"C\" ", 200_000),
+    ("namespace a { ", 200_000),
+    ("decltype(", 200_000),
+    ("union { ", 200_000),
+];
+
+fn inside(text: &str) -> String {
+    format!("__device__ int f(int);\n__global__ void k(int x, int *p) {{ {text}")
+}
+
+/// Every dangerous source, as `name` says.
+fn dangerous() -> Vec<(String, String)> {
+    let within = DANGEROUS.map(|(piece, count)| (piece.to_owned(), inside(&piece.repeat(count))));
+    let outside = DANGEROUS_OUTSIDE.map(|(piece, count)| {
+        let head = "template <class T> struct A {};\n";
+        (piece.to_owned(), format!("{head}{}", piece.repeat(count)))
+    });
+    within.into_iter().chain(outside).collect()
+}
+
+/// Runs an ignored test of this file in a process of its own, and returns what it printed.
+fn in_a_child(test: &str, library: &str) -> String {
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env("CUDA_NVRTC_LIBRARY", library)
+        .env("CUDA_TEST_NVRTC_DIR", "")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &*String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    assert!(text.contains("1 passed"), "{text}");
+    text
+}
+
+#[test]
+fn dangerous_sources_are_errors() {
+    for nvrtc in every_nvrtc() {
+        in_a_child("nesting::compile_dangerous_sources", nvrtc.origin());
+    }
+}
+
+#[test]
+#[ignore = "run by dangerous_sources_are_errors, in a process of its own"]
+fn compile_dangerous_sources() {
+    let nvrtc = Nvrtc::load().unwrap();
+    for (piece, source) in dangerous() {
+        let result = Program::new(&nvrtc, source)
+            .name("deep.cu")
+            .compile_ptx(&Options::new());
+        let Err(error @ Error::TooDeep { .. }) = result else {
+            panic!("{piece:?}: {result:?}");
+        };
+        let message = error.to_string();
+        for part in [
+            "deep.cu",
+            "nested too deeply",
+            "268435456 bytes",
+            "Options::stack_size",
+        ] {
+            assert!(message.contains(part), "{piece:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn accepted_sources_do_not_overflow_the_stack() {
+    for nvrtc in every_nvrtc() {
+        in_a_child("nesting::compile_the_deepest_accepted", nvrtc.origin());
+    }
+}
+
+/// The costs that sources are judged by are those of NVRTC: what is just accepted is parsed.
+#[test]
+#[ignore = "run by accepted_sources_do_not_overflow_the_stack, in a process of its own"]
+fn compile_the_deepest_accepted() {
+    let nvrtc = Nvrtc::load().unwrap();
+    // The smallest stack there is, so that the other costs of a compilation count most.
+    let options = Options::new().stack_size(1);
+    let within = DANGEROUS.map(|(piece, _)| (piece, true));
+    let outside = DANGEROUS_OUTSIDE.map(|(piece, _)| (piece, false));
+    for (piece, is_inside) in within.into_iter().chain(outside) {
+        let compile = |count: usize| {
+            let text = piece.repeat(count);
+            let source = if is_inside {
+                inside(&text)
+            } else {
+                format!("template <class T> struct A {{}};\n{text}")
+            };
+            Program::new(&nvrtc, source).compile_ptx(&options)
+        };
+        // The error says how deep is safe.
+        let Err(Error::TooDeep { depth, limit, .. }) = compile(20_000) else {
+            panic!("{piece:?} is accepted");
+        };
+        let deepest = 20_000 * limit / depth - 8;
+        println!("{piece:?}: {deepest}");
+        let result = compile(deepest);
+        let expected = matches!(result, Ok(_) | Err(Error::Compile(_)));
+        assert!(expected, "{piece:?}, {deepest} levels: {result:?}");
+    }
+}
+
+#[test]
+fn headers_in_memory_are_checked() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let program = Program::new(&nvrtc, "#include \"deep.h\"")
+        .header("deep.h", inside(&"x = ".repeat(100_000)));
+    let error = program.compile_ptx(&Options::new()).unwrap_err();
+    assert!(matches!(error, Error::TooDeep { .. }), "{error}");
+    assert!(error.to_string().contains("deep.h"), "{error}");
+}
+
+#[test]
+fn name_expressions_are_checked() {
+    let Some(nvrtc) = nvrtc() else { return };
+    for piece in ["A<", "sizeof ", "(int)", "x ? x : ", "x = "] {
+        let program = Program::new(&nvrtc, "template <int N> __global__ void k() {}")
+            .name_expression(format!("k<{}", piece.repeat(100_000)));
+        let error = program.compile_ptx(&Options::new()).unwrap_err();
+        assert!(matches!(error, Error::TooDeep { .. }), "{piece:?}: {error}");
+        assert!(error.to_string().contains("name expression"), "{error}");
+    }
+}
+
+/// Every header of CUDA that is at hand, CUB and libcu++ among them, and every kernel of the corpus.
+#[test]
+fn real_sources_are_far_below_the_limit() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![
+        root.join("target/cuda-setup/include"),
+        root.join("crates/cuda-driver/tests/corpus/kernels"),
+    ];
+    let mut files: Vec<PathBuf> = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    assert!(!files.is_empty());
+    for file in &files {
+        let text = fs::read(file).unwrap();
+        if text.contains(&0) {
+            continue;
+        }
+        // A name expression is judged as a source is, but nothing is compiled: there is no source.
+        let program = Program::new(&nvrtc, "#error nothing\n").header("unused.h", text);
+        // A quarter of the stack that programs have unless they ask for another.
+        let result = program.compile_ptx(&Options::new().stack_size(64 << 20));
+        let is_far = matches!(result, Err(Error::Compile(_)));
+        assert!(is_far, "{}: {}", file.display(), result.unwrap_err());
+    }
+    println!("{} files", files.len());
+}
