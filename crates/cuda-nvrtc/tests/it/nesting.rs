@@ -138,24 +138,26 @@ fn compile_the_deepest_accepted() {
 }
 
 #[test]
-fn headers_in_memory_are_checked() {
-    let Some(nvrtc) = nvrtc() else { return };
-    let program = Program::new(&nvrtc, "#include \"deep.h\"")
-        .header("deep.h", inside(&"x = ".repeat(100_000)));
-    let error = program.compile_ptx(&Options::new()).unwrap_err();
-    assert!(matches!(error, Error::TooDeep { .. }), "{error}");
-    assert!(error.to_string().contains("deep.h"), "{error}");
+fn headers_and_name_expressions_are_checked() {
+    for nvrtc in every_nvrtc() {
+        in_a_child("nesting::compile_dangerous_parts", nvrtc.origin());
+    }
 }
 
 #[test]
-fn name_expressions_are_checked() {
-    let Some(nvrtc) = nvrtc() else { return };
+#[ignore = "run by headers_and_name_expressions_are_checked, in a process of its own"]
+fn compile_dangerous_parts() {
+    let nvrtc = Nvrtc::load().unwrap();
     for piece in ["A<", "sizeof ", "(int)", "x ? x : ", "x = "] {
-        let program = Program::new(&nvrtc, "template <int N> __global__ void k() {}")
-            .name_expression(format!("k<{}", piece.repeat(100_000)));
-        let error = program.compile_ptx(&Options::new()).unwrap_err();
-        assert!(matches!(error, Error::TooDeep { .. }), "{piece:?}: {error}");
-        assert!(error.to_string().contains("name expression"), "{error}");
+        let many = piece.repeat(100_000);
+        let named = Program::new(&nvrtc, "template <int N> __global__ void k() {}")
+            .name_expression(format!("k<{many}"));
+        let included = Program::new(&nvrtc, "#include \"deep.h\"").header("deep.h", inside(&many));
+        for (program, place) in [(named, "name expression"), (included, "deep.h")] {
+            let error = program.compile_ptx(&Options::new()).unwrap_err();
+            assert!(matches!(error, Error::TooDeep { .. }), "{piece:?}: {error}");
+            assert!(error.to_string().contains(place), "{piece:?}: {error}");
+        }
     }
 }
 
