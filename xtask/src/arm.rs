@@ -27,9 +27,14 @@ pub(crate) struct Options {
 }
 
 /// What does not run there.
-const SKIPS: [Skip; 2] = [
+const SKIPS: [Skip; 3] = [
     Skip {
         package: "cuda-driver",
+        test: "ui::",
+        why: "runs cargo, which is not there for Arm",
+    },
+    Skip {
+        package: "cuda-nvrtc",
         test: "ui::",
         why: "runs cargo, which is not there for Arm",
     },

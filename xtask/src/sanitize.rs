@@ -37,9 +37,14 @@ enum Which {
 }
 
 /// Tests that run programs which were not built that way, or none.
-pub(crate) const SKIPS: [Skip; 2] = [
+pub(crate) const SKIPS: [Skip; 3] = [
     Skip {
         package: "cuda-driver",
+        test: "ui::",
+        why: "runs the compiler, not the library",
+    },
+    Skip {
+        package: "cuda-nvrtc",
         test: "ui::",
         why: "runs the compiler, not the library",
     },

@@ -30,9 +30,14 @@ pub(crate) struct Options {
 }
 
 /// What Wine cannot run.
-const SKIPS: [Skip; 7] = [
+const SKIPS: [Skip; 8] = [
     Skip {
         package: "cuda-driver",
+        test: "ui::",
+        why: "runs cargo, which is not there for Windows",
+    },
+    Skip {
+        package: "cuda-nvrtc",
         test: "ui::",
         why: "runs cargo, which is not there for Windows",
     },

@@ -335,8 +335,12 @@ impl Options {
         self
     }
 
-    /// The stack to compile on, in bytes; 256 MiB unless set, and never less than 8 MiB. It decides how deep a source
-    /// may be nested.
+    /// The stack to compile on, in bytes; 256 MiB unless set, and never less than 8 MiB.
+    ///
+    /// It bounds how deeply a source may be nested: one that might overflow it is
+    /// [`Error::TooDeep`]. What macros expand to and headers on disk are not part of that check. If
+    /// they nest deeply, as many thousand levels of generated code do, set a larger stack: it is
+    /// virtual memory, of which only what is used becomes real.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);
         self

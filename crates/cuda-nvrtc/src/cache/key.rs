@@ -10,8 +10,8 @@ use super::paths;
 use super::request::Request;
 use super::stamp::Digest;
 
-/// Changes with what a key is made of.
-const CONTEXT: &str = "cuda-nvrtc disk cache, key 1";
+/// Changes with what a key is made of, and with what entries say about options.
+const CONTEXT: &str = "cuda-nvrtc disk cache, key 2";
 
 /// The beginnings of names of environment variables that NVRTC, its optimiser and its assembler were seen to ask
 /// for, in 12.0 to 13.5.
