@@ -1,7 +1,6 @@
 //! Abandoning page-locked memory leaks it and empties its owner: only a failed transfer does so.
 
-use cuda_driver::PageLocked;
-use cuda_driver::prelude::*;
+use cuda_driver::{DriverError, PageLocked};
 
 fn abandon<P: PageLocked<u8>>(memory: &mut P, error: DriverError) {
     memory.abandon(error);
