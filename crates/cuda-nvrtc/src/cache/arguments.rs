@@ -188,8 +188,8 @@ impl<'a> Arguments<'a> {
         if !(1..=2).contains(&dashes) {
             return Err(Refusal::Option);
         }
-        let is_flag = FLAGS.iter().any(|known| is(&known));
-        let is_valued = VALUED.iter().any(|known| is(&known));
+        let is_flag = FLAGS.iter().any(is);
+        let is_valued = VALUED.iter().any(is);
         if !is_flag && !is_valued {
             return Err(Refusal::Option);
         }
