@@ -72,7 +72,8 @@ pub(crate) unsafe fn download(
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
     let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
-    let done = queued.and_then(|()| copy.home.synchronize());
+    let wait = || copy.home.state().synchronize(copy.home.context());
+    let done = queued.and_then(|()| Ok(wait()?));
     // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that it could not be.
     unsafe { copy.finish_download(slot, done, 0..bytes, false) }
 }
