@@ -221,7 +221,7 @@ fn there_are_at_most_two_workers_for_a_context() {
         let threads = std::fs::read_dir("/proc/self/task").unwrap();
         let name = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("comm")).ok();
         let names = threads.filter_map(|it| name(it.ok()?));
-        names.filter(|it| it.starts_with("cuda-driver wor")).count()
+        names.filter(|it| it.starts_with("cuda-driver")).count()
     };
     let bench = software(Builder::new());
     let blocked = Blocked::new(&bench.context);
