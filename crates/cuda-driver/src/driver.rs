@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::atomic::{self, AtomicBool, AtomicUsize};
+use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Weak};
 
 use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
@@ -15,6 +15,7 @@ use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::DriverLaunches;
 use crate::lock::{self, Mutex, MutexGuard, rank};
+use crate::pending::Jobs;
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 ///
@@ -37,6 +38,8 @@ pub struct Driver {
     life: Option<Arc<Life>>,
     /// In the handles that contexts and their objects have: the ordinal of their device.
     device: Option<u32>,
+    /// In the handles that contexts and their objects have: what of them was deferred.
+    jobs: Option<Arc<Jobs>>,
 }
 
 /// A context that was alive when it was listed.
@@ -50,8 +53,8 @@ struct Inner {
     may_block: AtomicBool,
     /// Whether there was ever a use that nothing tells the end of. Never goes back.
     has_strays: AtomicBool,
-    /// How much was deferred and is not done.
-    deferred: AtomicUsize,
+    /// What was deferred of objects that belong to no context.
+    jobs: Arc<Jobs>,
     /// What is told if a device is lost.
     launches: DriverLaunches,
 }
@@ -91,6 +94,7 @@ impl Driver {
                 inner,
                 life: None,
                 device: None,
+                jobs: None,
             });
         }
         let inner = Inner {
@@ -98,13 +102,14 @@ impl Driver {
             contexts: Mutex::default(),
             may_block: AtomicBool::new(false),
             has_strays: AtomicBool::new(false),
-            deferred: AtomicUsize::new(0),
+            jobs: Arc::default(),
             launches: DriverLaunches::default(),
         };
         let driver = Self {
             inner: Arc::new(inner),
             life: None,
             device: None,
+            jobs: None,
         };
         // SAFETY: no pointers; the flags must be 0 ← they are.
         unsafe { call!(driver, cuInit(0)) }?;
@@ -196,10 +201,12 @@ impl Driver {
         }
     }
 
-    /// The handle for a context on a device and its objects: errors of calls through it tell what was running there.
-    pub(crate) fn of_device(&self, ordinal: u32) -> Self {
+    /// The handle for one context on a device and its objects: errors of calls through it tell what was running there, and what
+    /// is deferred of them waits for no other context.
+    pub(crate) fn of_context(&self, ordinal: u32) -> Self {
         Self {
             device: Some(ordinal),
+            jobs: Some(Arc::default()),
             ..self.clone()
         }
     }
@@ -209,6 +216,7 @@ impl Driver {
         Self {
             life: None,
             device: None,
+            jobs: None,
             ..self.clone()
         }
     }
@@ -218,9 +226,10 @@ impl Driver {
         &self.inner.launches
     }
 
-    /// How many calls of this driver were deferred and are not done.
-    pub(crate) fn deferred(&self) -> &AtomicUsize {
-        &self.inner.deferred
+    /// The deferred jobs of the context that this handle is for, or of the objects that belong to none.
+    #[inline]
+    pub(crate) fn jobs(&self) -> &Jobs {
+        self.jobs.as_ref().unwrap_or(&self.inner.jobs)
     }
 
     /// Whether a stream of this driver may wait for the program.

@@ -51,6 +51,7 @@ impl<T: Destroy> Handle<T> {
     /// Gives the handle back and answers what the driver said.
     pub(crate) fn close(self) -> Result<(), DriverError> {
         let (raw, driver) = self.into_parts();
+        let _relaxed = driver.relaxed();
         // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
         unsafe { T::destroy(&driver, raw) }
     }
@@ -72,7 +73,8 @@ impl<T: Destroy> Drop for Handle<T> {
     fn drop(&mut self) {
         let (raw, driver) = (self.raw, self.driver.clone());
         pending::in_turn(&self.driver, move || {
-            // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else.
+            let _relaxed = driver.relaxed();
+            // A drop has no caller to return an error to; `close` has. What fails here leaks in the driver, and nothing else.
             // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
             let _ = unsafe { T::destroy(&driver, raw) };
         });

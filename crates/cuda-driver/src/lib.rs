@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod capture_mode;
 mod context;
 mod crew;
 mod device;

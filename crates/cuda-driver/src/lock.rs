@@ -76,8 +76,8 @@ pub(crate) mod rank {
         CAPTURES,
         /// The work that the driver has not reported yet.
         PENDING,
-        /// Work that is handed to a thread that may wait for it.
-        WAITING_WORK,
+        /// The jobs of a worker thread, which gives back what was dropped where nothing may wait.
+        DEFERRED,
         /// The closures that the driver calls.
         CLOSURES,
         /// The panic of a closure.

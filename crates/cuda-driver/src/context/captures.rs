@@ -104,6 +104,8 @@ impl Drop for Capturing {
             Vec::new()
         };
         drop(state);
+        // The program has dropped what these give back earlier.
+        let _relaxed = self.context.driver().relaxed();
         for call in deferred {
             self.context.when_quiet(call);
         }

@@ -10,7 +10,7 @@ use crate::pending;
 /// A context handle that a use of memory keeps, so that the context outlives the work of that use.
 ///
 /// Dropping it never waits and makes no driver call, so it may be dropped at any place. If it is the last
-/// handle, a thread of its own waits for the work in the context and ends it.
+/// handle, the worker thread of the context waits for the work in it and ends it.
 #[derive(Clone)]
 pub(crate) struct KeptContext(ManuallyDrop<Context>);
 
@@ -35,14 +35,10 @@ impl Drop for KeptContext {
         let Context(inner, check) = unsafe { ManuallyDrop::take(&mut self.0) };
         // The check that a context handle is not dropped under a lock is for drops that may wait.
         let _check = ManuallyDrop::new(check);
-        let driver = inner.device.driver().clone();
+        let driver = inner.driver.clone();
         // Of two threads that drop the last two handles, exactly one gets the context.
         if let Some(inner) = Arc::into_inner(inner) {
-            pending::on_own_thread(&driver, move || {
-                // Its drop can be deferred to the thread that looks after what is pending, which must not wait.
-                inner.owner.wait();
-                drop(inner);
-            });
+            pending::defer(&driver, move || drop(inner));
         }
     }
 }

@@ -77,10 +77,11 @@ impl ContextInner {
     /// `owner` is asked last, so that none is ever dropped here, where the list of contexts is locked.
     fn new(
         device: &Device,
-        owner: impl FnOnce() -> Result<Owner>,
+        owner: impl FnOnce(&Driver) -> Result<Owner>,
     ) -> Result<(Identity, Arc<Self>)> {
         let limits = Limits::of(device)?;
-        let owner = owner()?;
+        let driver = device.driver().of_context(device.ordinal());
+        let owner = owner(&driver)?;
         let identity = owner.identity();
         let launches = Arc::new(ContextLaunches::new(device.ordinal()));
         device.driver().launches().add(&launches);
@@ -91,7 +92,7 @@ impl ContextInner {
             gate: Gate::default(),
             strays: Strays::default(),
             captures: Captures::default(),
-            driver: owner.driver(&device.driver().of_device(device.ordinal())),
+            driver: owner.driver(&driver),
             owner,
             device: device.clone(),
             limits,
@@ -118,7 +119,7 @@ impl Context {
     #[doc(alias = "cuCtxCreate")]
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
         // Made before the list of contexts is locked: on an error the driver's context is destroyed, which can wait.
-        let made = ContextInner::new(device, || Ok(Owner::owned(device, flags)?))?;
+        let made = ContextInner::new(device, |driver| Ok(Owner::owned(driver, device, flags)?))?;
         // No other context that is alive has this handle.
         device
             .driver()
@@ -127,7 +128,7 @@ impl Context {
     }
 
     pub(crate) fn primary(device: &Device) -> Result<Self> {
-        let make = || ContextInner::new(device, || Ok(Owner::primary(device)?));
+        let make = || ContextInner::new(device, |driver| Ok(Owner::primary(driver, device)?));
         let is_it = |context: &Identity| context.is_primary_of(device.as_raw());
         device.driver().shared_context(is_it, make).map(Self::of)
     }
@@ -170,8 +171,8 @@ impl Context {
         }
         let make = || {
             let device = Self::device_of(&driver, raw)?;
-            ContextInner::new(&device, || {
-                if let Some(owner) = Self::retained(&device, raw)? {
+            ContextInner::new(&device, |driver| {
+                if let Some(owner) = Self::retained(driver, &device, raw)? {
                     return Ok(owner);
                 }
                 let raw = RawContext {
@@ -199,7 +200,7 @@ impl Context {
             return Ok(Self::of(inner));
         }
         let device = Self::device_of_current(driver)?;
-        match Self::retained(&device, raw)? {
+        match Self::retained(driver, &device, raw)? {
             // The handle that was retained here keeps it the same while the other is made.
             Some(retained) => {
                 let context = Self::primary(&device);
@@ -210,12 +211,12 @@ impl Context {
         }
     }
 
-    /// A count of the primary context of `device`, if that is `raw`.
-    fn retained(device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
+    /// A count of the primary context of `device`, if that is `raw`. It is given back through `driver`.
+    fn retained(driver: &Driver, device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
         if !device.primary_context_state()?.is_active {
             return Ok(None);
         }
-        let owner = Owner::primary(device)?;
+        let owner = Owner::primary(driver, device)?;
         if owner.raw() == raw {
             return Ok(Some(owner));
         }

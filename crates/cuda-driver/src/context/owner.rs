@@ -107,9 +107,8 @@ fn finish(driver: &Driver, context: CUcontext) {
 }
 
 impl Owner {
-    /// `cuDevicePrimaryCtxRetain()`.
-    pub(super) fn primary(device: &Device) -> Result<Self, DriverError> {
-        let driver = device.driver();
+    /// `cuDevicePrimaryCtxRetain()`. It is released through `driver`, behind what was deferred there.
+    pub(super) fn primary(driver: &Driver, device: &Device) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it is to a local.
         unsafe {
@@ -125,8 +124,12 @@ impl Owner {
     }
 
     /// `cuCtxCreate(flags)`: the revision that has been there since CUDA 3.2; later ones add parameters that are not used.
-    pub(super) fn owned(device: &Device, flags: ContextFlags) -> Result<Self, DriverError> {
-        let driver = device.driver();
+    /// It is destroyed through `driver`, behind what was deferred there.
+    pub(super) fn owned(
+        driver: &Driver,
+        device: &Device,
+        flags: ContextFlags,
+    ) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it is to a local.
         unsafe {
@@ -181,15 +184,6 @@ impl Owner {
         handle.abandon();
         // SAFETY: each retain must be released once ← the handle owned one retain, and has been given up.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(device)) }
-    }
-
-    /// Waits for the work in a context that is about to end.
-    pub(super) fn wait(&self) {
-        match self {
-            Self::Primary(handle) => Primary::finish(handle.driver(), handle.raw()),
-            Self::Owned(handle) => finish(handle.driver(), handle.raw().context),
-            Self::Borrowed(..) => {}
-        }
     }
 
     /// Ends what it owns, and answers what the driver says.

@@ -98,12 +98,12 @@ impl Event {
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
-        let _current = stream.bind()?;
+        let queueing = stream.queueing()?;
         // SAFETY: event and stream must be alive ← both are borrowed.
         Ok(unsafe {
             call!(
                 stream.driver(),
-                cuEventRecord(self.as_raw(), stream.as_raw())
+                cuEventRecord(self.as_raw(), queueing.raw())
             )
         }?)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_sys::{CUevent, CUresult};
+use cuda_sys::{CUevent, CUresult, CUstream};
 
 use super::{EventFlags, RawEvent};
 use crate::context::Context;
@@ -10,7 +10,7 @@ use crate::driver::call;
 use crate::error::DriverError;
 use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::stream::{StreamState, Tail};
+use crate::stream::StreamState;
 
 /// Events of one context that wait to be used again: making one needs the context current, recording does not.
 #[derive(Default)]
@@ -36,14 +36,19 @@ pub(crate) struct UseEvent {
 impl UseEvent {
     /// Records an event of the pool of `context` behind what is queued on `stream` now.
     pub(crate) fn record(context: &Context, stream: &StreamState) -> Result<Self, DriverError> {
-        Self::record_at(context, stream, &mut stream.tail())
+        stream.record(context)
     }
 
-    /// The same with the tail of `stream`, which is locked already.
-    pub(crate) fn record_at(
+    /// Records an event of the pool of `context` on a stream, as the recording with the number `turn`. Only for
+    /// [`StreamState::record`], which prepares the stream.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive, and its context current if the handle needs that.
+    pub(crate) unsafe fn record_raw(
         context: &Context,
-        stream: &StreamState,
-        tail: &mut Tail,
+        stream: CUstream,
+        turn: u64,
     ) -> Result<Self, DriverError> {
         let pool = Arc::clone(context.events());
         let free = pool.free().pop();
@@ -51,16 +56,9 @@ impl UseEvent {
             Some(event) => event,
             None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
         };
-        let mut this = Self {
-            event,
-            pool,
-            turn: 0,
-        };
-        let _current = stream.bind(context)?;
-        // SAFETY: event and stream must be alive ← both are borrowed.
-        unsafe { call!(stream.driver(), cuEventRecord(this.raw(), stream.raw())) }?;
-        tail.turn += 1;
-        this.turn = tail.turn;
+        let this = Self { event, pool, turn };
+        // SAFETY: event and stream must be alive ← `this` owns the event, and the caller says so of the stream.
+        unsafe { call!(context.driver(), cuEventRecord(this.raw(), stream)) }?;
         Ok(this)
     }
 
@@ -79,8 +77,10 @@ impl UseEvent {
         self.event.driver().is_gone()
     }
 
-    /// Whether the work before it is done.
+    /// Whether the work before it is done. The program does not know this event, so the call breaks no capture of other
+    /// code.
     pub(crate) fn query(&self) -> Result<bool, DriverError> {
+        let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← `self` owns it.
         match unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) } {
             Ok(()) => Ok(true),
@@ -89,8 +89,9 @@ impl UseEvent {
         }
     }
 
-    /// Waits until the work before it is done.
+    /// Waits until the work before it is done, as [`query`](Self::query) asks.
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← `self` owns it.
         unsafe { call!(self.event.driver(), cuEventSynchronize(self.raw())) }
     }

@@ -203,7 +203,7 @@ impl GraphExec {
     #[doc(alias = "cuGraphUpload")]
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
-        let _current = stream.bind()?;
+        let queueing = stream.queueing()?;
         let inner = &*self.inner;
         let upload = || -> Result<(), DriverError> {
             // SAFETY: executable and stream must be alive, and no other thread use the executable ← both are borrowed; the
@@ -211,7 +211,7 @@ impl GraphExec {
             unsafe {
                 call!(
                     inner.handle.driver(),
-                    cuGraphUpload(self.as_raw(), stream.as_raw())
+                    cuGraphUpload(self.as_raw(), queueing.raw())
                 )
             }?;
             inner.needs_upload.store(false, Ordering::Release);

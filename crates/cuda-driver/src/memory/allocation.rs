@@ -54,7 +54,10 @@ pub(crate) struct Block {
 impl Memory {
     /// `bytes` bytes of whatever was in that memory.
     pub(crate) fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
-        Self::allocate_of(home, bytes, Source::allocated(home))
+        let source = Source::allocated(home);
+        // Where there are no pools this is `cuMemAlloc`, which the program does not name.
+        let _relaxed = matches!(source, Source::Plain).then(|| home.driver().relaxed());
+        Self::allocate_of(home, bytes, source)
     }
 
     /// The same, of no memory pool.
@@ -69,13 +72,12 @@ impl Memory {
         }
         let driver = home.driver();
         let status = if matches!(source, Source::Ordered) {
-            let _current = home.bind()?;
-            home.state().before_legacy(home.context())?;
+            let queueing = home.queueing()?;
             // SAFETY: pointer and stream must be valid ← a local, and borrowed.
             unsafe {
                 call!(
                     driver,
-                    cuMemAllocAsync(&raw mut address, bytes, home.as_raw())
+                    cuMemAllocAsync(&raw mut address, bytes, queueing.raw())
                 )
             }
         } else {
@@ -237,13 +239,17 @@ impl Drop for Memory {
         let (block, source) = unsafe { self.take() };
         // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else. Inside a host function
         // not even the tracker is locked: who has it may wait for that function.
-        let driver = block.tracker.home().driver().clone();
-        let take_back = move || {
+        let take_back = move |block: Block| {
             if let Some(source) = block.leave(source) {
                 let _ = source.take_back(block);
             }
         };
-        pending::outside(&driver, take_back);
+        if pending::must_not_wait() {
+            let driver = block.tracker.home().driver().clone();
+            pending::defer(&driver, move || take_back(block));
+        } else {
+            take_back(block);
+        }
     }
 }
 
@@ -263,15 +269,15 @@ impl Source {
             Self::Nothing => Ok(()),
             Self::Ordered => {
                 let home = block.behind_all()?;
-                let _current = home.bind()?;
-                home.state().before_legacy(home.context())?;
+                let queueing = home.queueing()?;
                 // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
                 // made to wait for every use on another stream.
-                unsafe { call!(home.driver(), cuMemFreeAsync(block.address, home.as_raw())) }
+                unsafe { call!(home.driver(), cuMemFreeAsync(block.address, queueing.raw())) }
             }
             Self::Plain | Self::Managed => {
                 let home = block.behind_all()?;
                 home.state().synchronize(home.context())?;
+                let _relaxed = home.driver().relaxed();
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }

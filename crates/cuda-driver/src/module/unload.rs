@@ -39,7 +39,9 @@ where
     ///
     /// If a wait fails, the code stays loaded until its context ends.
     pub(crate) fn start(self) {
-        let driver = self.handle.driver().clone();
+        // Other contexts do not wait for the one that is waited for first.
+        let driver = self.contexts.last().map(Context::driver);
+        let driver = driver.unwrap_or(self.handle.driver()).clone();
         pending::waiting(&driver, move || self.wait_for_variables());
     }
 

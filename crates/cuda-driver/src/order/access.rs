@@ -6,7 +6,7 @@ use super::Entered;
 use crate::context::Current;
 use crate::error::DriverError;
 use crate::event::UseEvent;
-use crate::stream::{Kind, Stream};
+use crate::stream::{Kind, Queueing, Stream};
 
 /// What a use does to a buffer, and what other uses the borrow checker allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +121,7 @@ impl<'a> Scope<'a> {
     /// On a default stream of C: makes the context current.
     #[cold]
     fn of_default(stream: &'a Stream) -> Self {
-        let bound = stream.bind().and_then(|current| {
-            stream.state().before_legacy(stream.context())?;
-            Ok(current)
-        });
-        let bound = bound.transpose();
+        let bound = stream.queueing().map(Queueing::into_current).transpose();
         Self {
             stream,
             id: match &bound {

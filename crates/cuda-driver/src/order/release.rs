@@ -35,14 +35,14 @@ impl Tracker {
     /// Keeps the home context alive as long as a stream of another context may use this memory: for memory that is
     /// never freed because its uses could not be waited for, and that ends with its context.
     ///
-    /// A thread of its own waits for the uses. If that fails, the context is leaked.
+    /// A worker thread waits for the uses. If that fails, the context is leaked.
     pub(crate) fn keep_context_while_used_elsewhere(this: &Arc<Self>) {
         if !this.is_used_elsewhere() {
             return;
         }
         let this = Arc::clone(this);
-        let driver = this.home.context().device().driver().clone();
-        pending::on_own_thread(&driver, move || {
+        let driver = this.home.driver().clone();
+        pending::on_worker(&driver, move || {
             if this.synchronize(Access::WRITE).is_err() {
                 mem::forget(this);
             }

@@ -67,6 +67,7 @@ impl Context {
             return Err(DriverError::new(status, calls::cuCtxSynchronize, version));
         };
         let _current = self.enter()?;
+        let _relaxed = self.driver().relaxed();
         // SAFETY: no pointers.
         unsafe { call!(self.driver(), cuCtxSynchronize()) }?;
         strays.over.fetch_max(noted, Ordering::AcqRel);

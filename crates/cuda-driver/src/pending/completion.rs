@@ -63,14 +63,16 @@ impl Completion {
             entry.side = Some(Arc::clone(&side));
             let outcome = Arc::clone(&entry.outcome);
             let id = super::add(entry);
-            // SAFETY: the stream must be alive, and the function callable with this once, at any later time ← it is
-            // owned here, and the function only looks for an entry of this number.
-            let queued = unsafe {
-                call!(
-                    side.driver(),
-                    cuLaunchHostFunc(side.raw(), Some(super::called), id.as_data())
-                )
-            };
+            let queued = side.queueing(context).and_then(|queueing| {
+                // SAFETY: the stream must be alive, and the function callable with this once, at any later time ← it is
+                // owned here, and the function only looks for an entry of this number.
+                unsafe {
+                    call!(
+                        side.driver(),
+                        cuLaunchHostFunc(queueing.raw(), Some(super::called), id.as_data())
+                    )
+                }
+            });
             if let Err(error) = queued {
                 drop(super::take(id));
                 return Err(error.into());

@@ -10,14 +10,16 @@ mod closures;
 mod completion;
 mod outcome;
 mod watch;
+mod worker;
 
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
 pub(crate) use watch::{
-    add, defer, in_turn, is_inside_host_function, must_defer, on_own_thread, outside, set_event,
-    settle, sweep, take, waiting,
+    add, defer, in_turn, is_inside_host_function, must_defer, must_not_wait, on_worker, outside,
+    set_event, settle, sweep, take, waiting,
 };
+pub(crate) use worker::Jobs;
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -126,7 +128,7 @@ impl Entry {
         }
         match keep {
             // Freeing it calls the driver.
-            Some(keep) if is_inside_host_function() => defer(context.driver(), move || drop(keep)),
+            Some(keep) if must_not_wait() => defer(context.driver(), move || drop(keep)),
             keep => quietly(|| drop(keep)),
         }
         drop(context);

@@ -53,7 +53,7 @@ impl Stream {
     /// `cuStreamGetAttribute()`.
     fn attribute(&self, attribute: CUstreamAttrID) -> Result<CUstreamAttrValue> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
         unsafe {
             call!(
@@ -66,7 +66,7 @@ impl Stream {
 
     /// `cuStreamSetAttribute()`.
     fn set_attribute(&self, attribute: CUstreamAttrID, value: &CUstreamAttrValue) -> Result<()> {
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the pointer must be readable and the stream alive ← a reference, and `self` owns it.
         Ok(unsafe {
             call!(
@@ -218,9 +218,9 @@ impl Stream {
     #[doc(alias = "cuStreamCopyAttributes")]
     pub fn copy_attributes(&self, from: &Self) -> Result<()> {
         self.expect_context(from.context(), "the stream")?;
-        let _current = match self.bind()? {
+        let _current = match self.bind_to_ask()? {
             Some(current) => Some(current),
-            None => from.bind()?,
+            None => from.bind_to_ask()?,
         };
         // SAFETY: both streams must be alive ← they are borrowed.
         Ok(unsafe {

@@ -29,7 +29,7 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the stream must be alive, the pointer writable ← it is borrowed; a local.
         unsafe {
             call!(

@@ -132,6 +132,7 @@ impl Context {
         let Some(stream) = self.streams().default.get() else {
             return self.enter().map(drop);
         };
+        let _relaxed = stream.driver().relaxed();
         // SAFETY: the stream must be alive ← it is borrowed.
         match unsafe { call!(stream.driver(), cuStreamQuery(stream.raw())) } {
             Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => Ok(()),

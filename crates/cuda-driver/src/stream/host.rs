@@ -50,7 +50,6 @@ impl Stream {
         let outcome = Arc::clone(&entry.outcome);
         let id = pending::add(entry);
         let queued = self.state().block(context, || {
-            let _current = self.bind()?;
             // SAFETY: the stream must be alive, and the function callable with this once, at any later time ← it is
             // borrowed, and the function only looks for an entry of this number.
             unsafe {

@@ -16,7 +16,7 @@ pub use capturing::CaptureStatus;
 pub(crate) use default::ContextStreams;
 pub use host::HostCall;
 pub use pool::StreamPool;
-pub(crate) use state::{Kind, SendPtr, StreamState, Tail};
+pub(crate) use state::{Kind, Queueing, SendPtr, StreamState};
 pub use value::{StreamWord, ValueBatch, WaitCondition};
 
 use std::fmt;
@@ -91,7 +91,7 @@ impl Stream {
     /// A fault of any kernel that was still running: see [`DriverError::is_sticky`].
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        Ok(self.state.synchronize(&self.context)?)
+        Ok(self.state.synchronize_by_name(&self.context)?)
     }
 
     /// `cuStreamQuery()`—Whether all that was queued on the stream is done.
@@ -101,7 +101,7 @@ impl Stream {
     /// A fault of any kernel that was still running.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         let asked = self.state.settle_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) }
@@ -161,7 +161,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetPriority")]
     pub fn priority(&self) -> Result<i32> {
         let mut priority = 0;
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
         unsafe {
             call!(
@@ -180,7 +180,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetFlags")]
     pub fn flags(&self) -> Result<StreamFlags> {
         let mut flags = 0;
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
         unsafe {
             call!(
@@ -199,7 +199,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetId")]
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
-        let _current = self.bind()?;
+        let _current = self.bind_to_ask()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
         unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
         Ok(id)
@@ -221,10 +221,16 @@ impl Stream {
         Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
     }
 
-    /// Makes the context current if calls on this stream need it.
+    /// Makes the context current if calls on this stream need it, for one that queues nothing.
     #[inline]
-    pub(crate) fn bind(&self) -> Result<Option<Current<'_>>, DriverError> {
-        self.state.bind(&self.context)
+    pub(crate) fn bind_to_ask(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.state.bind_to_ask(&self.context)
+    }
+
+    /// Prepares a call that queues something: see [`StreamState::queueing`].
+    #[inline]
+    pub(crate) fn queueing(&self) -> Result<Queueing<'_>, DriverError> {
+        self.state.queueing(&self.context)
     }
 
     pub(crate) fn state(&self) -> &Arc<StreamState> {

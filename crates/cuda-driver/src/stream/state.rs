@@ -5,11 +5,13 @@
 //! of those, and begins a new epoch of the stream. A use remembers the epoch in which it was queued, and whoever has to wait
 //! for it waits for the checkpoint that ended that epoch.
 
+mod checkpoint;
+
 use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cuda_sys::{CUstream, CUstream_st};
 
@@ -34,6 +36,8 @@ pub(crate) struct StreamState {
     id: u64,
     /// Whether the legacy stream waits for it, and it for the legacy stream.
     is_blocking: bool,
+    /// Only of the legacy stream: whether it was used since its last checkpoint.
+    is_used: AtomicBool,
     tail: Mutex<Tail, { rank::STREAM_TAIL }>,
     /// `None` for the default streams of C, which nobody destroys.
     handle: Option<Handle<RawStream>>,
@@ -55,7 +59,7 @@ pub(crate) enum Kind {
 #[derive(Default)]
 pub(crate) struct Tail {
     /// How many use events were recorded. Numbers are in the stream's order.
-    pub(crate) turn: u64,
+    turn: u64,
     /// All that was queued in epochs before this one is done.
     settled: u64,
     /// The epochs that ended since, and the events behind what was queued in them.
@@ -70,6 +74,23 @@ impl Destroy for RawStream {
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
         // SAFETY: the stream must be alive ← the handle owns it. Work still in it runs to its end.
         unsafe { call!(driver, cuStreamDestroy_v2(raw.0)) }
+    }
+}
+
+/// The handle of a stream for a call that queues something: see [`StreamState::queueing`].
+pub(crate) struct Queueing<'a> {
+    raw: CUstream,
+    /// Current for the call, if the handle means nothing without it.
+    current: Option<Current<'a>>,
+}
+
+impl<'a> Queueing<'a> {
+    pub(crate) fn raw(&self) -> CUstream {
+        self.raw
+    }
+
+    pub(crate) fn into_current(self) -> Option<Current<'a>> {
+        self.current
     }
 }
 
@@ -143,6 +164,7 @@ impl StreamState {
             launches: context.launches().of_stream(raw),
             id: fresh_id(),
             is_blocking,
+            is_used: AtomicBool::new(false),
             tail: Mutex::default(),
             handle: Some(handle),
             driver: driver.clone(),
@@ -167,6 +189,7 @@ impl StreamState {
             launches: context.launches().of_stream(raw),
             id: fresh_id(),
             is_blocking: true,
+            is_used: AtomicBool::new(false),
             tail: Mutex::default(),
             handle: None,
             driver: context.driver().clone(),
@@ -177,7 +200,8 @@ impl StreamState {
         this
     }
 
-    pub(crate) fn raw(&self) -> CUstream {
+    /// The handle for calls that queue nothing, and for calls inside [`block`](Self::block).
+    pub(super) fn raw(&self) -> CUstream {
         self.raw.0
     }
 
@@ -228,16 +252,51 @@ impl StreamState {
     /// which they happen.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if self.kind == Kind::Legacy {
+            // After the epoch was read: a checkpoint that misses this ends this epoch or a later one.
+            self.is_used.store(true, Ordering::Release);
+        }
+        epoch
     }
 
-    pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
+    fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock()
     }
 
-    /// Makes `context`, which must be that of the stream, current for a call on a stream that needs it.
+    /// Prepares a call that queues something on this stream: gives the handle for it, and makes `context`, which must
+    /// be the stream's, current if the handle needs that.
+    ///
+    /// Work on the legacy stream waits for the blocking streams, and later work on those waits for it. So if a stream may
+    /// be waiting for the program, each blocking stream gets a checkpoint first: earlier uses on it can still be waited for
+    /// on their own. A default stream cannot be used without a current context, and only this function and
+    /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues can skip the step.
     #[inline]
-    pub(crate) fn bind<'a>(
+    pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
+        let current = match self.kind {
+            Kind::Own => None,
+            Kind::Legacy | Kind::PerThread => {
+                let current = self.bind_to_ask(context)?;
+                if self.holds_up_others() {
+                    self.with_tails(context, |_| Ok(()))?;
+                }
+                current
+            }
+        };
+        Ok(Queueing {
+            raw: self.raw(),
+            current,
+        })
+    }
+
+    /// Whether work queued here may wait for the program and make other streams wait with it.
+    fn holds_up_others(&self) -> bool {
+        self.kind == Kind::Legacy && self.driver.may_block()
+    }
+
+    /// Makes `context`, which must be that of the stream, current for a call that needs it and queues nothing.
+    #[inline]
+    pub(crate) fn bind_to_ask<'a>(
         &self,
         context: &'a Context,
     ) -> Result<Option<Current<'a>>, DriverError> {
@@ -253,9 +312,15 @@ impl StreamState {
         self.handle.map_or(Ok(()), Handle::close)
     }
 
-    /// Waits until all that was queued is done.
+    /// Waits until all that was queued is done, without a call of the program that names the wait.
     pub(crate) fn synchronize(&self, context: &Context) -> Result<(), DriverError> {
-        let _current = self.bind(context)?;
+        let _relaxed = self.driver.relaxed();
+        self.synchronize_by_name(context)
+    }
+
+    /// Waits until all that was queued is done, as the program asked by name.
+    pub(crate) fn synchronize_by_name(&self, context: &Context) -> Result<(), DriverError> {
+        let _current = self.bind_to_ask(context)?;
         self.settle_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.driver, cuStreamSynchronize(self.raw())) }
@@ -264,9 +329,10 @@ impl StreamState {
 
     /// Whether all that was queued is known to be done.
     pub(crate) fn is_done(&self, context: &Context) -> bool {
-        let Ok(_current) = self.bind(context) else {
+        let Ok(_current) = self.bind_to_ask(context) else {
             return false;
         };
+        let _relaxed = self.driver.relaxed();
         // SAFETY: the stream must be alive ← `self` owns it.
         unsafe { call!(self.driver, cuStreamQuery(self.raw())) }.is_ok()
     }
@@ -296,91 +362,16 @@ impl StreamState {
         }
     }
 
-    /// The same for a stream on which nothing was used that others may have to wait for.
+    /// The same for a stream on which nothing was used that others may have to wait for, and where no stream may wait
+    /// for the program.
     pub(crate) fn wait_at_once(
         &self,
         context: &Context,
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
-        let _current = self.bind(context)?;
+        let _current = self.bind_to_ask(context)?;
         // SAFETY: stream and event must be alive for the call ← the caller has the event, `self` the stream; what the
         // event stands for is taken over by the driver at the call.
         unsafe { call!(self.driver, cuStreamWaitEvent(self.raw(), event, 0)) }
-    }
-
-    /// Queues something that can hold up the stream until the program does something: what was used on it before can
-    /// still be waited for on its own.
-    pub(crate) fn block<R>(
-        &self,
-        context: &Context,
-        queue: impl FnOnce() -> Result<R, DriverError>,
-    ) -> Result<R, DriverError> {
-        if Fault::NoCheckpoint.is_planted() {
-            return queue();
-        }
-        if !self.is_blocking {
-            let mut tail = self.tail();
-            self.checkpoint(context, &mut tail)?;
-            return queue();
-        }
-        // It holds up the legacy stream, and thereby every stream that is ordered with that. All their tails are locked, by
-        // ascending address.
-        let mut streams = context.streams().blocking();
-        streams.sort_unstable_by_key(Arc::as_ptr);
-        streams.dedup_by_key(|stream| Arc::as_ptr(stream));
-        let mut tails = Vec::with_capacity(streams.len());
-        for stream in &streams {
-            let mut tail = stream.tail();
-            stream.checkpoint(context, &mut tail)?;
-            tails.push(tail);
-        }
-        queue()
-    }
-
-    /// Before something is queued in this stream, the legacy one, behind which the blocking streams wait: what was used on them
-    /// before can still be waited for on its own.
-    pub(crate) fn before_legacy(&self, context: &Context) -> Result<(), DriverError> {
-        if self.kind == Kind::Legacy && self.driver.may_block() {
-            self.block(context, || Ok(()))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Records an event behind what is queued, and begins a new epoch.
-    fn checkpoint(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
-        let done = tail
-            .checkpoints
-            .iter()
-            .take_while(|(_, event)| event.is_done())
-            .count();
-        if let Some((epoch, _)) = tail.checkpoints.drain(..done).next_back() {
-            tail.settled = epoch + 1;
-        }
-        // If it cannot be recorded, the uses of this epoch are waited for by the next checkpoint or by the tail.
-        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
-        let event = UseEvent::record_at(context, self, tail)?;
-        tail.checkpoints.push((epoch, event));
-        Ok(())
-    }
-
-    /// An event behind what was queued up to the end of `epoch`, and the last epoch that it stands behind; `None` if all
-    /// of that is known to be done.
-    pub(crate) fn behind(
-        &self,
-        context: &Context,
-        epoch: u64,
-    ) -> Result<Option<(UseEvent, u64)>, DriverError> {
-        let mut tail = self.tail();
-        if epoch < tail.settled {
-            return Ok(None);
-        }
-        let found = tail.checkpoints.iter().find(|(ended, _)| *ended >= epoch);
-        if let Some((ended, event)) = found {
-            return Ok(Some((event.clone(), *ended)));
-        }
-        // No use that is queued from now on has been given to anybody as one that this stands behind.
-        let event = UseEvent::record_at(context, self, &mut tail)?;
-        Ok(Some((event, u64::MAX)))
     }
 }

@@ -202,9 +202,9 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
         Ok(true) => match UseEvent::record(stream.context(), stream.state()) {
             Ok(event) => Some(event),
             // Nothing tells when it is done but the end of all.
-            Err(_) => match stream.synchronize() {
+            Err(_) => match stream.state().synchronize(stream.context()) {
                 Ok(()) => None,
-                Err(error) => return Err(failed(error, memory, abandon_lock::<P>)),
+                Err(error) => return Err(failed(error.into(), memory, abandon_lock::<P>)),
             },
         },
     };

@@ -60,7 +60,10 @@ impl Stream {
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
         // What was queued in a borrowed context is done when its owner declares it dead: `Context::borrow_raw` asks for that.
         if scope.is_used.get()
-            && let Err(error) = self.synchronize()
+            && let Err(error) = self
+                .state()
+                .synchronize(self.context())
+                .map_err(Error::from)
             && !matches!(error, Error::ContextGone { .. })
         {
             // `eprintln!` panics where nobody reads what it writes.

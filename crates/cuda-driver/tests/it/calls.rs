@@ -139,14 +139,27 @@ fn a_small_copy_from_the_host_does_not_wait_and_one_to_it_waits_once() {
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names,
-        ["cuEventQuery", "cuEventRecord", "cuMemcpyHtoDAsync_v2"]
+        [
+            "cuEventQuery",
+            "cuEventRecord",
+            "cuMemcpyHtoDAsync_v2",
+            "cuThreadExchangeStreamCaptureMode"
+        ]
     );
-    assert_eq!(total(&calls), 3, "{calls:?}");
+    // The mode is exchanged for the query and exchanged back.
+    assert_eq!(total(&calls), 5, "{calls:?}");
     let mut destination = [0; 8];
     counted.home.synchronize().unwrap();
     buffer.copy_to_host(&mut destination).unwrap();
     let (_, calls) = counted.calls(|| buffer.copy_to_host(&mut destination).unwrap());
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"]);
-    assert_eq!((total(&calls), destination), (2, [2; 8]), "{calls:?}");
+    assert_eq!(
+        names,
+        [
+            "cuMemcpyDtoHAsync_v2",
+            "cuStreamSynchronize",
+            "cuThreadExchangeStreamCaptureMode"
+        ]
+    );
+    assert_eq!((total(&calls), destination), (4, [2; 8]), "{calls:?}");
 }

@@ -443,7 +443,8 @@ fn page_locked_memory_is_copied_directly() {
                 [
                     ("cuMemcpyDtoHAsync_v2", 1),
                     ("cuMemcpyHtoDAsync_v2", 1),
-                    ("cuStreamSynchronize", 2)
+                    ("cuStreamSynchronize", 2),
+                    ("cuThreadExchangeStreamCaptureMode", 4)
                 ]
             );
         }

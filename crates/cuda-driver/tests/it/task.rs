@@ -1,12 +1,15 @@
-//! The least of a runtime: polls a future on this thread, which sleeps until it is woken.
+//! The least of a runtime: polls a future on this thread, which sleeps until it is woken. And time limits.
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+/// What should take no time at all must not take longer than this.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 struct Unpark(Thread);
 
@@ -52,5 +55,19 @@ pub(crate) fn until(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool
     while !is_so() {
         assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs `work`, which must end within some seconds.
+pub(crate) fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    match ended.recv_timeout(LIMIT) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} hangs"),
+        // It is over; a panic of it is the test's.
+        _ => worker.join().unwrap(),
     }
 }

@@ -11,23 +11,7 @@ use cuda_driver::{Graph, GraphHostBuffer, WaitCondition};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, flags, late, software};
-use crate::task::until;
-
-const LIMIT: Duration = Duration::from_secs(5);
-
-/// Runs `work`, which must end within some seconds.
-fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
-    let (done, ended) = mpsc::channel();
-    let worker = thread::spawn(move || {
-        work();
-        done.send(()).unwrap();
-    });
-    match ended.recv_timeout(LIMIT) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} hangs"),
-        // It is over; a panic of it is the test's.
-        _ => worker.join().unwrap(),
-    }
-}
+use crate::task::{LIMIT, in_time, until};
 
 /// Memory of other code that says when it is dropped, and waits for `gate` first if there is one.
 struct Owner {
@@ -114,14 +98,23 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         let bench = software(builder);
         let device = bench.context.device().clone();
         let other = Context::new(&device, cuda_driver::ContextFlags::empty()).unwrap();
-        let stream = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
-        let (open, gate) = mpsc::channel();
-        let (buffer, is_dropped) = owned(&stream, Some(gate));
+        let stream = || Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (stuck, free) = (stream(), stream());
+        let flag = flags(&free, &[0_u32]);
+        stuck
+            .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        let event = Event::new(&other, EventFlags::DISABLE_TIMING).unwrap();
+        event.record(&stuck).unwrap();
+        // What this copy goes through is given back behind it, and its context behind that, on a worker thread.
+        let held = bench.stream();
+        let mut copy = DeviceBuffer::<u32>::zeroed(&held, 4).unwrap();
+        held.wait(&event).unwrap();
+        copy.copy_from_host(&[1; 4]).unwrap();
+        drop((copy, held));
         let (dropped, all) = mpsc::channel();
         let context = bench.context;
-        // Both go later, on another thread: the buffer waits for the gate, and the last handle of the context behind it.
-        let call = stream.launch_host(move || {
-            drop(buffer);
+        let call = free.launch_host(move || {
             drop(context);
             dropped.send(()).unwrap();
         });
@@ -131,11 +124,9 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         let own = Stream::new(&again, StreamFlags::NON_BLOCKING, 0).unwrap();
         let mut memory = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
         let graph = Graph::capture(&again, |scope| {
-            open.send(()).unwrap();
-            until("the buffer goes", LIMIT, || {
-                is_dropped.load(Ordering::SeqCst)
-            });
-            // The context goes right behind it.
+            free.write_value(&flag, 0, 1_u32)?;
+            stuck.synchronize()?;
+            // The first handle of the context is released right behind the copy.
             thread::sleep(Duration::from_millis(50));
             scope.fill(&mut memory, 9_u32)?;
             Ok(())

@@ -193,6 +193,8 @@ impl Blocks {
     fn make(&self, stream: &Stream, class: usize) -> Result<Block> {
         self.cache.reserve(class)?;
         let bytes = bytes_of_class(class);
+        // Whether this is called at all depends on what waits in the pool.
+        let _relaxed = self.context.driver().relaxed();
         match Memory::allocate(stream, bytes) {
             Ok(memory) => Ok(memory.into_block()),
             Err(error) => {

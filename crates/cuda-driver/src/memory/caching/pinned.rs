@@ -166,6 +166,8 @@ impl Blocks {
     fn make(&self, class: usize) -> Result<Handle<PinnedBlock>> {
         self.cache.reserve(class)?;
         let bytes = bytes_of_class(class);
+        // Whether this is called at all depends on what waits in the pool.
+        let _relaxed = self.context.driver().relaxed();
         let made = PinnedBlock::allocate(&self.context, bytes, self.flags);
         match made {
             Ok(handle) => {

@@ -164,7 +164,7 @@ impl<K: Lockable> Locked<K> {
 
 impl<K: Lockable> Drop for Locked<K> {
     fn drop(&mut self) {
-        if pending::is_inside_host_function() && self.handle.is_some() {
+        if pending::must_not_wait() && self.handle.is_some() {
             let moved = self.take();
             return pending::defer(self.context().driver(), move || drop(moved));
         }

@@ -221,7 +221,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
 
 impl<T: DeviceRepr> Drop for RegisteredBuffer<T> {
     fn drop(&mut self) {
-        if pending::is_inside_host_function() && self.capacity.is_some() {
+        if pending::must_not_wait() && self.capacity.is_some() {
             let moved = Self {
                 locked: self.locked.take(),
                 start: self.start,

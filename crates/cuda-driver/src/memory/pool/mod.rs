@@ -155,17 +155,12 @@ impl MemoryPool {
             Memory::nothing(stream)
         } else {
             let mut address = 0;
-            let _current = stream.bind()?;
+            let queueing = stream.queueing()?;
             // SAFETY: pointer, pool and stream must be valid ← a local, and borrowed.
             unsafe {
                 call!(
                     stream.driver(),
-                    cuMemAllocFromPoolAsync(
-                        &raw mut address,
-                        bytes,
-                        self.as_raw(),
-                        stream.as_raw()
-                    )
+                    cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
                 )
             }
             .map_err(|error| Error::of_allocation(error, bytes))?;

@@ -29,7 +29,7 @@ pub(crate) unsafe fn upload(
     bytes: usize,
 ) -> Result<()> {
     let (mut copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
-    let _current = copy.home.bind()?;
+    let _current = copy.home.bind_to_ask()?;
     if !is_small {
         // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
         let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
@@ -61,7 +61,7 @@ pub(crate) unsafe fn download(
     bytes: usize,
 ) -> Result<()> {
     let (mut copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
-    let _current = copy.home.bind()?;
+    let _current = copy.home.bind_to_ask()?;
     if !is_small {
         let filling = Filling::default();
         // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
@@ -72,7 +72,8 @@ pub(crate) unsafe fn download(
     let slot = copy.take()?;
     // SAFETY: as above; and `bytes` are no more than a small block has.
     let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
-    let done = queued.and_then(|()| copy.home.synchronize());
+    let wait = || copy.home.state().synchronize(copy.home.context());
+    let done = queued.and_then(|()| Ok(wait()?));
     // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that it could not be.
     unsafe { copy.finish_download(slot, done, 0..bytes, false) }
 }
@@ -257,6 +258,7 @@ impl<'a> Copy<'a> {
 
     /// Queues something of a piece.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
+        let _queueing = self.home.queueing()?;
         match self.each {
             Some((memory, access)) => memory.use_at_home(access, queue),
             None => Ok(queue()?),

@@ -95,7 +95,8 @@ impl Copy<'_> {
         // Without an event behind the copy the stream is waited for instead.
         let state = self.home.state();
         let queued = queued.and_then(|()| {
-            let recorded = slot.record(state);
+            let queueing = self.home.queueing();
+            let recorded = queueing.and_then(|queueing| slot.record(state.driver(), &queueing));
             Ok(recorded.or_else(|_| state.synchronize(self.home.context()))?)
         });
         if let Err(error) = queued {

@@ -21,13 +21,13 @@ use cuda_sys::{CUevent, CUresult};
 
 use super::pinned::{PinnedBlock, PinnedFlags};
 use crate::context::Context;
-use crate::driver::call;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pending;
-use crate::stream::{Stream, StreamState};
+use crate::stream::{Queueing, Stream, StreamState};
 
 /// The blocks of one context.
 pub(crate) struct Staging {
@@ -162,14 +162,15 @@ impl Shelf {
     /// A fault, where the stream had to be waited for.
     fn put_behind(&self, slot: Slot, home: &Stream) -> Result<(), DriverError> {
         let stream = home.state();
-        // Recorded while the list is locked: of one stream, what is listed first is done first.
-        let mut blocks = self.lock();
-        if slot.record(stream).is_ok() {
-            let stream = stream.id();
-            blocks.busy.push_back(Busy { slot, stream });
-            return Ok(());
+        if let Ok(queueing) = home.queueing() {
+            // Recorded while the list is locked: of one stream, what is listed first is done first.
+            let mut blocks = self.lock();
+            if slot.record(stream.driver(), &queueing).is_ok() {
+                let stream = stream.id();
+                blocks.busy.push_back(Busy { slot, stream });
+                return Ok(());
+            }
         }
-        drop(blocks);
         match stream.synchronize(home.context()) {
             Ok(()) => self.put(slot),
             Err(error) => {
@@ -244,6 +245,7 @@ impl Blocks {
 
 impl Slot {
     fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let _relaxed = context.driver().relaxed();
         let block = PinnedBlock::allocate(context, bytes, PinnedFlags::empty())?;
         let event = RawEvent::create(context, EventFlags::DISABLE_TIMING)?;
         Ok(Self { block, event })
@@ -258,12 +260,13 @@ impl Slot {
         self.event.raw().0
     }
 
-    fn record(&self, stream: &StreamState) -> Result<(), DriverError> {
-        // SAFETY: event and stream must be alive ← both are borrowed.
-        unsafe { call!(stream.driver(), cuEventRecord(self.event(), stream.raw())) }
+    fn record(&self, driver: &Driver, stream: &Queueing<'_>) -> Result<(), DriverError> {
+        // SAFETY: event and stream must be alive ← the event is owned, and the callers borrow the stream.
+        unsafe { call!(driver, cuEventRecord(self.event(), stream.raw())) }
     }
 
     fn is_done(&self) -> Result<bool, DriverError> {
+        let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← it is owned.
         match unsafe { call!(self.event.driver(), cuEventQuery(self.event())) } {
             Ok(()) => Ok(true),
@@ -273,6 +276,7 @@ impl Slot {
     }
 
     fn wait(&self) -> Result<(), DriverError> {
+        let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← it is owned.
         unsafe { call!(self.event.driver(), cuEventSynchronize(self.event())) }
     }

@@ -42,6 +42,7 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuStreamWaitEvent", Last, &[], WAIT),
     ("cuEventSynchronize", Any, &[], WAIT),
     // Where there is another way.
+    ("cuThreadExchangeStreamCaptureMode", Any, &[], MODE),
     ("cuEventQuery", Any, &[], UNKNOWN),
     ("cuStreamQuery", Any, &[], UNKNOWN),
     ("cuEventRecord", Any, &[], TAIL),
@@ -112,6 +113,7 @@ enum Which {
 }
 use Which::{Any, Last};
 
+const MODE: &str = "the hidden calls are made in the mode of the thread";
 const UNKNOWN: &str = "what may be done counts as not done";
 const DROP: &str = "a drop has nobody to tell";
 const WAIT: &str = "a drop that cannot wait leaves what it would give back";

@@ -1,0 +1,112 @@
+//! Threads that do what was deferred: give back what was dropped where nothing may wait.
+//!
+//! A call such as `cuMemFree` waits for all that runs in its context, which can take as long as the program likes. So the
+//! deferred jobs of one context never wait behind those of another: each context has a queue of its own, and each driver has
+//! one for objects that belong to no context. A queue is served by a thread that is started for its first job and ends when it
+//! has been idle for [`IDLE`].
+//!
+//! A queue has two lanes, so there are at most two threads for each context:
+//!
+//! - the ordered lane, where what was dropped first is given back first, and a context ends behind its objects;
+//! - the lane of jobs that wait until the whole context is idle, which is how modules are unloaded. They own what they need, so
+//!   nothing has to come behind them, and the ordered lane does not wait for them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::quietly;
+use crate::lock::{Condvar, Mutex, rank};
+
+/// A thread with nothing to do ends after this.
+const IDLE: Duration = Duration::from_secs(1);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The deferred jobs of one context, or of a driver for objects that belong to no context.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    ordered: Arc<Lane>,
+    waits: Arc<Lane>,
+}
+
+/// Jobs that one thread does, in their order.
+#[derive(Default)]
+struct Lane {
+    state: Mutex<State, { rank::DEFERRED }>,
+    /// A job was added.
+    added: Condvar,
+    /// How many jobs are waiting or being done.
+    open: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Whether a thread serves the lane.
+    is_served: bool,
+}
+
+impl Jobs {
+    /// Whether an ordered job is waiting or being done.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.ordered.open.load(Ordering::Acquire) > 0
+    }
+
+    /// Adds a job behind all ordered ones.
+    pub(super) fn add(&self, job: Job) {
+        self.ordered.add(job);
+    }
+
+    /// Adds a job that waits until its context is idle.
+    pub(super) fn add_wait(&self, job: Job) {
+        self.waits.add(job);
+    }
+}
+
+impl Lane {
+    fn add(self: &Arc<Self>, job: Job) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        let mut state = self.state.lock();
+        state.jobs.push_back(job);
+        if !state.is_served {
+            let lane = Arc::clone(self);
+            let thread = thread::Builder::new().name(String::from("cuda-driver worker"));
+            // Where no thread can be started, the jobs wait until the next one is added.
+            state.is_served = thread.spawn(move || lane.serve()).is_ok();
+        }
+        drop(state);
+        self.added.notify_one();
+    }
+
+    fn serve(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let mut is_late = false;
+            while state.jobs.is_empty() && !is_late {
+                let (locked, waited) = self.added.wait_timeout(state, IDLE);
+                state = locked;
+                is_late = waited.timed_out();
+            }
+            let Some(job) = state.jobs.pop_front() else {
+                state.is_served = false;
+                return;
+            };
+            drop(state);
+            quietly(job);
+            self.open.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs")
+            .field("is_open", &self.is_open())
+            .finish_non_exhaustive()
+    }
+}

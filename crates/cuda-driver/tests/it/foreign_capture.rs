@@ -1,0 +1,194 @@
+//! Captures of other code in global mode, the usual one: no hidden call of this crate breaks them.
+
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{CachingPool, ContextFlags, Status};
+use cuda_sim::{Builder, Rule};
+use cuda_sys::{CUstreamCaptureMode, DriverTable};
+
+use crate::support::{COPY, everywhere, software};
+use crate::task::block_on;
+
+const SECOND: Duration = Duration::from_secs(1);
+const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+/// A capture of other code, through the raw table.
+struct Foreign<'a> {
+    table: &'a DriverTable,
+    stream: &'a Stream,
+}
+
+impl<'a> Foreign<'a> {
+    fn begin(table: &'a DriverTable, stream: &'a Stream) -> Self {
+        // SAFETY: the stream must be alive ← it is borrowed.
+        let status = unsafe { table.cuStreamBeginCapture_v2(stream.as_raw(), GLOBAL) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        Self { table, stream }
+    }
+
+    fn end(self, what: &str) {
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream must be alive and the pointer writable ← it is borrowed, and a local.
+        let status = unsafe {
+            self.table
+                .cuStreamEndCapture(self.stream.as_raw(), &raw mut graph)
+        };
+        assert_eq!(status, Status::CUDA_SUCCESS, "{what}");
+        // SAFETY: the graph must be alive and not used after ← it was made just now.
+        let status = unsafe { self.table.cuGraphDestroy(graph) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+    }
+}
+
+/// The mode of this thread, which stays as it is.
+fn mode(table: &DriverTable) -> CUstreamCaptureMode {
+    let mut mode = GLOBAL;
+    // SAFETY: the pointer must be valid ← it is to a local.
+    unsafe { table.cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    let before = mode;
+    // SAFETY: as above.
+    unsafe { table.cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    before
+}
+
+fn stream(context: &Context) -> Stream {
+    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
+}
+
+fn pinned(context: &Context) -> PinnedBuffer<u32> {
+    PinnedBuffer::zeroed(context, 64, PinnedFlags::empty()).unwrap()
+}
+
+/// What programs do in a context that another thread captures in. Made before the capture: what is called by name, and fails as
+/// the call of C does.
+type Prepared = Box<dyn FnOnce() + Send>;
+
+fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {
+    let own = stream(context);
+    let plain = DeviceBuffer::<u32>::zeroed_plain(&own, 64).unwrap();
+    let (freed, sent, left, awaited) = (
+        pinned(context),
+        pinned(context),
+        pinned(context),
+        pinned(context),
+    );
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&own, 64).unwrap();
+    let mut large = DeviceBuffer::<u32>::zeroed(&own, 1 << 20).unwrap();
+    let pool = CachingPool::new(context);
+    let of_module = Module::load(&other, &Ptx::new(COPY).unwrap()).unwrap();
+    let crossing = stream(context);
+    let host = stream(context);
+    own.synchronize().unwrap();
+    vec![
+        ("completion", {
+            let own = own.clone();
+            Box::new(move || block_on(own.completion(), SECOND).unwrap()) as Prepared
+        }),
+        ("drop of plain memory", Box::new(move || drop(plain))),
+        ("drop of page-locked memory", Box::new(move || drop(freed))),
+        ("transfers and copies", {
+            Box::new(move || {
+                let copy = buffer.copy_from_pinned_async(sent, &own).unwrap();
+                drop(copy.wait().unwrap());
+                drop(buffer.copy_to_pinned_async(left, &own).unwrap());
+                let copy = buffer.copy_to_pinned_async(awaited, &own).unwrap();
+                drop(block_on(copy, SECOND).unwrap());
+                for _ in 0..3 {
+                    buffer.copy_from_host(&[3; 64]).unwrap();
+                    assert_eq!(buffer.to_vec().unwrap(), [3; 64]);
+                }
+                large.copy_from_host(&vec![5; 1 << 20]).unwrap();
+                assert_eq!(large.to_vec().unwrap(), vec![5; 1 << 20]);
+                drop((buffer, large));
+                // The service thread asks for the transfer that was dropped.
+                thread::sleep(SECOND / 3);
+            })
+        }),
+        ("caching pool", {
+            Box::new(move || {
+                for _ in 0..3 {
+                    drop(pool.zeroed::<u32>(&crossing, 64).unwrap());
+                    drop(pool.zeroed::<u32>(&host, 64).unwrap());
+                }
+                host.launch_host(move || drop(pool))
+                    .unwrap()
+                    .wait()
+                    .unwrap();
+                thread::sleep(SECOND / 10);
+            })
+        }),
+        ("module of another context", {
+            Box::new(move || drop(of_module))
+        }),
+        ("another context", Box::new(move || drop(other))),
+    ]
+}
+
+fn check(is_here: bool) {
+    for bench in everywhere("a_capture_of_other_code_survives") {
+        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let library = bench.context.driver().library().clone();
+        let captured = stream(&bench.context);
+        for (name, work) in operations(&bench.context, other) {
+            let what = format!("{}: {name}", bench.name);
+            let capture = Foreign::begin(library.table(), &captured);
+            if is_here {
+                work();
+            } else {
+                thread::spawn(work).join().unwrap();
+            }
+            capture.end(&what);
+            assert_eq!(mode(library.table()), GLOBAL, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_foreign_capture_survives_work_on_other_threads() {
+    check(false);
+}
+
+#[test]
+fn a_foreign_capture_survives_work_on_its_own_thread() {
+    check(true);
+}
+
+#[test]
+fn a_query_that_a_capture_refuses_is_asked_again() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let stream = bench.stream();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
+    let memory = pinned(&bench.context);
+    // So that the service thread has to ask.
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuLaunchHostFunc"));
+    let refused = Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    simulator.add_rule(Rule::new(refused).function("cuEventQuery"));
+    let copy = buffer.copy_from_pinned_async(memory, &stream).unwrap();
+    let copied = thread::spawn(move || block_on(copy, 5 * SECOND).is_ok());
+    // Longer than what is given up after some failures.
+    thread::sleep(SECOND);
+    assert!(!copied.is_finished());
+    simulator.clear_rules();
+    assert!(copied.join().unwrap());
+}
+
+#[test]
+fn a_call_by_name_behaves_as_the_call_of_c() {
+    let bench = software(Builder::new());
+    let library = bench.context.driver().library().clone();
+    let (captured, own) = (stream(&bench.context), stream(&bench.context));
+    let capture = Foreign::begin(library.table(), &captured);
+    let refused = Some(Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(own.synchronize().unwrap_err().status(), refused);
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: the stream must be alive and the pointer writable ← it is borrowed, and a local.
+    let status = unsafe {
+        library
+            .table()
+            .cuStreamEndCapture(capture.stream.as_raw(), &raw mut graph)
+    };
+    assert_eq!(status, Status::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}

@@ -1,0 +1,196 @@
+//! Work on the legacy stream behind a stream that waits for the program: what was ready before must still run.
+
+use std::any::Any;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, ManagedAttachment, ManagedBuffer, MemoryLocation, WaitCondition};
+
+use crate::support::{Bench, everywhere, flags};
+use crate::task::in_time;
+
+/// What an operation on the legacy stream uses.
+struct Fixture {
+    context: Context,
+    legacy: Stream,
+    /// Waits for no other stream, and no test waits for it.
+    own: Stream,
+    /// At home on the legacy stream.
+    buffer: DeviceBuffer<u32>,
+    words: DeviceBuffer<u32>,
+    event: Event,
+}
+
+type Operation = (
+    &'static str,
+    fn(&mut Fixture) -> Result<Box<dyn Any>, Error>,
+);
+
+/// Each queues something on the legacy stream. What it returns is kept until the stream goes on.
+const OPERATIONS: &[Operation] = &[
+    ("record", |it| {
+        it.event.record(&it.legacy)?;
+        Ok(Box::new(()))
+    }),
+    ("completion", |it| Ok(Box::new(it.legacy.completion()))),
+    ("join", |it| {
+        it.own.join(&it.legacy)?;
+        Ok(Box::new(()))
+    }),
+    ("fork", |it| Ok(Box::new(it.legacy.fork()?))),
+    ("wait", |it| {
+        it.legacy.wait(&it.event)?;
+        Ok(Box::new(()))
+    }),
+    ("host function", |it| {
+        Ok(Box::new(it.legacy.launch_host(|| ())?))
+    }),
+    ("allocation", |it| {
+        Ok(Box::new(DeviceBuffer::<u32>::zeroed(&it.legacy, 4)?))
+    }),
+    ("allocation from a pool", |it| {
+        let pool = it.context.device().default_memory_pool()?;
+        Ok(Box::new(pool.zeroed::<u32>(&it.legacy, 4)?))
+    }),
+    ("free", |it| {
+        let empty = DeviceBuffer::zeroed(&it.own, 0)?;
+        drop(std::mem::replace(&mut it.buffer, empty));
+        Ok(Box::new(()))
+    }),
+    ("fill", |it| {
+        it.buffer.fill(7)?;
+        Ok(Box::new(()))
+    }),
+    ("upload", |it| {
+        it.buffer.copy_from_host(&[7; 4])?;
+        Ok(Box::new(()))
+    }),
+    ("use of its buffer elsewhere", |it| {
+        it.buffer.fill(7)?;
+        let mut other = DeviceBuffer::<u32>::zeroed(&it.own, 4)?;
+        other.as_mut_slice().copy_from(&it.buffer.as_slice())?;
+        Ok(Box::new(other))
+    }),
+    ("value", |it| {
+        it.legacy.write_value(&it.words, 0, 1_u32)?;
+        Ok(Box::new(()))
+    }),
+    ("managed memory", |it| {
+        let mut managed = ManagedBuffer::<u32>::zeroed(&it.legacy, 4)?;
+        managed
+            .as_slice()
+            .prefetch(&MemoryLocation::Host, &it.legacy)?;
+        // SAFETY: every stream may use the memory, as before.
+        unsafe { managed.attach(&it.legacy, ManagedAttachment::Global) }?;
+        Ok(Box::new(managed))
+    }),
+    ("graph", |it| {
+        let mut graph = Graph::new(&it.context)?;
+        graph.empty(&[])?;
+        let exec = graph.instantiate()?;
+        exec.upload(&it.legacy)?;
+        exec.launch(&it.legacy)?;
+        Ok(Box::new(exec))
+    }),
+];
+
+/// Whether the legacy stream is known before the streams that it waits for.
+fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
+    let context = bench.context.clone();
+    let (name, queue) = operation;
+    let what = format!("{}, {name}, legacy first: {legacy_first}", bench.name);
+    in_time(&what.clone(), move || {
+        let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
+        let stream = || Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        if legacy_first {
+            drop(context.legacy_stream());
+        }
+        let (one, two, own) = (blocking(), blocking(), stream());
+        let mut result = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
+        let flag = flags(&own, &[0_u32]);
+        let legacy = context.legacy_stream();
+        let mut fixture = Fixture {
+            own: stream(),
+            buffer: DeviceBuffer::zeroed(&legacy, 4).unwrap(),
+            words: flags(&own, &[0_u32]),
+            event: Event::new(&context, EventFlags::DISABLE_TIMING).unwrap(),
+            context: context.clone(),
+            legacy,
+        };
+        context.synchronize().unwrap();
+        one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+            .unwrap();
+        let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
+        // It waits for `one`, and `two` for it.
+        let kept = queue(&mut fixture).unwrap_or_else(|error| panic!("{what}: {error}"));
+        result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+        assert_eq!(result.to_vec().unwrap(), [1; 4], "{what}");
+        stream().write_value(&flag, 0, 1_u32).unwrap();
+        one.synchronize().unwrap();
+        drop((kept, fixture));
+    });
+}
+
+/// Checks the operations for whose name `is_it` holds.
+fn check_all(test: &str, is_it: impl Fn(&str) -> bool) {
+    let operations: Vec<_> = OPERATIONS.iter().filter(|it| is_it(it.0)).collect();
+    assert!(!operations.is_empty());
+    for bench in everywhere(test) {
+        for operation in &operations {
+            for legacy_first in [true, false] {
+                check(&bench, **operation, legacy_first);
+            }
+        }
+    }
+}
+
+const OWN_TESTS: [&str; 4] = ["record", "completion", "join", "fork"];
+
+#[test]
+fn a_record_on_the_legacy_stream_holds_up_no_earlier_copy() {
+    check_all("a_record_on_the_legacy_stream", |name| name == "record");
+}
+
+#[test]
+fn a_completion_of_the_legacy_stream_holds_up_no_copy() {
+    check_all("a_completion_of_the_legacy_stream", |it| it == "completion");
+}
+
+#[test]
+fn a_join_of_the_legacy_stream_holds_up_no_earlier_copy() {
+    check_all("a_join_of_the_legacy_stream", |name| name == "join");
+}
+
+#[test]
+fn a_fork_of_the_legacy_stream_holds_up_no_earlier_copy() {
+    check_all("a_fork_of_the_legacy_stream", |name| name == "fork");
+}
+
+#[test]
+fn other_work_on_the_legacy_stream_holds_up_no_copy() {
+    check_all("other_work_on_the_legacy_stream", |name| {
+        !OWN_TESTS.contains(&name)
+    });
+}
+
+#[test]
+fn an_idle_legacy_stream_makes_no_stream_wait() {
+    for bench in everywhere("an_idle_legacy_stream_makes_no_stream_wait") {
+        let context = bench.context.clone();
+        in_time(&bench.name, move || {
+            let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
+            let own = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let legacy = context.legacy_stream();
+            let (one, two) = (blocking(), blocking());
+            let flag = flags(&own, &[0_u32, 0]);
+            drop(DeviceBuffer::<u32>::zeroed(&legacy, 4).unwrap());
+            context.synchronize().unwrap();
+            one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
+                .unwrap();
+            // Nothing was queued on the legacy stream since: the checkpoint of this wait must not be either.
+            two.wait_value(&flag, 1, WaitCondition::EQUAL, 0_u32)
+                .unwrap();
+            two.write_value(&flag, 0, 1_u32).unwrap();
+            one.synchronize().unwrap();
+        });
+    }
+}
