@@ -91,7 +91,7 @@ impl PinnedCachingPool {
     /// As [`take`](Self::take).
     pub fn zeroed<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let mut buffer = self.take(len)?;
-        bytemuck::fill_zeroes(&mut *buffer);
+        bytemuck::fill_zeroes(&mut buffer);
         Ok(buffer)
     }
 
