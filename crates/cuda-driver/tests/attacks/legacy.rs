@@ -173,11 +173,11 @@ fn legacy_stream_that_was_used_before_holds_nothing_up() {
     });
 }
 
-/// Claim: what is dropped in host functions is given back by a thread that waits for no stream. Owners of all kinds of memory
-/// are dropped there while a stream that uses them is held up; what has nothing to do with it must be given back all the same.
+/// Claim: a blocked stream holds up the deferred drops of its own context, and no other. Owners of all kinds are dropped
+/// in a host function while a stream that uses them is held up. What another context drops must be given back in time.
 #[test]
 fn held_up_stream_stops_no_other_deferred_drop() {
-    Attack::new().run(|case| {
+    Attack::new().with_two_contexts().run(|case| {
         let (held, writer, host) = (case.stream(), case.stream(), case.stream());
         // Not the home stream of a buffer that is dropped: that one waits for the uses of the buffer.
         let release = case.stream();
@@ -190,14 +190,16 @@ fn held_up_stream_stops_no_other_deferred_drop() {
         let alive = Arc::new(());
         let exec = {
             let kept = Arc::clone(&alive);
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = Graph::new(&case.other().context).unwrap();
             let host = move || {
                 let _kept = &kept;
             };
             graph.host(&[], host).unwrap();
             graph.instantiate().unwrap()
         };
-        exec.launch(&host).unwrap();
+        let there = case.other().stream();
+        exec.launch(&there).unwrap();
+        case.other().context.synchronize().unwrap();
         case.context.synchronize().unwrap();
         held.wait_value(&flags, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
@@ -210,7 +212,8 @@ fn held_up_stream_stops_no_other_deferred_drop() {
             .unwrap()
             .wait()
             .unwrap();
-        host.launch_host(move || drop(exec))
+        there
+            .launch_host(move || drop(exec))
             .unwrap()
             .wait()
             .unwrap();
