@@ -5,10 +5,12 @@
 //! copied from and to directly.
 
 use std::ffi::c_void;
+use std::mem;
 
 use super::pinned::sealed::TOKEN;
 use super::pinned::{PageLocked, expect_locked_for};
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging};
+use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::order::Access;
@@ -177,6 +179,7 @@ pub(super) fn to_pinned<T: DeviceRepr>(
         Ok(done.inspect_err(|error| failed = Some(*error))?)
     });
     if let Some(error) = failed {
+        keep_other(destination.context(), memory.home().context());
         destination.abandon(error, TOKEN);
     }
     result
@@ -190,9 +193,19 @@ pub(super) fn from_pinned<T: DeviceRepr>(
     source: &impl PageLocked<T>,
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
-    memory.use_at_home(access, || {
-        queue(source.start()).inspect_err(|error| source.suspect(*error, TOKEN))
-    })?;
+    let give_up = |error: &DriverError| {
+        keep_other(source.context(), memory.home().context());
+        source.suspect(*error, TOKEN);
+    };
+    memory.use_at_home(access, || queue(source.start()).inspect_err(give_up))?;
     let done = memory.home().state().synchronize(memory.home().context());
-    Ok(done.inspect_err(|error| source.suspect(*error, TOKEN))?)
+    Ok(done.inspect_err(give_up)?)
+}
+
+/// Keeps the context of page-locked memory for ever, if a copy in another context failed and may still be using the
+/// memory: the memory ends with its context.
+fn keep_other(memory: &Context, copy: &Context) {
+    if memory != copy {
+        mem::forget(memory.clone());
+    }
 }

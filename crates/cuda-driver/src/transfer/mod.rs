@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use crate::context::Context;
+use crate::context::{Context, KeptContext};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
@@ -38,7 +38,9 @@ pub struct Transfer<P> {
     event: Option<UseEvent>,
     completion: Option<Completion>,
     on_failure: fn(P, DriverError),
-    on_drop: fn(P, UseEvent, &Context),
+    on_drop: fn(P, UseEvent, &Context, Option<KeptContext>),
+    /// The context of the memory if the copy runs in another one.
+    memory_context: Option<KeptContext>,
     /// Last: it goes behind the events.
     context: Context,
 }
@@ -95,14 +97,27 @@ impl<P> Transfer<P> {
                 error,
                 memory: None,
             }),
-            (Err(error), Some(memory)) => Err(failed(error, memory, self.on_failure)),
+            (Err(error), Some(memory)) => {
+                let other = self.memory_context.take();
+                Err(failed(error, memory, other, self.on_failure))
+            }
         }
     }
 }
 
-/// The error of a wait for a copy. It takes `memory` along where nothing uses it any more: what was queued in a borrowed context is
-/// done when its owner declares it dead ([`Context::borrow_raw`] asks for that). Else it is given up for ever.
-fn failed<P>(error: Error, memory: P, on_failure: fn(P, DriverError)) -> TransferError<P> {
+/// The error of a wait for a copy. It returns `memory` if nothing uses it any more: the work in a borrowed context is done
+/// when its owner declares it dead ([`Context::borrow_raw`] requires that). Otherwise the memory stays allocated for
+/// ever, and so does `memory_context`, the context of the memory if the copy runs in another one.
+fn failed<P>(
+    error: Error,
+    memory: P,
+    memory_context: Option<KeptContext>,
+    on_failure: fn(P, DriverError),
+) -> TransferError<P> {
+    let is_in_use = !matches!(error, Error::ContextGone { .. });
+    if is_in_use {
+        std::mem::forget(memory_context);
+    }
     let memory = match error {
         Error::ContextGone { .. } => Some(memory),
         Error::Driver(error) => {
@@ -146,7 +161,8 @@ impl<P> Drop for Transfer<P> {
             return;
         };
         if let Some(event) = self.event.take() {
-            (self.on_drop)(memory, event, &self.context);
+            let other = self.memory_context.take();
+            (self.on_drop)(memory, event, &self.context, other);
         }
     }
 }
@@ -159,23 +175,31 @@ impl<P> fmt::Debug for Transfer<P> {
     }
 }
 
-/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy.
-struct Left<P>(P);
+/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy, and the context of the memory if the copy
+/// runs in another one.
+struct Left<P>(P, Option<KeptContext>);
 
 impl<P: Lock + Send> Keep for Left<P> {
     fn abandon(mut self: Box<Self>, error: DriverError) {
         self.0.abandon(error, TOKEN);
+        // The copy may still be running, so its memory must not end with the context.
+        std::mem::forget(self.1.take());
     }
 }
 
-fn leave<P: Lock + Send + 'static>(memory: P, event: UseEvent, context: &Context) {
+fn leave<P: Lock + Send + 'static>(
+    memory: P,
+    event: UseEvent,
+    context: &Context,
+    memory_context: Option<KeptContext>,
+) {
     let is_done = !pending::is_inside_host_function() && event.is_done();
     if is_done {
         return drop(memory);
     }
     let mut entry = Entry::new(context);
     entry.event = Some(event);
-    entry.keep = Some(Box::new(Left(memory)));
+    entry.keep = Some(Box::new(Left(memory, memory_context)));
     pending::add(entry);
 }
 
@@ -196,6 +220,8 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     if let Err(error) = expect_locked(stream, memory.context()) {
         return give_back(error, memory);
     }
+    let is_elsewhere = memory.context() != stream.context();
+    let memory_context = is_elsewhere.then(|| KeptContext::new(memory.context()));
     let event = match queue(&memory) {
         Err(error) => return give_back(error, memory),
         Ok(false) => None,
@@ -204,7 +230,10 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
             // Nothing tells when it is done but the end of all.
             Err(_) => match stream.state().synchronize(stream.context()) {
                 Ok(()) => None,
-                Err(error) => return Err(failed(error.into(), memory, abandon_lock::<P>)),
+                Err(error) => {
+                    let error = error.into();
+                    return Err(failed(error, memory, memory_context, abandon_lock::<P>));
+                }
             },
         },
     };
@@ -214,6 +243,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
         completion: None,
         on_failure: abandon_lock::<P>,
         on_drop: leave::<P>,
+        memory_context,
         context: stream.context().clone(),
     })
 }

@@ -358,3 +358,55 @@ fn borrowed_locked_memory_is_not_used_elsewhere() {
         drop((pinned, borrowed));
     }
 }
+
+/// Page-locked memory of one context is used by a copy in another, and the copy cannot be awaited. The memory must not end with
+/// its context.
+#[test]
+fn a_failed_copy_keeps_the_context_of_its_memory() {
+    for kind in ["transfer", "dropped transfer", "download", "upload"] {
+        let bench = software(Builder::new().devices(2));
+        let simulator = bench.simulator.as_ref().unwrap();
+        let driver = bench.context.driver().clone();
+        let new = |ordinal| {
+            let device = driver.device(ordinal).unwrap();
+            Context::new(&device, ContextFlags::empty()).unwrap()
+        };
+        let (one, other) = (new(0), new(1));
+        let mut pinned =
+            PinnedBuffer::from_slice(&one, &[7_u32; 4], PinnedFlags::PORTABLE).unwrap();
+        let queue = stream(&other);
+        let mut there = DeviceBuffer::<u32>::zeroed(&queue, 4).unwrap();
+        queue.synchronize().unwrap();
+        let (events, streams) = ("cuEventSynchronize", "cuStreamSynchronize");
+        for call in [events, streams, "cuEventQuery"] {
+            simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(call));
+        }
+        match kind {
+            "transfer" => {
+                let transfer = there.as_mut_slice().copy_from_pinned_async(pinned, &queue);
+                assert!(transfer.unwrap().wait().is_err());
+            }
+            "dropped transfer" => {
+                let transfer = there.as_mut_slice().copy_from_pinned_async(pinned, &queue);
+                drop(transfer.unwrap());
+                // The service thread asks three times.
+                thread::sleep(10 * WHILE);
+            }
+            "download" => {
+                assert!(there.copy_to_pinned(&mut pinned).is_err());
+                drop(pinned);
+            }
+            _ => {
+                assert!(there.as_mut_slice().copy_from_pinned(&pinned).is_err());
+                drop(pinned);
+            }
+        }
+        simulator.clear_rules();
+        assert_eq!(count(simulator, "cuMemFreeHost"), 0, "{kind}");
+        assert!(
+            matches!(one.close(), Err(Error::StillInUse { .. })),
+            "{kind}: the context ends under the copy"
+        );
+        assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0, "{kind}");
+    }
+}
