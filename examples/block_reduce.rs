@@ -1,6 +1,7 @@
 //! Teaches: CUDA's own headers. A block-wide reduction and a scan from CUB, compiled at run time.
 //!
-//! The headers come from the toolkit, from what `cargo xtask setup` fetched, or out of NVRTC itself.
+//! The headers come from the toolkit, from what `cargo xtask setup` fetched, or out of NVRTC
+//! itself.
 //!
 //! `cargo run -p examples --example block_reduce`
 
@@ -48,7 +49,8 @@ fn main() -> Result<()> {
     let mut totals = DeviceBuffer::<i32>::zeroed(stream, blocks)?;
     let mut running = DeviceBuffer::<i32>::zeroed(stream, numbers.len())?;
     let config = LaunchConfig::new(blocks as u32, BLOCK as u32);
-    // SAFETY: the kernel reads as many ints as there are threads, writes as many, and one for each block.
+    // SAFETY: the kernel reads as many ints as there are threads, writes as many, and one for each
+    // block.
     unsafe { stream.launch(&sums, config, (&input, &mut totals, &mut running))? };
 
     let in_blocks = || numbers.chunks(BLOCK);

@@ -1,4 +1,5 @@
-//! The main job, end to end: CUDA C++ compiled by NVRTC, launched, verified, timed. `cargo xtask demo` runs it.
+//! The main job, end to end: CUDA C++ compiled by NVRTC, launched, verified, timed. `cargo xtask
+//! demo` runs it.
 //!
 //! Where NVIDIA makes no NVRTC (macOS), it runs PTX that was written by hand, and says so.
 
@@ -77,8 +78,8 @@ fn main() -> Result<()> {
 
 /// A module, and the times of compiling and of loading it.
 ///
-/// For a GPU to a cubin: machine code for its architecture, which its driver loads whatever the versions of NVRTC and
-/// driver are. For the software device to PTX, which is what it executes.
+/// For a GPU to a cubin: machine code for its architecture, which its driver loads whatever the
+/// versions of NVRTC and driver are. For the software device to PTX, which is what it executes.
 fn compiled(
     session: &Session,
     nvrtc: &Nvrtc,
@@ -126,7 +127,8 @@ fn saxpy(
     let mut y_device = DeviceBuffer::from_host(stream, &y)?;
     let mut copies = start.elapsed();
     let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has n.
+        // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has
+        // n.
         Ok(unsafe {
             stream.launch(
                 &kernel,
@@ -171,8 +173,8 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     let mut copies = start.elapsed();
     let config = LaunchConfig::new((n / TILE, n / TILE), (TILE, TILE));
     let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n of `c`; n is a multiple of its
-        // tile, and each has as many.
+        // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n of `c`; n is a
+        // multiple of its tile, and each has as many.
         Ok(unsafe { stream.launch(&kernel, config, (&a_device, &b_device, &mut c_device, n)) }?)
     })?;
     let start = Instant::now();

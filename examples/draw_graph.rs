@@ -1,6 +1,7 @@
 //! Teaches: building a graph node by node, a graph in a graph, and drawing what came of it.
 //!
-//! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o graph.svg`
+//! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o
+//! graph.svg`
 
 use cuda_driver::prelude::*;
 use cuda_driver::{DotFlags, Graph};

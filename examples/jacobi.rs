@@ -1,7 +1,7 @@
 //! Teaches: capturing a graph, replaying it, and changing what a node of it does.
 //!
-//! Solves the Poisson equation on a square by sweeps of Jacobi's method: one sweep is captured and replayed, first with
-//! damping, then without.
+//! Solves the Poisson equation on a square by sweeps of Jacobi's method: one sweep is captured and
+//! replayed, first with damping, then without.
 //!
 //! `cargo run -p examples --example jacobi`
 
@@ -10,7 +10,8 @@ use cuda_driver::prelude::*;
 use examples::{Result, Session, verify};
 
 const SOURCE: &str = r#"
-// next = (1 - weight) * u + weight * (the mean of the neighbours of u, plus f / 4), at the inner points of n x n.
+// next = (1 - weight) * u + weight * (the mean of the neighbours of u, plus f / 4), at the inner
+// points of n x n.
 extern "C" __global__ void sweep(const float *u, const float *f, float *next, unsigned n, float weight) {
     unsigned column = blockIdx.x * blockDim.x + threadIdx.x;
     unsigned row = blockIdx.y * blockDim.y + threadIdx.y;
@@ -42,7 +43,8 @@ fn main() -> Result<()> {
     // Nothing runs yet: the calls on the scope become nodes of the graph.
     let (graph, node) = Graph::capture_with(&session.context, |scope| {
         let args = (&u, &f, &mut next, N, WEIGHTS[0]);
-        // SAFETY: the kernel reads N * N floats of `u` and `f` and writes as many of `next`; each has as many.
+        // SAFETY: the kernel reads N * N floats of `u` and `f` and writes as many of `next`; each
+        // has as many.
         let node = unsafe { scope.launch(&sweep, config, args) }?;
         scope.copy(&mut u, &next)?;
         Ok(node)

@@ -45,7 +45,8 @@ fn main() -> Result<()> {
     let blocks = n.div_ceil(TILE);
     let config = LaunchConfig::new((blocks, blocks), (TILE, TILE));
     start.record(stream)?;
-    // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`; each has as many.
+    // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`; each
+    // has as many.
     unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c_device, n))? };
     end.record(stream)?;
     end.synchronize()?;
@@ -54,7 +55,8 @@ fn main() -> Result<()> {
     verify("matmul", &c_device.to_vec()?, &reference(&a, &b, size), 0.0)
 }
 
-/// On the host, in double precision; the inputs are small whole numbers, so the result is exact in both.
+/// On the host, in double precision; the inputs are small whole numbers, so the result is exact in
+/// both.
 fn reference(a: &[f32], b: &[f32], n: usize) -> Vec<f32> {
     let element = |row: usize, column: usize| -> f64 {
         (0..n)

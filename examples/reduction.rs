@@ -1,5 +1,5 @@
-//! Teaches: threads of a block that work together, through shared memory and barriers; several launches that
-//! follow each other on one stream without the host waiting between them.
+//! Teaches: threads of a block that work together, through shared memory and barriers; several
+//! launches that follow each other on one stream without the host waiting between them.
 //!
 //! `cargo run -p examples --example reduction`
 
@@ -40,7 +40,8 @@ fn main() -> Result<()> {
     while left > 1 {
         let blocks = left.div_ceil(2 * BLOCK);
         let mut output = DeviceBuffer::<f32>::zeroed(stream, blocks as usize)?;
-        // SAFETY: the kernel reads `left` floats of the input, which has as many, and writes one for each block.
+        // SAFETY: the kernel reads `left` floats of the input, which has as many, and writes one
+        // for each block.
         unsafe {
             stream.launch(
                 &reduce,

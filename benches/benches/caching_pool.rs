@@ -1,7 +1,8 @@
-//! What allocating and freeing costs: from a caching pool, from the driver through the safe layer, and by raw calls.
+//! What allocating and freeing costs: from a caching pool, from the driver through the safe layer,
+//! and by raw calls.
 //!
-//! On the software device, whose calls a hit does not make, and on a GPU if there is one. Streams are drained outside the
-//! measured time.
+//! On the software device, whose calls a hit does not make, and on a GPU if there is one. Streams
+//! are drained outside the measured time.
 
 use std::hint::black_box;
 use std::ptr;

@@ -1,8 +1,8 @@
-//! What a replay of a graph costs more than raw `cuGraphLaunch`, updating a node against making the executable anew, and a
-//! hundred launches against one graph.
+//! What a replay of a graph costs more than raw `cuGraphLaunch`, updating a node against making the
+//! executable anew, and a hundred launches against one graph.
 //!
-//! On a GPU if there is one; without, a few runs on the software device show that the bench works, and no times.
-//! `GRAPH_PAIRS` is the number of pairs of each row (default: 20,000).
+//! On a GPU if there is one; without, a few runs on the software device show that the bench works,
+//! and no times. `GRAPH_PAIRS` is the number of pairs of each row (default: 20,000).
 
 use std::env;
 use std::time::Instant;

@@ -1,8 +1,9 @@
-//! How fast bytes go between a slice and the device: `copy_from_host` and `copy_to_host` against the driver's own copy of
-//! pageable memory, and against page-locked memory.
+//! How fast bytes go between a slice and the device: `copy_from_host` and `copy_to_host` against
+//! the driver's own copy of pageable memory, and against page-locked memory.
 //!
-//! GPU only. The two that are compared take turns as ABBA; told are medians. `call` is the time until the call returns,
-//! the device drained outside of it; `queue` is many calls with the device drained at the end, inside of the time.
+//! GPU only. The two that are compared take turns as ABBA; told are medians. `call` is the time
+//! until the call returns, the device drained outside of it; `queue` is many calls with the device
+//! drained at the end, inside of the time.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -83,7 +84,8 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// What is true of every line: the slowest ratio to the driver, and the slowest rate from 16 MiB on.
+/// What is true of every line: the slowest ratio to the driver, and the slowest rate from 16 MiB
+/// on.
 struct Worst {
     ratio: f64,
     rate: f64,
@@ -152,7 +154,8 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
             let from = host.as_ptr().cast::<c_void>();
             let mut ours = || buffer.copy_from_host(host);
             let mut raw = || {
-                // SAFETY: both sides have `bytes`, and the driver has read the source when it returns.
+                // SAFETY: both sides have `bytes`, and the driver has read the source when it
+                // returns.
                 let status = unsafe { library.cuMemcpyHtoD_v2(address, from, bytes) };
                 assert!(status.is_success(), "{status}");
                 Ok(())

@@ -1,7 +1,8 @@
-//! What a launch costs: the raw function pointer, the table's method, and the safe layer with a tuple.
+//! What a launch costs: the raw function pointer, the table's method, and the safe layer with a
+//! tuple.
 //!
-//! On the null driver, where only the wrapper's own cost is left, and on a GPU if there is one. The stream is drained
-//! outside the measured time: a full queue makes a launch block.
+//! On the null driver, where only the wrapper's own cost is left, and on a GPU if there is one. The
+//! stream is drained outside the measured time: a full queue makes a launch block.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -40,7 +41,8 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             b.iter_custom(|n| {
                 drained(&stream, n, || {
                     let arguments = black_box(pointers.as_mut_ptr());
-                    // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look at.
+                    // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look
+                    // at.
                     let status = unsafe {
                         entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
                     };

@@ -1,7 +1,8 @@
-//! What each form of launch costs more than the raw function pointer, in pairs of runs that take turns.
+//! What each form of launch costs more than the raw function pointer, in pairs of runs that take
+//! turns.
 //!
-//! On the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of each row (default: a
-//! million).
+//! On the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of each
+//! row (default: a million).
 
 use std::env;
 use std::ffi::c_void;
@@ -43,7 +44,8 @@ impl Setup {
         })
     }
 
-    /// Pairs of the raw function pointer and `launch`, which gets the stream, the kernel and the buffers.
+    /// Pairs of the raw function pointer and `launch`, which gets the stream, the kernel and the
+    /// buffers.
     fn pairs(
         &mut self,
         number: u32,

@@ -1,5 +1,5 @@
-//! A double-buffered pipeline, host to device to host, beside a kernel: by hand with raw calls and events, and with the
-//! safe layer, which orders it by itself. GPU only; prints the ratio.
+//! A double-buffered pipeline, host to device to host, beside a kernel: by hand with raw calls and
+//! events, and with the safe layer, which orders it by itself. GPU only; prints the ratio.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -69,7 +69,8 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// Pieces go up, are worked on and come down on the stream of their turn; the two turns overlap.
+    /// Pieces go up, are worked on and come down on the stream of their turn; the two turns
+    /// overlap.
     fn safe(
         &mut self,
         host: &mut [Option<(PinnedBuffer<u32>, PinnedBuffer<u32>)>; 2],

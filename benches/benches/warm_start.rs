@@ -1,9 +1,11 @@
-//! From source text to a function that can be launched: cold, by NVRTC, and warm, from the disk cache.
+//! From source text to a function that can be launched: cold, by NVRTC, and warm, from the disk
+//! cache.
 //!
-//! Each warm sample opens the cache anew. Within a process the cache knows the compiler after the first time, and the
-//! driver has loaded a module before; so the first start of a new process is shown too. Loading NVRTC and making the
-//! context is counted in none. On a GPU the image is a cubin, and the warm start has a bar; on the software device it
-//! is PTX, and the times say nothing about a GPU.
+//! Each warm sample opens the cache anew. Within a process the cache knows the compiler after the
+//! first time, and the driver has loaded a module before; so the first start of a new process is
+//! shown too. Loading NVRTC and making the context is counted in none. On a GPU the image is a
+//! cubin, and the warm start has a bar; on the software device it is PTX, and the times say nothing
+//! about a GPU.
 
 use std::env;
 use std::error::Error;
@@ -167,7 +169,8 @@ impl Start {
         Ok(Module::load(&self.context, image)?.function("product_f32")?)
     }
 
-    /// Compiles and loads. How long it took until there was the image, and until there was the function.
+    /// Compiles and loads. How long it took until there was the image, and until there was the
+    /// function.
     fn cold<T: Output>(&self) -> Result<(Duration, Duration)>
     where
         for<'a> &'a T: Into<Image<'a>>,

@@ -7,7 +7,8 @@ use cuda_driver::Stream;
 /// So many calls fit in a stream's queue without making one wait.
 const BATCH: u64 = 256;
 
-/// Runs `work` as often as Criterion asks, draining the stream between batches, outside the measured time.
+/// Runs `work` as often as Criterion asks, draining the stream between batches, outside the
+/// measured time.
 ///
 /// # Panics
 ///

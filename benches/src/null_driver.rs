@@ -14,16 +14,17 @@ fn parameters_of(function: CUfunction) -> usize {
     function.addr() - 1
 }
 
-/// A driver with one device, whose kernels are named by the number of their parameters (`k0`, `k12`), each of 8 bytes.
+/// A driver with one device, whose kernels are named by the number of their parameters (`k0`,
+/// `k12`), each of 8 bytes.
 ///
 /// # Errors
 ///
 /// None in practice: it has what a driver must have.
 pub fn null_driver() -> Result<DriverLibrary, LoadError> {
     let root: GetProcAddress = get_proc_address;
-    // SAFETY: `root` must answer each name with a function of its signature ← those with results are listed there with
-    // the signatures of cuda.h; the rest only take arguments, which the C calling conventions of the supported
-    // systems let a function ignore.
+    // SAFETY: `root` must answer each name with a function of its signature ← those with results
+    // are listed there with the signatures of cuda.h; the rest only take arguments, which the C
+    // calling conventions of the supported systems let a function ignore.
     unsafe { DriverLibrary::from_proc_address(root, "null driver", ()) }
 }
 

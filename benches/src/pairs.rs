@@ -2,20 +2,22 @@
 
 use std::time::Instant;
 
-/// So often each way runs before the other has its turn. Four such rows fit in a stream's queue without making a launch
-/// wait for room.
+/// So often each way runs before the other has its turn. Four such rows fit in a stream's queue
+/// without making a launch wait for room.
 const ROW: u32 = 64;
 
 /// What pairs of runs differed by.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    /// For each four rows: the nanoseconds of one run of the first way, and how much more one of the second took.
+    /// For each four rows: the nanoseconds of one run of the first way, and how much more one of
+    /// the second took.
     samples: Vec<(f64, f64)>,
     /// Of each way.
     runs: usize,
 }
 
-/// A median with the interval that holds it with 95 % confidence, by the order of the samples alone.
+/// A median with the interval that holds it with 95 % confidence, by the order of the samples
+/// alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     /// Half of the samples are below.
@@ -27,8 +29,8 @@ pub struct Estimate {
 }
 
 impl Pairs {
-    /// Runs both ways in rows, first and second, then second and first, until there are `count` runs of each, with
-    /// `drain` outside the measured time.
+    /// Runs both ways in rows, first and second, then second and first, until there are `count`
+    /// runs of each, with `drain` outside the measured time.
     pub fn measure(
         count: u32,
         first: impl FnMut(),

@@ -67,8 +67,8 @@ fn choose(_out: &Path) -> Result<Choice, String> {
     })
 }
 
-/// Generates from a header, or falls back to the snapshot. The header that a person named is used or
-/// is an error.
+/// Generates from a header, or falls back to the snapshot. The header that a person named is used
+/// or is an error.
 #[cfg(feature = "bindgen")]
 fn choose(out: &Path) -> Result<Choice, String> {
     use cuda_bindgen::headers::{HEADERS_VAR, named};
@@ -140,7 +140,8 @@ fn generate(out: &Path) -> Result<u32, String> {
     if env::var_os("LIBCLANG_PATH").is_none()
         && let Some(lib) = setup_libclang(out).map_err(|error| told(error.to_string()))?
     {
-        // SAFETY: `set_var` needs that no other thread reads the environment ← this build script has started none.
+        // SAFETY: `set_var` needs that no other thread reads the environment ← this build script
+        // has started none.
         unsafe { env::set_var("LIBCLANG_PATH", lib) };
     }
     if !libclang_is_available() {

@@ -70,7 +70,8 @@ impl Session {
 ///
 /// # Errors
 ///
-/// The first element that differs by more than `tolerance` relative to the larger of 1 and its value.
+/// The first element that differs by more than `tolerance` relative to the larger of 1 and its
+/// value.
 pub fn verify(what: &str, got: &[f32], want: &[f32], tolerance: f32) -> Result<()> {
     if got.len() != want.len() {
         return Err(format!("{what}: {} elements instead of {}", got.len(), want.len()).into());

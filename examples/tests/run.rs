@@ -94,7 +94,8 @@ fn every_example_verifies_its_result_on_whatever_is_there() {
     }
 }
 
-/// The commonest trouble in the field: a new NVRTC from a package, an old driver, and PTX between them.
+/// The commonest trouble in the field: a new NVRTC from a package, an old driver, and PTX between
+/// them.
 #[test]
 fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met() {
     if !has_nvrtc("a new NVRTC on an old driver") {

@@ -1,4 +1,5 @@
-//! `arm`: the tests of the workspace for 64-bit Arm, run by `qemu-aarch64`, which the kernel starts for them.
+//! `arm`: the tests of the workspace for 64-bit Arm, run by `qemu-aarch64`, which the kernel starts
+//! for them.
 
 use std::path::Path;
 use std::time::Duration;

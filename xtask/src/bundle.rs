@@ -1,9 +1,11 @@
-//! `bundle`: built tests, examples and benchmarks for a machine that has a GPU and CUDA but no Rust.
+//! `bundle`: built tests, examples and benchmarks for a machine that has a GPU and CUDA but no
+//! Rust.
 //!
-//! `bundle/<package>/{tests,examples,benches}/` (and `lib`, for what the benchmark against other crates loads) hold the programs, stripped, and `bundle/run.sh` runs
-//! them. Each runs in `bundle/<package>`, with `CARGO_MANIFEST_DIR` naming that folder and the files of
-//! the package's `tests/fixtures` below it. A path compiled in with `env!("CARGO_MANIFEST_DIR")` does
-//! not exist on the other machine: tests must read the variable at run time, or embed what they need.
+//! `bundle/<package>/{tests,examples,benches}/` (and `lib`, for what the benchmark against other
+//! crates loads) hold the programs, stripped, and `bundle/run.sh` runs them. Each runs in
+//! `bundle/<package>`, with `CARGO_MANIFEST_DIR` naming that folder and the files of the package's
+//! `tests/fixtures` below it. A path compiled in with `env!("CARGO_MANIFEST_DIR")` does not exist
+//! on the other machine: tests must read the variable at run time, or embed what they need.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -160,7 +162,8 @@ fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<P
     programs(package, built::build(&mut cargo)?)
 }
 
-/// Builds the benchmark against other crates, and the null driver that it loads. NVIDIA's crate is in it where its headers are.
+/// Builds the benchmark against other crates, and the null driver that it loads. NVIDIA's crate is
+/// in it where its headers are.
 fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
     let mut cargo = workspace.cargo(["build", "--release", "--workspace"]);
     cargo.args(["--manifest-path", "benches/peers/Cargo.toml"]);

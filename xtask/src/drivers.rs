@@ -1,4 +1,5 @@
-//! Older drivers: the tests of the safe layer, and the kernels that NVRTC compiles, on software drivers of older CUDA versions.
+//! Older drivers: the tests of the safe layer, and the kernels that NVRTC compiles, on software
+//! drivers of older CUDA versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +22,8 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &VERSIONS, &["--release"])
 }
 
-/// The oldest on which few tests skip: conditional nodes, edges with data and nodes that kernels change are there.
+/// The oldest on which few tests skip: conditional nodes, edges with data and nodes that kernels
+/// change are there.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "1 of {} versions of the driver (all: cargo xtask full drivers)",

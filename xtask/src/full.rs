@@ -1,5 +1,6 @@
-//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints; but not `fuzz`, which needs
-//! cargo-fuzz, nor `planted`, which builds the library with its faults and runs for minutes.
+//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints;
+//! but not `fuzz`, which needs cargo-fuzz, nor `planted`, which builds the library with its faults
+//! and runs for minutes.
 
 use std::fs;
 use std::process::Command;
@@ -99,7 +100,8 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Runs the attacks on all schedules, as they are and under AddressSanitizer, and prints how many there were.
+/// Runs the attacks on all schedules, as they are and under AddressSanitizer, and prints how many
+/// there were.
 fn attacks(workspace: &Workspace, options: &Options) -> Result<()> {
     let count = workspace.target.join("attacks.txt");
     let mut counted = Vec::new();
@@ -127,7 +129,8 @@ fn attacks(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of cuda-driver in `test` whose names have `filter` in them, with every number at its full size.
+/// Runs the tests of cuda-driver in `test` whose names have `filter` in them, with every number at
+/// its full size.
 fn in_full(workspace: &Workspace, test: &str, filter: &str) -> Result<()> {
     workspace::run(&mut full_command(workspace, test, filter))
 }

@@ -1,7 +1,8 @@
 //! `full fuzz`: what libFuzzer finds in the software device.
 //!
-//! The targets are in `fuzz/`, a workspace of its own. Each begins with its seeds in `fuzz/seeds` and goes on with what
-//! it kept in `target/fuzz/corpus`; what made it crash is in `target/fuzz/found`.
+//! The targets are in `fuzz/`, a workspace of its own. Each begins with its seeds in `fuzz/seeds`
+//! and goes on with what it kept in `target/fuzz/corpus`; what made it crash is in
+//! `target/fuzz/found`.
 
 use std::fs::{self, File};
 use std::path::Path;

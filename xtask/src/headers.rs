@@ -1,7 +1,7 @@
 //! The header matrix: bindings generated from the header of each CUDA release.
 //!
-//! From 13.0 on everything compiles and passes its tests with what was generated. A build with an older header that a
-//! person named fails, and the error says so.
+//! From 13.0 on everything compiles and passes its tests with what was generated. A build with an
+//! older header that a person named fails, and the error says so.
 
 use anyhow::{Result, bail};
 
@@ -25,7 +25,8 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &USED, &TOO_OLD, &tests)
 }
 
-/// The oldest release that is used and the newest that is not; the tests of the raw layer, and everything compiles.
+/// The oldest release that is used and the newest that is not; the tests of the raw layer, and
+/// everything compiles.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "2 of {} releases (all: cargo xtask full headers)",

@@ -60,7 +60,8 @@ fn matrix(workspace: &Workspace, releases: &[&str], full: &str) -> Result<PathBu
     Ok(dir)
 }
 
-/// The tests, with `library` as the NVRTC that a program loads. They print the numbers of what they tried.
+/// The tests, with `library` as the NVRTC that a program loads. They print the numbers of what they
+/// tried.
 fn tests(workspace: &Workspace, library: &Path) -> std::process::Command {
     let mut command = workspace.cargo(["test", "-p", "cuda-nvrtc", "--", "--show-output"]);
     command

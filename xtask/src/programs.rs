@@ -27,7 +27,8 @@ const PACKAGES: [&str; 3] = [
     "cuda-pathfinder==1.9.0",
 ];
 
-/// Our scripts that use them, in `crates/cuda-sim-cdylib/programs`. Each compares its results with what the host computes.
+/// Our scripts that use them, in `crates/cuda-sim-cdylib/programs`. Each compares its results with
+/// what the host computes.
 const SCRIPTS: [&str; 4] = ["saxpy.py", "graph.py", "pool.py", "virtual_memory.py"];
 
 /// No program takes longer, unless it hangs.
@@ -42,7 +43,8 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     programs.python()
 }
 
-/// The same but for one of the two builds of cudarc's tests, and for those of them that compare times.
+/// The same but for one of the two builds of cudarc's tests, and for those of them that compare
+/// times.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "1 of {} builds of cudarc's tests, without those of time (all: cargo xtask full programs)",

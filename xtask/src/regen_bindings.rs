@@ -19,8 +19,8 @@ pub(crate) struct Options {
 
 /// `cargo xtask regen-bindings`.
 ///
-/// The headers and libclang are always the pinned ones that `setup` fetches, so that the result does
-/// not depend on the machine.
+/// The headers and libclang are always the pinned ones that `setup` fetches, so that the result
+/// does not depend on the machine.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let pinned = setup::ensure(workspace, &[setup::TOOLKIT_SET.to_owned()])?;
     let fresh = workspace.target.join("regen-bindings");

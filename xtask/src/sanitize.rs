@@ -1,7 +1,9 @@
-//! `sanitize`: the tests under AddressSanitizer or ThreadSanitizer, with the standard library built anew.
+//! `sanitize`: the tests under AddressSanitizer or ThreadSanitizer, with the standard library built
+//! anew.
 //!
-//! Kernels run in this process, on memory of the device, where races are CUDA's to define: `sanitize/thread.txt` leaves out
-//! what the interpreter itself does there for a kernel or a copy, and nothing else.
+//! Kernels run in this process, on memory of the device, where races are CUDA's to define:
+//! `sanitize/thread.txt` leaves out what the interpreter itself does there for a kernel or a copy,
+//! and nothing else.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -62,7 +64,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     suite.run(workspace)
 }
 
-/// The attacks of cuda-driver under AddressSanitizer, on all schedules; each adds a line to the file `count`.
+/// The attacks of cuda-driver under AddressSanitizer, on all schedules; each adds a line to the
+/// file `count`.
 pub(crate) fn attacks(workspace: &Workspace, install: &Install, count: &Path) -> Result<()> {
     let mut suite = instrumented(workspace, Which::Address, install)?;
     suite.packages = vec!["cuda-driver".to_owned()];

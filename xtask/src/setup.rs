@@ -1,7 +1,7 @@
 //! `setup`: CUDA headers, NVRTC and libclang for a machine that has no CUDA toolkit.
 //!
-//! The wheels that NVIDIA and the libclang project publish are downloaded by `pip`, which checks them
-//! against the hashes in `setup/wheels.toml`, and are unpacked below `target/cuda-setup/`:
+//! The wheels that NVIDIA and the libclang project publish are downloaded by `pip`, which checks
+//! them against the hashes in `setup/wheels.toml`, and are unpacked below `target/cuda-setup/`:
 //!
 //! | folder | holds |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
 //! | `device-headers/12.9/include` | what kernels include, for the NVRTC of any CUDA 12 (`full drivers`) |
 //!
-//! Each set ends with a `versions.txt`; a set whose stamp is there and says what is pinned is left alone.
+//! Each set ends with a `versions.txt`; a set whose stamp is there and says what is pinned is left
+//! alone.
 
 mod install;
 mod python;

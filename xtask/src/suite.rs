@@ -1,5 +1,6 @@
-//! The tests of the workspace in some other way than on this machine as it is: instrumented, in another program, for
-//! another system. Each built test runs by itself, and what passed is counted by package.
+//! The tests of the workspace in some other way than on this machine as it is: instrumented, in
+//! another program, for another system. Each built test runs by itself, and what passed is counted
+//! by package.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,8 +23,8 @@ pub(crate) const FEATURES: [&str; 2] = [
     "--features=cuda-driver/derive,cuda-driver/half,cuda-driver/nvrtc",
 ];
 
-/// Tests in one process: few, because qemu keeps what it knows of every address that was ever reserved, and a test that makes
-/// hundreds of software drivers takes GiB so.
+/// Tests in one process: few, because qemu keeps what it knows of every address that was ever
+/// reserved, and a test that makes hundreds of software drivers takes GiB so.
 const PIECE: usize = 10;
 
 /// A test that is left out, and why.

@@ -1,4 +1,5 @@
-//! `targets`: the libraries compiled for systems whose linkers are not at hand. Nothing is linked or run.
+//! `targets`: the libraries compiled for systems whose linkers are not at hand. Nothing is linked
+//! or run.
 
 use anyhow::Result;
 

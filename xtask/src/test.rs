@@ -31,8 +31,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .args
         .iter()
         .any(|arg| arg == "-p" || arg == "--package");
-    // This program's own tests run apart: within the workspace it would be built with other features,
-    // and Windows does not let a running program be replaced.
+    // This program's own tests run apart: within the workspace it would be built with other
+    // features, and Windows does not let a running program be replaced.
     let scopes: &[&[&str]] = if names_packages {
         &[&[]]
     } else {

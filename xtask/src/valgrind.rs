@@ -86,7 +86,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             .map(str::to_owned)
             .to_vec(),
         runner: words.map(OsString::from).to_vec(),
-        // NVRTC is not to be found: it takes minutes, and the loader of glibc reads beyond its paths, as valgrind sees it.
+        // NVRTC is not to be found: it takes minutes, and the loader of glibc reads beyond its
+        // paths, as valgrind sees it.
         env: vec![
             ("CUDA_FULL", "0".into()),
             ("RAYON_NUM_THREADS", "2".into()),

@@ -1,7 +1,9 @@
-//! `wine`: the tests of the workspace for Windows, run by Wine, with the software device as `nvcuda.dll`.
+//! `wine`: the tests of the workspace for Windows, run by Wine, with the software device as
+//! `nvcuda.dll`.
 //!
-//! The standard library is built anew for `x86_64-pc-windows-gnu`, and a C compiler of MinGW links. Wine lacks the library
-//! that random numbers come from, `bcryptprimitives.dll`: `wine/random.c` stands in for it.
+//! The standard library is built anew for `x86_64-pc-windows-gnu`, and a C compiler of MinGW links.
+//! Wine lacks the library that random numbers come from, `bcryptprimitives.dll`: `wine/random.c`
+//! stands in for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -132,7 +134,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 OsString::from(format!("Z:{}", libraries.join("nvcuda.dll").display())),
             ),
             ("CUDA_FULL", "0".into()),
-            // NVRTC's library for Windows does not run in Wine: tests that need one say that they are skipped.
+            // NVRTC's library for Windows does not run in Wine: tests that need one say that they
+            // are skipped.
             ("CUDA_NVRTC_LIBRARY", "none-for-wine.dll".into()),
             ("CUDA_TEST_NVRTC_DIR", "".into()),
         ],

@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The functions that do more than succeed, from the lines `b"cuX" => function as _,` of the null driver.
+/// The functions that do more than succeed, from the lines `b"cuX" => function as _,` of the null
+/// driver.
 fn special(source: &str) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
     let mut found = BTreeMap::new();
     for line in source.lines() {
@@ -54,8 +55,8 @@ fn base(name: &str) -> &str {
     }
 }
 
-/// The methods of the generated table all read `pub unsafe fn cuX(&self, a: A, b: B) -> CUresult {`, over one line or
-/// several.
+/// The methods of the generated table all read `pub unsafe fn cuX(&self, a: A, b: B) -> CUresult
+/// {`, over one line or several.
 fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     for method in table.split("pub unsafe fn ").skip(1) {
@@ -83,7 +84,8 @@ fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Bo
             None => "CUresult::CUDA_SUCCESS".to_owned(),
             Some(function) => format!(
                 "let function: unsafe extern \"C\" fn({}) -> CUresult =
-        // SAFETY: a function of the C calling conventions may ignore arguments; those that it takes are the first.
+        // SAFETY: a function of the C calling conventions may ignore arguments; those that it takes
+        // are the first.
         unsafe {{ core::mem::transmute(null_driver::{function} as *const ()) }};
     // SAFETY: the caller keeps to cuda.h.
     unsafe {{ function({}) }}",

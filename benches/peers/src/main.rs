@@ -1,9 +1,10 @@
-//! What a launch costs more than the raw function pointer, through cuda-driver, through other crates and through C: pairs of
-//! runs that take turns, on the null driver and on a GPU if there is one.
+//! What a launch costs more than the raw function pointer, through cuda-driver, through other
+//! crates and through C: pairs of runs that take turns, on the null driver and on a GPU if there is
+//! one.
 //!
-//! `PEERS_PAIRS` is the number of pairs of each row (default: a million, 300,000 on a GPU), `PEERS_SVG` a folder for plots.
-//! `cargo build --release --workspace` first: the null driver is a library, which this program looks for beside itself and in
-//! `../lib`.
+//! `PEERS_PAIRS` is the number of pairs of each row (default: a million, 300,000 on a GPU),
+//! `PEERS_SVG` a folder for plots. `cargo build --release --workspace` first: the null driver is a
+//! library, which this program looks for beside itself and in `../lib`.
 
 mod bench;
 mod ours;

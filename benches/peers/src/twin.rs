@@ -56,7 +56,8 @@ pub(crate) fn rows(bench: &mut Bench, stream: &Stream, buffers: &[DeviceBuffer<u
         let kernel = bench.kernel(count);
         let run = || {
             let (buffers, numbers) = (black_box(addresses.as_ptr()), black_box(numbers.as_ptr()));
-            // SAFETY: the kernel takes as many values, and does nothing; there are 8 addresses and 4 numbers.
+            // SAFETY: the kernel takes as many values, and does nothing; there are 8 addresses and
+            // 4 numbers.
             let status = unsafe { twin(launch, kernel, raw, buffers, numbers) };
             assert_eq!(status, 0);
         };

@@ -18,7 +18,8 @@ const CONFIG: LaunchConfig = LaunchConfig {
 };
 const LAUNCHED: &str = "the arguments are right";
 
-/// One stream is the context's default one, as cudarc records no events as long as there is no other.
+/// One stream is the context's default one, as cudarc records no events as long as there is no
+/// other.
 pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bool) {
     let form = if is_tracking {
         "cudarc"

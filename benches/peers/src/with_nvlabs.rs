@@ -1,4 +1,5 @@
-//! Launches through NVIDIA's cuda-core, which takes pointers to the values. It orders nothing across streams.
+//! Launches through NVIDIA's cuda-core, which takes pointers to the values. It orders nothing
+//! across streams.
 
 use std::ffi::c_void;
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! Launches through oxicuda, whose tuples have at most 24 arguments. It orders nothing across streams.
+//! Launches through oxicuda, whose tuples have at most 24 arguments. It orders nothing across
+//! streams.
 
 use std::hint::black_box;
 use std::sync::Arc;

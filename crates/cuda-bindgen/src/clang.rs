@@ -14,8 +14,8 @@ pub fn libclang_is_available() -> bool {
 
 /// `cuda.h` and its companions, each revision of each function under its own exported name.
 ///
-/// Without `__CUDA_API_VERSION_INTERNAL` the macros of `cuda.h` rename functions to the newest revision,
-/// which differs between toolkits.
+/// Without `__CUDA_API_VERSION_INTERNAL` the macros of `cuda.h` rename functions to the newest
+/// revision, which differs between toolkits.
 pub(crate) fn driver(headers: &Headers, docs: Docs) -> Result<String, Error> {
     let includes = "#include <cuda.h>\n#include <cudaTypedefs.h>\n\
                     #include <cudaProfiler.h>\n#include <cudaProfilerTypedefs.h>\n";
@@ -46,7 +46,8 @@ fn builder(headers: &Headers, includes: &str, docs: Docs) -> Builder {
         .layout_tests(true)
         .derive_debug(true)
         .formatter(bindgen::Formatter::None);
-    // A libclang without clang's own headers (as the one from PyPI) finds stddef.h in the C compiler's.
+    // A libclang without clang's own headers (as the one from PyPI) finds stddef.h in the C
+    // compiler's.
     if let Some(dir) = compiler_include_dir() {
         builder = builder
             .clang_arg("-isystem")

@@ -105,7 +105,8 @@ impl VisitMut for Clean {
     }
 }
 
-/// Doxygen as Markdown that holds no code block, link or HTML: neither a doctest nor a broken link comes from it.
+/// Doxygen as Markdown that holds no code block, link or HTML: neither a doctest nor a broken link
+/// comes from it.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -123,7 +124,8 @@ fn clean(text: &str) -> String {
         let mut previous = ' ';
         for c in line.chars() {
             if matches!(c, '[' | ']' | '<' | '>' | '`' | '*' | '_' | '|' | '~' | '#' | '\\' | '&')
-                // Four of anything are at most a rule, never a code block, once the line is trimmed.
+                // Four of anything are at most a rule, never a code block, once the line is
+                // trimmed.
                 && !(c == '\\' && previous == '\\')
             {
                 out.push('\\');

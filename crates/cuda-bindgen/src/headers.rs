@@ -94,8 +94,8 @@ pub fn named() -> Option<PathBuf> {
 }
 
 /// Finds the headers to generate from: in the folder that [`HEADERS_VAR`] names if it is set,
-/// otherwise in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in the folder that
-/// `cargo xtask setup` fills in the target folder around `near`.
+/// otherwise in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in the folder
+/// that `cargo xtask setup` fills in the target folder around `near`.
 ///
 /// Folders that no environment variable names are used only if no other user can write to them.
 ///
@@ -139,7 +139,8 @@ fn search(toolkits: Vec<Toolkit>, setup: Option<Setup>) -> Result<Headers, Strin
     Err(format!("no cuda.h: {}", tried.join("; ")))
 }
 
-/// The folder with the libclang that `cargo xtask setup` has put in the target folder around `near`.
+/// The folder with the libclang that `cargo xtask setup` has put in the target folder around
+/// `near`.
 ///
 /// # Errors
 ///

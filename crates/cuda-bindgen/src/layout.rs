@@ -1,7 +1,7 @@
 //! The facts that a C compiler checks against the real header: sizes, offsets, values, signatures.
 //!
-//! The file holds one function that only tests include: the numbers are those of the Rust compiler, the names
-//! those of C.
+//! The file holds one function that only tests include: the numbers are those of the Rust compiler,
+//! the names those of C.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -144,8 +144,8 @@ fn is_type(item: &Item, name: &str) -> bool {
     }
 }
 
-/// The type's name in C: with its tag if it has one, and without the name of the type it is defined in, which
-/// bindgen puts before it and C does not.
+/// The type's name in C: with its tag if it has one, and without the name of the type it is defined
+/// in, which bindgen puts before it and C does not.
 fn c_name(item: &Item, name: &str, header: &str) -> String {
     let kind = match item {
         Item::Union(_) => "union",

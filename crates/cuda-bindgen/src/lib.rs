@@ -1,7 +1,7 @@
 //! Turns CUDA's C headers into the Rust source of `cuda-sys`.
 //!
-//! Two callers share it: the build script of `cuda-sys`, which generates from the header it finds on
-//! the machine, and `cargo xtask regen-bindings`, which generates the committed snapshot.
+//! Two callers share it: the build script of `cuda-sys`, which generates from the header it finds
+//! on the machine, and `cargo xtask regen-bindings`, which generates the committed snapshot.
 //!
 //! The steps, one module each:
 //!
@@ -9,9 +9,10 @@
 //! 2. `clang` runs bindgen over it, with every ABI revision of every function visible.
 //! 3. `model` sorts bindgen's output into constants, types, enum values, aliases and functions, and
 //!    merges two of them (a header's and the snapshot's).
-//! 4. `pair` finds, for each exported function, the `PFN_…_v<version>` typedef that tells since when
-//!    it exists and how `cuGetProcAddress` is asked for it.
-//! 5. `macros` corrects constants whose type bindgen loses, `comments` decides what becomes rustdoc.
+//! 4. `pair` finds, for each exported function, the `PFN_…_v<version>` typedef that tells since
+//!    when it exists and how `cuGetProcAddress` is asked for it.
+//! 5. `macros` corrects constants whose type bindgen loses, `comments` decides what becomes
+//!    rustdoc.
 //! 6. `emit` writes the types and the function table, `layout` the facts that a C compiler checks.
 
 mod clang;
@@ -89,8 +90,9 @@ pub fn snapshot(headers: &Headers) -> Result<Files, Error> {
 
 /// Generates the bindings of `headers` joined with the snapshot in the folder `snapshot`.
 ///
-/// The result holds every item of both. Where both define a type, the longer definition wins, and on a
-/// tie the snapshot's spelling, so that code written against the snapshot compiles with any header.
+/// The result holds every item of both. Where both define a type, the longer definition wins, and
+/// on a tie the snapshot's spelling, so that code written against the snapshot compiles with any
+/// header.
 ///
 /// # Errors
 ///

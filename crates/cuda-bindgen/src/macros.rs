@@ -1,4 +1,5 @@
-//! What bindgen loses of a `#define`: that its number is unsigned, and that the header takes it back.
+//! What bindgen loses of a `#define`: that its number is unsigned, and that the header takes it
+//! back.
 
 use crate::emit::number;
 use crate::model::Model;

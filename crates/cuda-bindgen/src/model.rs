@@ -219,7 +219,8 @@ impl Model {
             .item
     }
 
-    /// `typedef enum cudaError_enum {…} CUresult`: C's users say `CUresult`, so the newtype is called that.
+    /// `typedef enum cudaError_enum {…} CUresult`: C's users say `CUresult`, so the newtype is
+    /// called that.
     fn name_enums_by_typedef(&mut self) {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (alias, kind) in &self.aliases {

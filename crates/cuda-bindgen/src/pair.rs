@@ -1,10 +1,11 @@
 //! Which `PFN_…_v<version>` typedef belongs to which exported function.
 //!
-//! `cudaTypedefs.h` has one typedef for every revision of every function; its suffix is the version that
-//! introduced the revision, and what `cuGetProcAddress` is asked with. The typedef's name does not say
-//! which exported name it stands for, and counting revisions goes wrong (`cuMemcpyHtoD_v2_ptds` is
-//! `PFN_cuMemcpyHtoD_v7000_ptds`). So within the revisions of one base name and one stream mode the two
-//! lists are put in order, and each pair must agree on its whole signature.
+//! `cudaTypedefs.h` has one typedef for every revision of every function; its suffix is the version
+//! that introduced the revision, and what `cuGetProcAddress` is asked with. The typedef's name does
+//! not say which exported name it stands for, and counting revisions goes wrong
+//! (`cuMemcpyHtoD_v2_ptds` is `PFN_cuMemcpyHtoD_v7000_ptds`). So within the revisions of one base
+//! name and one stream mode the two lists are put in order, and each pair must agree on its whole
+//! signature.
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,11 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Result, Type};
 
-/// Implements `DeviceRepr` for a struct, and what that needs: `bytemuck::Pod` and `bytemuck::Zeroable`.
+/// Implements `DeviceRepr` for a struct, and what that needs: `bytemuck::Pod` and
+/// `bytemuck::Zeroable`.
 ///
-/// The struct is `#[repr(C)]` or `#[repr(transparent)]`, `Copy`, has fields that are all `DeviceRepr`, and no padding: what
-/// does not hold is an error of the compiler.
+/// The struct is `#[repr(C)]` or `#[repr(transparent)]`, `Copy`, has fields that are all
+/// `DeviceRepr`, and no padding: what does not hold is an error of the compiler.
 #[proc_macro_derive(DeviceRepr)]
 pub fn device_repr(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
@@ -60,7 +61,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         };
         // SAFETY: all bits zero must be a value ← they are one of each field.
         unsafe impl ::cuda_driver::derive::Zeroable for #name {}
-        // SAFETY: any bits must be a value, without padding ← they are one of each field, and the size was compared.
+        // SAFETY: any bits must be a value, without padding ← they are one of each field, and the
+        // size was compared.
         unsafe impl ::cuda_driver::derive::Pod for #name {}
         // SAFETY: layouts must agree ← those of the fields do, and they lie as in C.
         unsafe impl ::cuda_driver::DeviceRepr for #name {}

@@ -1,8 +1,8 @@
 //! Helper threads: more hands for a copy through the host.
 //!
-//! C's driver copies pageable memory on the thread that asks. Here a few threads of the process, started when first
-//! needed and gone when long idle, join in. Whoever asks never waits for a helper that has not begun, so that copies
-//! on any number of threads go on by themselves.
+//! C's driver copies pageable memory on the thread that asks. Here a few threads of the process,
+//! started when first needed and gone when long idle, join in. Whoever asks never waits for a
+//! helper that has not begun, so that copies on any number of threads go on by themselves.
 
 use std::any::Any;
 use std::hint;
@@ -16,10 +16,11 @@ use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 /// More threads than these do not move bytes faster: a few fill the bus to the device.
 const MOST_HELPERS: usize = 7;
-/// Who posts a job wakes so many, and each who joins as many more: to wake one takes as long as to copy some 100 KiB.
+/// Who posts a job wakes so many, and each who joins as many more: to wake one takes as long as to
+/// copy some 100 KiB.
 const WAKES: usize = 2;
-/// So long a thread looks whether the last helper is done before it sleeps until then. Pieces are shorter than this, and who
-/// sleeps wakes late.
+/// So long a thread looks whether the last helper is done before it sleeps until then. Pieces are
+/// shorter than this, and who sleeps wakes late.
 const LOOKS: Duration = Duration::from_micros(50);
 /// A helper with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
@@ -69,7 +70,8 @@ struct Work {
     call: unsafe fn(*const ()),
 }
 
-// SAFETY: the closure must be one that other threads may call ← `Work::of` takes only those that are `Sync`.
+// SAFETY: the closure must be one that other threads may call ← `Work::of` takes only those that
+// are `Sync`.
 unsafe impl Send for Work {}
 
 impl Work {
@@ -96,8 +98,8 @@ pub(crate) fn most_helpers() -> usize {
     (cpus - 1).min(MOST_HELPERS)
 }
 
-/// Runs `work` on this thread, and `help` on up to `helpers` others as they come free. Returns when all that have
-/// begun are done; whoever returns from `help` has left nothing for others to do.
+/// Runs `work` on this thread, and `help` on up to `helpers` others as they come free. Returns when
+/// all that have begun are done; whoever returns from `help` has left nothing for others to do.
 ///
 /// A panic of a helper goes on here.
 pub(crate) fn together<R>(
@@ -209,7 +211,8 @@ impl Crew {
                 let wanted = job.open.min(state.idle);
                 drop(state);
                 self.wake_up(wanted);
-                // SAFETY: the closure must be alive ← the job is not taken back while a helper is inside.
+                // SAFETY: the closure must be alive ← the job is not taken back while a helper is
+                // inside.
                 let call = || unsafe { (work.call)(work.closure) };
                 let result = panic::catch_unwind(AssertUnwindSafe(call));
                 state = self.lock();

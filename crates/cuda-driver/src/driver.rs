@@ -1,6 +1,7 @@
 //! A CUDA driver that was loaded and initialised.
 //!
-//! Where C has one driver for the process, this is a value: a process can hold the real one and software ones.
+//! Where C has one driver for the process, this is a value: a process can hold the real one and
+//! software ones.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,7 +20,8 @@ use crate::pending::Jobs;
 
 /// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
 ///
-/// Through the driver of a borrowed context that was declared dead it calls nothing, and answers that.
+/// Through the driver of a borrowed context that was declared dead it calls nothing, and answers
+/// that.
 macro_rules! call {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
         match $driver.table_for(::cuda_sys::calls::$name) {
@@ -47,9 +49,11 @@ type Known = (Identity, Weak<ContextInner>);
 
 struct Inner {
     library: Arc<DriverLibrary>,
-    /// The contexts that are alive, so that all handles of one share its default stream and the order of uses.
+    /// The contexts that are alive, so that all handles of one share its default stream and the
+    /// order of uses.
     contexts: Mutex<Vec<Known>, { rank::CONTEXTS }>,
-    /// Whether something was queued that waits for the program: a value, or a host function. Never goes back.
+    /// Whether something was queued that waits for the program: a value, or a host function. Never
+    /// goes back.
     may_block: AtomicBool,
     /// Whether there was ever a use that nothing tells the end of. Never goes back.
     has_strays: AtomicBool,
@@ -60,13 +64,15 @@ struct Inner {
 }
 
 impl Driver {
-    /// `cuInit(0)`—Loads the driver of this system and initialises it, once for the process: every call gives a handle
-    /// of the same driver, whose contexts are shared. A failure is not remembered.
+    /// `cuInit(0)`—Loads the driver of this system and initialises it, once for the process: every
+    /// call gives a handle of the same driver, whose contexts are shared. A failure is not
+    /// remembered.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`](crate::Error::Load) with every place that was tried; [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_NO_DEVICE` where there is
-    /// a driver but no device.
+    /// [`Error::Load`](crate::Error::Load) with every place that was tried;
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_NO_DEVICE` where there is a driver
+    /// but no device.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Self> {
         static SYSTEM: OnceCell<Driver> = OnceCell::new();
@@ -75,14 +81,15 @@ impl Driver {
             .cloned()
     }
 
-    /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software device. All drivers of one library are
-    /// handles of the same one.
+    /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software
+    /// device. All drivers of one library are handles of the same one.
     ///
     /// # Errors
     ///
     /// What `cuInit` answers.
     pub fn new(library: impl Into<Arc<DriverLibrary>>) -> Result<Self> {
-        /// By the addresses of their libraries; so that a context has one list of all that is ordered there.
+        /// By the addresses of their libraries; so that a context has one list of all that is
+        /// ordered there.
         static ALL: Mutex<Vec<(usize, Weak<Inner>)>, { rank::DRIVERS }> = Mutex::new(Vec::new());
         let library = library.into();
         let address = Arc::as_ptr(&library).addr();
@@ -119,22 +126,24 @@ impl Driver {
 
     /// `cuDriverGetVersion()`—The newest CUDA version that this driver supports.
     ///
-    /// [`cuda_sys::BINDINGS`] has the version that the bindings were made from: functions that are newer than the
-    /// driver answer an error that says so.
+    /// [`cuda_sys::BINDINGS`] has the version that the bindings were made from: functions that are
+    /// newer than the driver answer an error that says so.
     #[doc(alias = "cuDriverGetVersion")]
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.library.version()
     }
 
-    /// How the version of this driver compares with that of the [bindings](crate::bindings): `Less` means that there are
-    /// [functions that it does not have](Self::missing_functions), `Greater` that it has some that have no binding.
+    /// How the version of this driver compares with that of the [bindings](crate::bindings): `Less`
+    /// means that there are [functions that it does not have](Self::missing_functions), `Greater`
+    /// that it has some that have no binding.
     #[must_use]
     pub fn compare_to_bindings(&self) -> Ordering {
         self.version().cmp(&crate::bindings().version)
     }
 
-    /// The functions of the bindings that are newer than this driver: calls of them answer an error that says so.
+    /// The functions of the bindings that are newer than this driver: calls of them answer an error
+    /// that says so.
     pub fn missing_functions(&self) -> impl Iterator<Item = &'static Function> {
         let version = self.version();
         cuda_sys::FUNCTIONS
@@ -193,7 +202,8 @@ impl Driver {
         self.life.as_ref().is_some_and(|life| !life.is_alive())
     }
 
-    /// The handle for a borrowed context and its objects: calls through it fail when the context is declared dead.
+    /// The handle for a borrowed context and its objects: calls through it fail when the context is
+    /// declared dead.
     pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
         Self {
             life: Some(Arc::clone(life)),
@@ -201,8 +211,8 @@ impl Driver {
         }
     }
 
-    /// The handle for one context on a device and its objects: errors of calls through it tell what was running there, and what
-    /// is deferred of them waits for no other context.
+    /// The handle for one context on a device and its objects: errors of calls through it tell what
+    /// was running there, and what is deferred of them waits for no other context.
     pub(crate) fn of_context(&self, ordinal: u32) -> Self {
         Self {
             device: Some(ordinal),
@@ -226,7 +236,8 @@ impl Driver {
         &self.inner.launches
     }
 
-    /// The deferred jobs of the context that this handle is for, or of the objects that belong to none.
+    /// The deferred jobs of the context that this handle is for, or of the objects that belong to
+    /// none.
     #[inline]
     pub(crate) fn jobs(&self) -> &Jobs {
         self.jobs.as_ref().unwrap_or(&self.inner.jobs)
@@ -277,8 +288,8 @@ impl Driver {
         }
     }
 
-    /// An error unless handles of `other` mean something to this driver: a driver follows the pointers that it is given, so
-    /// they must be its own, and of a context that is not gone.
+    /// An error unless handles of `other` mean something to this driver: a driver follows the
+    /// pointers that it is given, so they must be its own, and of a context that is not gone.
     pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(self.library(), other.library()) {
             other.table_for(calls::cuCtxPushCurrent_v2)?;
@@ -294,7 +305,8 @@ impl Driver {
         is_it: impl Fn(&Identity) -> bool,
         make: impl FnOnce() -> Result<(Identity, Arc<ContextInner>)>,
     ) -> Result<Arc<ContextInner>> {
-        // Before the lock, so that they are dropped behind it: one may be the last handle of its context by then.
+        // Before the lock, so that they are dropped behind it: one may be the last handle of its
+        // context by then.
         let such: Vec<Arc<ContextInner>>;
         let mut contexts = self.contexts();
         contexts.retain(|(_, context)| context.strong_count() > 0);
@@ -328,7 +340,8 @@ impl Driver {
     }
 }
 
-/// The contexts for which `is_it` holds. No other is touched: whoever has a handle for a moment may be the last to have one.
+/// The contexts for which `is_it` holds. No other is touched: whoever has a handle for a moment may
+/// be the last to have one.
 fn upgraded(contexts: &[Known], is_it: impl Fn(&Identity) -> bool) -> Vec<Arc<ContextInner>> {
     let such = contexts.iter().filter(|(identity, _)| is_it(identity));
     such.filter_map(|(_, context)| context.upgrade()).collect()

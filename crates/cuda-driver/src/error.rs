@@ -146,14 +146,16 @@ pub enum Error {
         /// What it has, in use and waiting.
         reserved: usize,
     },
-    /// The call was not made: its context was [borrowed](crate::Context::borrow_raw), and its owner has declared it dead.
+    /// The call was not made: its context was [borrowed](crate::Context::borrow_raw), and its owner
+    /// has declared it dead.
     ContextGone {
         /// The call that was not made.
         call: &'static Function,
     },
     /// The context was made by other code, which has not lent it to this crate.
     ForeignContext,
-    /// An object was to be closed while other handles of it are in use. It is closed when the last of them goes.
+    /// An object was to be closed while other handles of it are in use. It is closed when the last
+    /// of them goes.
     StillInUse {
         /// Which object.
         what: &'static str,
@@ -185,7 +187,8 @@ pub enum Error {
     },
     /// Memory that a graph allocates is not freed by it.
     GraphMemoryKept,
-    /// Kernels change nodes of the graph, and it was not uploaded since it was made, or since the host has changed such a node.
+    /// Kernels change nodes of the graph, and it was not uploaded since it was made, or since the
+    /// host has changed such a node.
     NotUploaded,
     /// The device or driver cannot do it.
     Unsupported {

@@ -1,7 +1,7 @@
 //! Variables of a module: globals and constants, by name.
 //!
-//! Where C hands out an address as often as it is asked, a variable has one owner at a time here, and its uses an
-//! order as those of any buffer.
+//! Where C hands out an address as often as it is asked, a variable has one owner at a time here,
+//! and its uses an order as those of any buffer.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,7 +20,8 @@ use crate::module::{Module, ModuleInner};
 use crate::order::Tracker;
 use crate::stream::Stream;
 
-/// A `__device__` or `__constant__` variable of a [`Module`], which it keeps loaded, as elements of `T`.
+/// A `__device__` or `__constant__` variable of a [`Module`], which it keeps loaded, as elements of
+/// `T`.
 ///
 /// It is read as the [`DeviceBuffer`] that it dereferences to, and may be an argument of kernels.
 pub struct Global<T: DeviceRepr> {
@@ -28,24 +29,26 @@ pub struct Global<T: DeviceRepr> {
     name: String,
 }
 
-/// The variables of a module that were ever looked up, by their addresses. `None`: there is a [`Global`] of it, which
-/// has the tracker.
+/// The variables of a module that were ever looked up, by their addresses. `None`: there is a
+/// [`Global`] of it, which has the tracker.
 #[derive(Default)]
 pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
 impl Module {
-    /// `cuModuleGetGlobal(name)`—The variable of this name, as it stands in the image (C++ names mangled), at home on
-    /// `stream`.
+    /// `cuModuleGetGlobal(name)`—The variable of this name, as it stands in the image (C++ names
+    /// mangled), at home on `stream`.
     ///
-    /// There is one [`Global`] of a variable at a time. Kernels that get it as an argument are ordered with its other
-    /// uses on all streams. Kernels that use it by its name are not seen: on `stream` they run in the order in which
-    /// they were queued, elsewhere it is for the caller of the launch to wait.
+    /// There is one [`Global`] of a variable at a time. Kernels that get it as an argument are
+    /// ordered with its other uses on all streams. Kernels that use it by its name are not seen: on
+    /// `stream` they run in the order in which they were queued, elsewhere it is for the caller of
+    /// the launch to wait.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchGlobal`], [`Error::GlobalInUse`] if there is a [`Global`] of it, [`Error::Uneven`] if it is not a
-    /// whole number of `T`, [`Error::Misaligned`] if no `T` may start where it does, [`Error::OtherContext`] if `stream` is
-    /// of another context than the module, or [`Error::NulByte`] if there is one in the name.
+    /// [`Error::NoSuchGlobal`], [`Error::GlobalInUse`] if there is a [`Global`] of it,
+    /// [`Error::Uneven`] if it is not a whole number of `T`, [`Error::Misaligned`] if no `T` may
+    /// start where it does, [`Error::OtherContext`] if `stream` is of another context than the
+    /// module, or [`Error::NulByte`] if there is one in the name.
     #[doc(alias = "cuModuleGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
         Global::of(self.inner(), name, stream)
@@ -78,8 +81,9 @@ impl<T: DeviceRepr> Global<T> {
             bytes,
             tracker,
         };
-        // SAFETY: the memory must be of that source, nobody else's, and all uses known ← the module is loaded as long as
-        // the source is there, and its list lets one out at a time, with the order of its uses.
+        // SAFETY: the memory must be of that source, nobody else's, and all uses known ← the module
+        // is loaded as long as the source is there, and its list lets one out at a time, with the
+        // order of its uses.
         let memory = unsafe { Memory::of_block(block, Source::Global(Arc::clone(module))) };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
@@ -106,7 +110,8 @@ impl Globals {
         let Some(mut tracker) = kept else {
             return Ok(Arc::new(Tracker::new(stream)));
         };
-        // The list is not locked: this can wait for the device. Meanwhile the variable counts as in use.
+        // The list is not locked: this can wait for the device. Meanwhile the variable counts as in
+        // use.
         match Tracker::hand_over(&mut tracker, stream) {
             Ok(()) => Ok(tracker),
             Err(error) => {
@@ -122,8 +127,8 @@ impl Globals {
         drop(former);
     }
 
-    /// Removes all variables. Returns the trackers of those that were ever used: none of them is out, as a [`Global`]
-    /// keeps its module.
+    /// Removes all variables. Returns the trackers of those that were ever used: none of them is
+    /// out, as a [`Global`] keeps its module.
     pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
         let known = mem::take(&mut *self.0.lock());
         known.into_values().flatten().collect()
@@ -149,7 +154,8 @@ impl<T: DeviceRepr> Global<T> {
         self.buffer.slice_mut(range)
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the variable; returns when `source` is free again.
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the variable; returns when
+    /// `source` is free again.
     ///
     /// # Errors
     ///

@@ -20,8 +20,8 @@ pub(crate) trait Destroy: 'static {
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError>;
 }
 
-/// Owns a raw handle. No destroying call of the driver needs a current context (docs/safety.md), so the driver
-/// is all that it needs beside the handle.
+/// Owns a raw handle. No destroying call of the driver needs a current context (docs/safety.md), so
+/// the driver is all that it needs beside the handle.
 pub(crate) struct Handle<T: Destroy> {
     raw: T::Raw,
     driver: Driver,
@@ -63,7 +63,8 @@ impl<T: Destroy> Handle<T> {
 
     fn into_parts(self) -> (T::Raw, Driver) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the driver must not be used again through `this` ← it is never dropped, and this is its end.
+        // SAFETY: the driver must not be used again through `this` ← it is never dropped, and this
+        // is its end.
         let driver = unsafe { std::ptr::read(&raw const this.driver) };
         (this.raw, driver)
     }
@@ -74,8 +75,9 @@ impl<T: Destroy> Drop for Handle<T> {
         let (raw, driver) = (self.raw, self.driver.clone());
         pending::in_turn(&self.driver, move || {
             let _relaxed = driver.relaxed();
-            // A drop has no caller to return an error to; `close` has. What fails here leaks in the driver, and nothing else.
-            // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
+            // A drop has no caller to return an error to; `close` has. What fails here leaks in the
+            // driver, and nothing else. SAFETY: the handle must be alive and not used after ← it
+            // was owned, and this is its end.
             let _ = unsafe { T::destroy(&driver, raw) };
         });
     }

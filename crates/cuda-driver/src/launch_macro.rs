@@ -1,12 +1,14 @@
 //! The launch that looks like CUDA C++'s.
 
-/// `kernel<<<grid, block, shared>>>(args)`—Queues a kernel, as [`Stream::launch`](crate::Stream::launch) does.
+/// `kernel<<<grid, block, shared>>>(args)`—Queues a kernel, as
+/// [`Stream::launch`](crate::Stream::launch) does.
 ///
-/// `launch!(stream, kernel[grid, block](args))`, or `[grid, block, shared]` with so many bytes of dynamic shared memory. Grid
-/// and block are whatever a [`Dim3`](crate::Dim3) is made from. The kernel is a variable or a field; any other expression
-/// stands in parentheses.
+/// `launch!(stream, kernel[grid, block](args))`, or `[grid, block, shared]` with so many bytes of
+/// dynamic shared memory. Grid and block are whatever a [`Dim3`](crate::Dim3) is made from. The
+/// kernel is a variable or a field; any other expression stands in parentheses.
 ///
-/// It is a call of an `unsafe` function: what the caller answers for, and what it gives, stands there.
+/// It is a call of an `unsafe` function: what the caller answers for, and what it gives, stands
+/// there.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Function, Stream, launch};

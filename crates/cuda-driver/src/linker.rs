@@ -17,8 +17,8 @@ use crate::module::{Compilation, JitLog, JitOptions, read};
 use crate::pending;
 use crate::stream::SendPtr;
 
-/// A link under way: images are added, then [`complete`](Self::complete) makes a cubin of them, in which what one declares
-/// `extern` is what another defines.
+/// A link under way: images are added, then [`complete`](Self::complete) makes a cubin of them, in
+/// which what one declares `extern` is what another defines.
 ///
 /// ```no_run
 /// # use cuda_driver::{Context, JitOptions, Linker, Module, Ptx};
@@ -120,19 +120,22 @@ impl Destroy for RawLink {
 }
 
 impl Linker {
-    /// `cuLinkCreate(options)`—Begins a link, for the device of `context` unless `options` say otherwise.
+    /// `cuLinkCreate(options)`—Begins a link, for the device of `context` unless `options` say
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an option that the driver is too old for, or what the call answers.
+    /// [`Error::Unsupported`] for an option that the driver is too old for, or what the call
+    /// answers.
     #[doc(alias = "cuLinkCreate")]
     pub fn new(context: &Context, options: &JitOptions) -> Result<Self> {
         let driver = context.driver();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlinkState = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: options and buffers must be valid as long as the link ← they are dropped behind it ([`Link`]), and do not
-        // move when `compilation` does; there are as many values as options.
+        // SAFETY: options and buffers must be valid as long as the link ← they are dropped behind
+        // it ([`Link`]), and do not move when `compilation` does; there are as many values as
+        // options.
         unsafe {
             call!(
                 driver,
@@ -160,8 +163,8 @@ impl Linker {
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`] with the log: PTX that is wrong, machine code of another architecture. [`Error::NulByte`] if there is one
-    /// in the name.
+    /// [`Error::Jit`] with the log: PTX that is wrong, machine code of another architecture.
+    /// [`Error::NulByte`] if there is one in the name.
     #[doc(alias = "cuLinkAddData")]
     pub fn add<'a>(&mut self, input: impl Into<LinkInput<'a>>, name: &str) -> Result<&mut Self> {
         let input = input.into();
@@ -172,8 +175,9 @@ impl Linker {
         let (kind, bytes) = input.raw();
         let data: *mut c_void = bytes.as_ptr().cast_mut().cast();
         let current = self.context.enter()?;
-        // SAFETY: the data must be a whole image of its kind, the name a string ← a `Ptx` ends with NUL, which is counted, and
-        // the others are whole by their contracts; the driver copies both and writes to neither.
+        // SAFETY: the data must be a whole image of its kind, the name a string ← a `Ptx` ends with
+        // NUL, which is counted, and the others are whole by their contracts; the driver copies
+        // both and writes to neither.
         let result = unsafe {
             call!(
                 self.context.driver(),
@@ -207,16 +211,18 @@ impl Linker {
         Ok(self)
     }
 
-    /// `cuLinkAddData(input)`—Adds the file at `path`, under that name. It is read here, as driver and program may not agree on
-    /// what a path is.
+    /// `cuLinkAddData(input)`—Adds the file at `path`, under that name. It is read here, as driver
+    /// and program may not agree on what a path is.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is nothing of that kind; else as [`add`](Self::add).
+    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is nothing of that kind; else
+    /// as [`add`](Self::add).
     ///
     /// # Safety
     ///
-    /// Unless it is PTX: the file is of that kind, whole and unaltered since a compiler or linker made it.
+    /// Unless it is PTX: the file is of that kind, whole and unaltered since a compiler or linker
+    /// made it.
     #[doc(alias = "cuLinkAddFile")]
     pub unsafe fn add_file(&mut self, kind: LinkFile, path: impl AsRef<Path>) -> Result<&mut Self> {
         let path = path.as_ref();
@@ -269,8 +275,8 @@ impl Linker {
         if let Err(source) = result {
             return Err(JitError::error(source, log, None));
         }
-        // SAFETY: so many bytes must be there, and not change meanwhile ← the driver says so, and they stay as they are until
-        // the link ends, at the end of this function.
+        // SAFETY: so many bytes must be there, and not change meanwhile ← the driver says so, and
+        // they stay as they are until the link ends, at the end of this function.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast_const().cast::<u8>(), size) };
         // SAFETY: they must be a whole cubin ← a linker of the driver has made them just now.
         let cubin = unsafe { Cubin::from_bytes(bytes.to_vec()) };

@@ -2,15 +2,20 @@
 //!
 //! Three rules keep the locks of this crate from deadlocks:
 //!
-//! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank. Mutexes of one rank are
-//!    locked together only where the rank says so, and then by ascending address.
-//! 2. A driver call that can wait for the device is made only while no mutex is held whose rank forbids it.
-//! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one waits for the context.
+//! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank.
+//!    Mutexes of one rank are locked together only where the rank says so, and then by ascending
+//!    address.
+//! 2. A driver call that can wait for the device is made only while no mutex is held whose rank
+//!    forbids it.
+//! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
+//!    waits for the context.
 //!
-//! A debug build checks the rules at every lock, driver call and drop, also where nothing has to wait this time, and
-//! aborts the process with a message if one is broken. A release build checks and stores nothing.
+//! A debug build checks the rules at every lock, driver call and drop, also where nothing has to
+//! wait this time, and aborts the process with a message if one is broken. A release build checks
+//! and stores nothing.
 //!
-//! A poisoned mutex is used as it is: what the mutexes of this crate guard is consistent after each statement.
+//! A poisoned mutex is used as it is: what the mutexes of this crate guard is consistent after each
+//! statement.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, PoisonError, WaitTimeoutResult};
@@ -258,9 +263,9 @@ mod checks {
 
     use super::rank;
 
-    /// The driver functions that can wait for work on the device. (`cuDevicePrimaryCtxRelease` is missing because a count
-    /// that was taken only to look at a context is given back under a lock. Where the last count is given back,
-    /// `cuCtxSynchronize` is called before.)
+    /// The driver functions that can wait for work on the device. (`cuDevicePrimaryCtxRelease` is
+    /// missing because a count that was taken only to look at a context is given back under a lock.
+    /// Where the last count is given back, `cuCtxSynchronize` is called before.)
     const WAITING: &[&str] = &[
         "cuCtxDestroy",
         "cuCtxSynchronize",
@@ -401,7 +406,8 @@ mod tests {
 
     const CASE: &str = "CUDA_DRIVER_TEST_LOCK_RULE";
 
-    /// Runs the case `name` of [`case`] in a child process and returns its status and what it wrote.
+    /// Runs the case `name` of [`case`] in a child process and returns its status and what it
+    /// wrote.
     fn run(name: &str) -> (bool, String) {
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "lock::tests::case", "--ignored", "--nocapture"])

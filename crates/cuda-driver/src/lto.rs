@@ -1,4 +1,5 @@
-//! Linking of LTO-IR, through nvJitLink: the driver's own linker takes none that CUDA 12.0 and later make.
+//! Linking of LTO-IR, through nvJitLink: the driver's own linker takes none that CUDA 12.0 and
+//! later make.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -17,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::linker::Linked;
 use crate::module::JitLog;
 
-/// A link of LTO-IR under way: inputs are optimised together, as if they were one file. It needs no device.
+/// A link of LTO-IR under way: inputs are optimised together, as if they were one file. It needs no
+/// device.
 ///
 /// ```no_run
 /// # use cuda_driver::{ComputeCapability, LtoLinker};
@@ -91,7 +93,8 @@ impl LtoLinker {
     ///
     /// # Errors
     ///
-    /// [`Error::Lto`] for an option that it does not know, or an architecture; [`Error::NulByte`] if there is one in an option.
+    /// [`Error::Lto`] for an option that it does not know, or an architecture; [`Error::NulByte`]
+    /// if there is one in an option.
     #[doc(alias = "nvJitLinkCreate")]
     pub fn new(
         library: &Arc<NvJitLinkLibrary>,
@@ -115,7 +118,8 @@ impl LtoLinker {
             thread: PhantomData,
         };
         let create = linker.table().create;
-        // SAFETY: there must be as many strings as told, the place of the handle writable ← they are locals, as it is.
+        // SAFETY: there must be as many strings as told, the place of the handle writable ← they
+        // are locals, as it is.
         let status = unsafe { create(&raw mut linker.handle, count, pointers.as_ptr()) };
         linker.check(status, "nvJitLinkCreate")?;
         Ok(linker)
@@ -125,8 +129,8 @@ impl LtoLinker {
     ///
     /// # Errors
     ///
-    /// [`Error::Lto`], for instance if it was made by a compiler newer than the linker; [`Error::NulByte`] if there is one in
-    /// the name.
+    /// [`Error::Lto`], for instance if it was made by a compiler newer than the linker;
+    /// [`Error::NulByte`] if there is one in the name.
     #[doc(alias = "nvJitLinkAddData")]
     pub fn add_lto_ir(&mut self, input: &LtoIr, name: &str) -> Result<()> {
         self.add(
@@ -136,7 +140,8 @@ impl LtoLinker {
         )
     }
 
-    /// `nvJitLinkAddData(PTX, input, name)`—Adds PTX, which is compiled and not optimised with the rest.
+    /// `nvJitLinkAddData(PTX, input, name)`—Adds PTX, which is compiled and not optimised with the
+    /// rest.
     ///
     /// # Errors
     ///
@@ -164,8 +169,8 @@ impl LtoLinker {
     fn add(&mut self, kind: nvJitLinkInputType, bytes: &[u8], name: &str) -> Result<()> {
         let name = c_string(name, "the name of what is linked")?;
         let (add, data) = (self.table().add_data, bytes.as_ptr().cast::<c_void>());
-        // SAFETY: the data must be whole and of its kind, the name a string, the handle alive ← the images are by their
-        // contracts; `self` owns the handle.
+        // SAFETY: the data must be whole and of its kind, the name a string, the handle alive ← the
+        // images are by their contracts; `self` owns the handle.
         let status = unsafe { add(self.handle, kind, data, bytes.len(), name.as_ptr()) };
         self.check(status, "nvJitLinkAddData")
     }
@@ -256,7 +261,8 @@ impl Drop for LtoLinker {
     fn drop(&mut self) {
         if !self.handle.is_null() {
             let destroy = self.table().destroy;
-            // SAFETY: the handle must be alive and not used after ← it is owned, and this is its end.
+            // SAFETY: the handle must be alive and not used after ← it is owned, and this is its
+            // end.
             let _ = unsafe { destroy(&raw mut self.handle) };
         }
     }

@@ -1,25 +1,23 @@
-//! Order across streams: what makes a buffer safe to use on several streams.
+//! Dependency tracking: what makes a buffer safe to use on several streams.
 //!
-//! A buffer has a home stream. As long as it is used on no other, the order of that stream is all that is
-//! needed, and nothing is recorded: one comparison and two loads for each use. The first use on another stream makes
-//! that stream wait for the tail of the home stream, or for the checkpoint behind the last use there; from then on each
-//! use leaves an event, and a use waits for the uses that matter to it: a read for the writes, a write for everything.
+//! Every buffer has a home stream. While the buffer is used on no other stream, the order of that
+//! stream is enough, and nothing is recorded: a use costs one comparison and two loads. The first
+//! use on another stream makes that stream wait for the tail of the home stream, or for the
+//! checkpoint behind the last use there. From then on each use leaves an event, and a use waits for
+//! the earlier uses that conflict with it: a read waits for writes, a write waits for everything.
 //!
-//! The per-thread default stream is one queue for each thread, and only that thread can record there: each use on it
-//! leaves an event at once, and a buffer at home there counts as used elsewhere from its birth. One that cannot is a
-//! [stray](Strays).
+//! The per-thread default stream is one queue per thread, and only that thread can record an event
+//! there. So each use on it records its event at once, and a buffer whose home it is counts as used
+//! elsewhere from the start. A use whose event cannot be recorded is a [stray](Strays).
 //!
-//! A use keeps the stream it ran on alive, so a stream may be dropped with work in it.
+//! A use keeps its stream alive, so a stream may be dropped with work in it.
 //!
-//! Memory that a [graph](crate::Graph) holds is used by its replays too, which borrow nothing. So every other use of it takes
-//! the slow way, inside the [gate](Gate) of its context, and knows the [records](Record) of the replays.
+//! Memory that a [graph](crate::Graph) holds is also used by replays of that graph, which borrow
+//! nothing. So every other use of it takes the slow path, inside the [gate](Gate) of its context,
+//! and looks at the [records](Record) of the replays.
 //!
-//! The one use from another context is a copy between contexts. It is noted like any other, and keeps its context
-//! alive; its event is one of the context of its stream, which streams of all contexts can wait for.
-//!
-//! Uses own streams, events and contexts, whose drops call the driver. So a use that is taken off a list is moved out of
-//! the lock before it is dropped, and a context that only a use keeps is ended by a thread of its own
-//! ([`KeptContext`]): no use of a buffer waits for the work of another context.
+//! A copy between contexts is the only use from another context. It is recorded like any other use
+//! and keeps its context alive. Streams of all contexts can wait for its event.
 
 mod access;
 mod gate;
@@ -58,17 +56,19 @@ pub(crate) struct Tracker {
     home_id: u64,
     /// Whether the buffer was ever used on another stream than its home.
     crossed: Crossed,
-    /// Whether a graph ever held the memory. Then it is `crossed`, and neither goes back as long as it has this owner.
+    /// Whether a graph ever held the memory. Then it is `crossed`, and neither goes back as long as
+    /// it has this owner.
     is_held: AtomicBool,
-    /// The epoch of the home stream in which the last use was queued that left no trace. Only grows.
+    /// The epoch of the home stream in which the last use was queued that left no trace. Only
+    /// grows.
     home_epoch: AtomicU64,
     /// Before `home`: what it holds goes before the context that `home` keeps alive.
     uses: Mutex<Uses, { rank::TRACKER }>,
     home: Stream,
 }
 
-/// The uses and the home that a tracker forgets when its memory moves, in the order in which they are dropped.
-/// Dropped without a lock.
+/// The uses and the home that a tracker forgets when its memory moves, in the order in which they
+/// are dropped. Dropped without a lock.
 pub(crate) struct Former(#[allow(dead_code, reason = "only dropped")] (Uses, Option<Stream>));
 
 /// The state of a tracker that its lock guards.
@@ -79,8 +79,8 @@ struct Uses {
     estate: Option<Box<Estate>>,
 }
 
-/// Whether a buffer was ever used on another stream than its home, and if not, which that is: in one word, so that a use at
-/// home asks once.
+/// Whether a buffer was ever used on another stream than its home, and if not, which that is: in
+/// one word, so that a use at home asks once.
 struct Crossed(AtomicU64);
 
 impl Crossed {
@@ -133,7 +133,8 @@ impl Tracker {
         this
     }
 
-    /// Of host memory that only graphs use, and the host through guards. `home` only names the context.
+    /// Of host memory that only graphs use, and the host through guards. `home` only names the
+    /// context.
     pub(crate) fn of_host(home: &Stream) -> Arc<Self> {
         Arc::new(Self {
             home_id: home.state().id(),
@@ -162,7 +163,8 @@ impl Tracker {
         self.is_at_home(stream) && self.home_epoch.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to `access`.
+    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to
+    /// `access`.
     ///
     /// # Errors
     ///
@@ -182,7 +184,8 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if it is of another driver, or what the driver answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if it is of another driver, or what the
+    /// driver answers.
     pub(crate) fn before_peer(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
         let driver = scope.stream.driver();
         driver.expect_handles_of(self.home.context().driver(), "a buffer")?;
@@ -212,8 +215,8 @@ impl Tracker {
         let mut removed = Removed::new();
         let mut uses = self.lock();
         if !self.crossed.get() {
-            // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier attempt: its use
-            // may have failed, and the home stream went on.)
+            // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier
+            // attempt: its use may have failed, and the home stream went on.)
             removed.extend(uses.list.drain(..));
             if !Fault::HomeTailIgnored.is_planted() {
                 uses.list.push(Use::at_home(&self.home, true));
@@ -277,15 +280,16 @@ impl Tracker {
         if scope.stream.context() != self.home.context() {
             this.elsewhere = Some(KeptContext::new(scope.stream.context()));
         }
-        // Recorded under the lock, or alone with the buffer: behind every use that is noted here already.
+        // Recorded under the lock, or alone with the buffer: behind every use that is noted here
+        // already.
         let mut is_last = !scope.has_event() || access == Access::WRITE;
         let has_crossed = self.crossed.cross();
         if !has_crossed && access != Access::WRITE {
             // Other threads may have used the buffer at home since `order`, and left no trace.
             uses.push(Use::at_home(&self.home, access.part));
         }
-        // The use that crosses is recorded only if somebody waits for it. One that waits for the program, or that
-        // others cannot record, is recorded now.
+        // The use that crosses is recorded only if somebody waits for it. One that waits for the
+        // program, or that others cannot record, is recorded now.
         let is_late = !has_crossed && !access.signal;
         let is_per_thread = scope.stream.state().kind() == Kind::PerThread;
         if !is_late || is_per_thread && !Fault::PerThreadLate.is_planted() {
@@ -295,8 +299,8 @@ impl Tracker {
             return;
         }
         let id = this.id;
-        // A write stands for everything that its stream has waited for before its event; not one that later ones of its kind do not
-        // wait for.
+        // A write stands for everything that its stream has waited for before its event; not one
+        // that later ones of its kind do not wait for.
         let stands_for_waited = access.write && !access.signal && (is_last || this.event.is_none());
         let is_replaced = |earlier: &mut Use| {
             if earlier.id != id {
@@ -312,8 +316,8 @@ impl Tracker {
             }
             this.epoch = this.epoch.max(earlier.epoch);
             this.is_home |= earlier.is_home;
-            // One use stands for both, and the later event for it: another thread may have queued the earlier
-            // one after this one.
+            // One use stands for both, and the later event for it: another thread may have queued
+            // the earlier one after this one.
             if !is_last && let Some(ours) = &this.event {
                 match earlier.event.as_ref().filter(|_| !earlier.is_open()) {
                     Some(theirs) if theirs.is_after(ours) => this.event = Some(theirs.clone()),
@@ -383,8 +387,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Returns the events behind the uses that matter to `access`, each with the context that it belongs to unless that
-    /// is the home context.
+    /// Returns the events behind the uses that matter to `access`, each with the context that it
+    /// belongs to unless that is the home context.
     fn events_behind(
         &self,
         access: Access,
@@ -407,13 +411,14 @@ impl Tracker {
         Ok(events)
     }
 
-    /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered of them. If that
-    /// fails all is as it was.
+    /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered
+    /// of them. If that fails all is as it was.
     pub(crate) fn hand_over(this: &mut Arc<Self>, home: &Stream) -> Result<(), DriverError> {
         if let Some(own) = Arc::get_mut(this) {
             return own.hand_over_own(home);
         }
-        // Another thread still has a handle of the tracker, though nothing to do with the memory any more.
+        // Another thread still has a handle of the tracker, though nothing to do with the memory
+        // any more.
         let scope = Scope::new(home);
         scope.ready()?;
         this.settle(Access::WRITE)?;
@@ -436,7 +441,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Hands the memory over if no use of it is pending; otherwise returns `None` and changes nothing.
+    /// Hands the memory over if no use of it is pending; otherwise returns `None` and changes
+    /// nothing.
     ///
     /// The caller may hold a lock: it drops the result after that lock is released.
     pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, home: &Stream) -> Option<Former> {

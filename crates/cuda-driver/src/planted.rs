@@ -1,7 +1,7 @@
 //! Faults in the order of uses, planted to see that the tests find them.
 //!
-//! There are none in a usual build, and no trace of them: they need `--cfg cuda_driver_planted`, and then the
-//! environment variable `CUDA_DRIVER_PLANTED` with the name of one.
+//! There are none in a usual build, and no trace of them: they need `--cfg cuda_driver_planted`,
+//! and then the environment variable `CUDA_DRIVER_PLANTED` with the name of one.
 
 /// A fault, named by what is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,8 @@ pub(crate) enum Fault {
     HandedOverTooEarly,
     /// Nothing is recorded before a call that waits for the program.
     NoCheckpoint,
-    /// A buffer does not know how late it was used at home, so an early checkpoint stands for all uses.
+    /// A buffer does not know how late it was used at home, so an early checkpoint stands for all
+    /// uses.
     EpochNotKept,
     /// The per-thread stream counts as one stream for all threads.
     PerThreadAsOne,

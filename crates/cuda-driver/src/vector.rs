@@ -1,6 +1,7 @@
 //! CUDA's vector types: two to four numbers that lie, and are aligned, as those of CUDA C++.
 //!
-//! They are arguments of kernels and elements of buffers. The device reads and writes an aligned one in one go.
+//! They are arguments of kernels and elements of buffers. The device reads and writes an aligned
+//! one in one go.
 
 use crate::memory::DeviceRepr;
 
@@ -37,12 +38,13 @@ macro_rules! vectors {
             // SAFETY: all bits zero must be a value ← they are one of each number.
             unsafe impl bytemuck::Zeroable for $name {}
             $(#[$cfg])*
-            // SAFETY: any bits must be a value, without padding ← they are one of each number, and the size was compared.
+            // SAFETY: any bits must be a value, without padding ← they are one of each number, and
+            // the size was compared.
             unsafe impl bytemuck::Pod for $name {}
             $(#[$cfg])*
             #[diagnostic::do_not_recommend]
-            // SAFETY: layouts must agree ← components in order, aligned as the table of built-in vector types in the CUDA C++
-            // Programming Guide has it.
+            // SAFETY: layouts must agree ← components in order, aligned as the table of built-in
+            // vector types in the CUDA C++ Programming Guide has it.
             unsafe impl DeviceRepr for $name {}
 
             $(#[$cfg])*

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What code is compiled for: a virtual architecture (`compute_90`), which PTX is written for, or a real one
-/// (`sm_90`), whose machine code a cubin holds.
+/// What code is compiled for: a virtual architecture (`compute_90`), which PTX is written for, or a
+/// real one (`sm_90`), whose machine code a cubin holds.
 ///
 /// ```
 /// use cuda_nvrtc::Arch;
@@ -56,7 +56,8 @@ impl Arch {
         }
     }
 
-    /// The same with the suffix `a`: all features of exactly this architecture; the code runs on no other.
+    /// The same with the suffix `a`: all features of exactly this architecture; the code runs on no
+    /// other.
     #[must_use]
     pub const fn accelerated(self) -> Self {
         Self {
@@ -65,8 +66,8 @@ impl Arch {
         }
     }
 
-    /// The same with the suffix `f`: the features that this architecture's family shares; the code runs on that
-    /// family only.
+    /// The same with the suffix `f`: the features that this architecture's family shares; the code
+    /// runs on that family only.
     #[must_use]
     pub const fn family(self) -> Self {
         Self {

@@ -76,36 +76,40 @@ pub enum CacheMode {
 ///
 /// # What makes a hit
 ///
-/// Everything that decides the result has to be the same: the kind of output, the source and its name, the headers in
-/// memory, the options and name expressions in their order, the current folder (it is in debug information), the
-/// environment variables that NVRTC looks at, and the compiler, by the content of its files. And every file that
-/// the compiler may have read has to have the content that it had, and every place where it looked for one in vain
-/// has to be empty still. NVRTC does not tell which files these are; a superset is found by looking through the
-/// texts, and a compilation for which that is not possible is not kept ([`Refusal`]). The content of a file is
-/// compared by its digest, or, if it had not changed for 2 s when it was read, by device, inode, size and the
-/// times of the last change of content and inode, which no program can set at will
+/// Everything that decides the result has to be the same: the kind of output, the source and its
+/// name, the headers in memory, the options and name expressions in their order, the current folder
+/// (it is in debug information), the environment variables that NVRTC looks at, and the compiler,
+/// by the content of its files. And every file that the compiler may have read has to have the
+/// content that it had, and every place where it looked for one in vain has to be empty still.
+/// NVRTC does not tell which files these are; a superset is found by looking through the texts, and
+/// a compilation for which that is not possible is not kept ([`Refusal`]). The content of a file is
+/// compared by its digest, or, if it had not changed for 2 s when it was read, by device, inode,
+/// size and the times of the last change of content and inode, which no program can set at will
 /// ([`always_digest`](CacheBuilder::always_digest) reads it always).
 ///
 /// # What is in the folder
 ///
-/// An entry is the image, the names, the log and the digests of the headers, and its own digest at the end: one that
-/// is cut off or altered is never used, but replaced. It is written beside and renamed. Processes and threads that
-/// want the same compilation wait for the one that does it. The folder is made for its user alone, and one into which
-/// other users could write is not used.
+/// An entry is the image, the names, the log and the digests of the headers, and its own digest at
+/// the end: one that is cut off or altered is never used, but replaced. It is written beside and
+/// renamed. Processes and threads that want the same compilation wait for the one that does it. The
+/// folder is made for its user alone, and one into which other users could write is not used.
 ///
-/// A folder that cannot be used, a full disk and the like are no errors: everything is compiled then, and
-/// [`problem`](Self::problem) tells why.
+/// A folder that cannot be used, a full disk and the like are no errors: everything is compiled
+/// then, and [`problem`](Self::problem) tells why.
 ///
 /// # Known holes
 ///
 /// - A macro name made by token pasting (`__TI##ME__`) is not seen.
 /// - A file that is in the way of a header only while the program is compiled is not seen.
-/// - `#pragma once` in two files that were one (by links) and no longer are, or the other way round.
-/// - A file changed through a memory map that has been open since before the file was read; on a network file system
-///   whose server's clock is more than 2 s behind, a file changed twice within one tick of that clock.
-/// - Where there are no Unix permissions, who may write to the folder is not looked at: give it one of your own. There,
-///   programs that include a header from disk are not kept.
-/// - The working folder or environment of the process changed by another thread during the compilation.
+/// - `#pragma once` in two files that were one (by links) and no longer are, or the other way
+///   round.
+/// - A file changed through a memory map that has been open since before the file was read; on a
+///   network file system whose server's clock is more than 2 s behind, a file changed twice within
+///   one tick of that clock.
+/// - Where there are no Unix permissions, who may write to the folder is not looked at: give it one
+///   of your own. There, programs that include a header from disk are not kept.
+/// - The working folder or environment of the process changed by another thread during the
+///   compilation.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -139,7 +143,8 @@ impl CacheBuilder {
         self
     }
 
-    /// The most bytes that the entries may have; 1 GiB unless set. What was used longest ago goes first.
+    /// The most bytes that the entries may have; 1 GiB unless set. What was used longest ago goes
+    /// first.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
@@ -206,12 +211,12 @@ impl Cache {
     }
 
     /// Opens the cache of this user in [`default_dir`](Self::default_dir), or as the environment
-    /// variable `CUDA_NVRTC_CACHE` says: `on`, `off`, `read-only`, or the full path of another folder.
-    /// An empty variable counts as unset.
+    /// variable `CUDA_NVRTC_CACHE` says: `on`, `off`, `read-only`, or the full path of another
+    /// folder. An empty variable counts as unset.
     ///
     /// If the variable has another value, or its folder cannot be used, nothing is cached and
-    /// [`problem`](Self::problem) names the variable: a cache that does not work is not a reason not to
-    /// compile.
+    /// [`problem`](Self::problem) names the variable: a cache that does not work is not a reason
+    /// not to compile.
     #[must_use]
     pub fn system() -> Self {
         let builder = CacheBuilder {
@@ -245,7 +250,8 @@ impl Cache {
         }
     }
 
-    /// The folder for this user's cache: `cuda-nvrtc/programs` in `XDG_CACHE_HOME`, `LOCALAPPDATA` or `~/.cache`.
+    /// The folder for this user's cache: `cuda-nvrtc/programs` in `XDG_CACHE_HOME`, `LOCALAPPDATA`
+    /// or `~/.cache`.
     #[must_use]
     pub fn default_dir() -> Option<PathBuf> {
         crate::headers::cache_dir().map(|dir| dir.join("cuda-nvrtc").join("programs"))
@@ -263,8 +269,8 @@ impl Cache {
         self.shared.mode
     }
 
-    /// What is wrong with the folder, if something is or was: it cannot be made or written, others could write to it,
-    /// the disk is full. Compilations work nevertheless.
+    /// What is wrong with the folder, if something is or was: it cannot be made or written, others
+    /// could write to it, the disk is full. Compilations work nevertheless.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         self.shared.counters.problem()

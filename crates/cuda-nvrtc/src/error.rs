@@ -92,7 +92,8 @@ pub enum Error {
         /// The time it was given.
         limit: Duration,
     },
-    /// A text is nested so deeply that NVRTC's parser could overflow its stack, which ends the process.
+    /// A text is nested so deeply that NVRTC's parser could overflow its stack, which ends the
+    /// process.
     #[error(
         "{place} is nested too deeply: {depth} {kind} are open at once, and a compiler stack of {stack} bytes is safe \
          for {limit}; nest less, or set Options::stack_size to {needed} bytes or more"
@@ -104,11 +105,13 @@ pub enum Error {
         kind: &'static str,
         /// The number of levels of this kind.
         depth: usize,
-        /// The number of levels of this kind that the stack is safe for, together with the rest of the text.
+        /// The number of levels of this kind that the stack is safe for, together with the rest of
+        /// the text.
         limit: usize,
         /// The size of the stack in bytes ([`Options::stack_size`](crate::Options::stack_size)).
         stack: usize,
-        /// A size of the stack in bytes that is enough, or at least enough for the levels that were counted.
+        /// A size of the stack in bytes that is enough, or at least enough for the levels that were
+        /// counted.
         needed: usize,
     },
     /// A compilation runs in this process, and what was called would take away what it works with.
@@ -149,8 +152,8 @@ pub enum Error {
 
 /// A source that does not compile: the compiler's own words.
 ///
-/// Its text begins with one line that says how many errors there are; then each diagnostic follows as the
-/// compiler wrote it, with the line of source and the caret where there are any.
+/// Its text begins with one line that says how many errors there are; then each diagnostic follows
+/// as the compiler wrote it, with the line of source and the caret where there are any.
 #[derive(Debug)]
 pub struct CompileError {
     pub(crate) program: String,

@@ -32,7 +32,8 @@ impl CancelToken {
     }
 }
 
-/// What NVRTC's flow callback looks at. NVRTC may call it from several threads, and wants it to stay with a yes.
+/// What NVRTC's flow callback looks at. NVRTC may call it from several threads, and wants it to
+/// stay with a yes.
 #[derive(Debug)]
 pub(crate) struct Flow {
     token: Option<CancelToken>,
@@ -103,7 +104,8 @@ impl Flow {
 ///
 /// `payload` is a [`Flow`] that lives as long as the compilation.
 pub(crate) unsafe extern "C" fn ask(payload: *mut c_void, _reserved: *mut c_void) -> c_int {
-    // SAFETY: it must be a live Flow, shared only ← the caller says so, and nothing here takes it mutably.
+    // SAFETY: it must be a live Flow, shared only ← the caller says so, and nothing here takes it
+    // mutably.
     let flow = unsafe { &*payload.cast::<Flow>().cast_const() };
     c_int::from(flow.decide() != GO_ON)
 }

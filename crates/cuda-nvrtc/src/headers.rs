@@ -1,5 +1,5 @@
-//! CUDA's own headers (`cuda_fp16.h`, cooperative groups, `cuda/std`): found on the machine, or written out by an
-//! NVRTC that carries them.
+//! CUDA's own headers (`cuda_fp16.h`, cooperative groups, `cuda/std`): found on the machine, or
+//! written out by an NVRTC that carries them.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -37,12 +37,13 @@ pub struct CudaHeaders {
 impl CudaHeaders {
     /// Finds headers that match `nvrtc`.
     ///
-    /// Looks beside NVRTC, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in what
-    /// `cargo xtask setup` fetched. Headers of NVRTC's own version are taken first; then those that an
-    /// NVRTC of 13.3 or newer carries, which are written to the user's cache folder once; then those of
-    /// another minor version.
+    /// Looks beside NVRTC, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in
+    /// what `cargo xtask setup` fetched. Headers of NVRTC's own version are taken first; then those
+    /// that an NVRTC of 13.3 or newer carries, which are written to the user's cache folder once;
+    /// then those of another minor version.
     ///
-    /// A folder that another user can write to is not used, unless `CUDA_PATH` or `CUDA_HOME` names it.
+    /// A folder that another user can write to is not used, unless `CUDA_PATH` or `CUDA_HOME` names
+    /// it.
     ///
     /// # Errors
     ///
@@ -100,13 +101,15 @@ impl CudaHeaders {
         }
     }
 
-    /// `nvrtcInstallBundledHeaders`—Writes the headers that this NVRTC carries to `dir`, if they are not there.
+    /// `nvrtcInstallBundledHeaders`—Writes the headers that this NVRTC carries to `dir`, if they
+    /// are not there.
     ///
     /// About 20 MB. NVRTC 13.3.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`] if this NVRTC is too old, [`Error::InstallHeaders`] if `dir` cannot be written.
+    /// [`Error::MissingFunction`] if this NVRTC is too old, [`Error::InstallHeaders`] if `dir`
+    /// cannot be written.
     #[doc(alias = "nvrtcInstallBundledHeaders")]
     pub fn install(nvrtc: &Nvrtc, dir: &Path) -> Result<Self, Error> {
         let install = nvrtc.function(
@@ -135,8 +138,8 @@ impl CudaHeaders {
             if log.is_null() {
                 return refused(error.to_string());
             }
-            // SAFETY: it must be a string that is alive ← NVRTC answered it just now, not null, and keeps it until
-            // the next call.
+            // SAFETY: it must be a string that is alive ← NVRTC answered it just now, not null, and
+            // keeps it until the next call.
             let log = unsafe { CStr::from_ptr(log) };
             refused(format!("{error}: {}", log.to_string_lossy().trim()))
         })?;
@@ -274,7 +277,8 @@ pub(crate) fn cache_dir() -> Option<PathBuf> {
     cache_dir_by(path_variable)
 }
 
-/// The first that is absolute: one that is not would be another in each folder that a program is run in.
+/// The first that is absolute: one that is not would be another in each folder that a program is
+/// run in.
 fn cache_dir_by(named: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     ["XDG_CACHE_HOME", "LOCALAPPDATA"]
         .into_iter()

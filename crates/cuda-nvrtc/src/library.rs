@@ -22,8 +22,9 @@ pub struct Nvrtc {
 impl Nvrtc {
     /// Loads the NVRTC of this system, once for the process.
     ///
-    /// The environment variable `CUDA_NVRTC_LIBRARY` names the file; without it the system loader's path, the
-    /// toolkits, Python's packages and what `cargo xtask setup` fetched are tried in this order.
+    /// The environment variable `CUDA_NVRTC_LIBRARY` names the file; without it the system loader's
+    /// path, the toolkits, Python's packages and what `cargo xtask setup` fetched are tried in this
+    /// order.
     ///
     /// # Errors
     ///
@@ -45,8 +46,8 @@ impl Nvrtc {
     ///
     /// # Safety
     ///
-    /// The file, if it is a library at all, has initialisers that are sound to run, and if it exports functions of
-    /// NVRTC's names, then it is NVRTC.
+    /// The file, if it is a library at all, has initialisers that are sound to run, and if it
+    /// exports functions of NVRTC's names, then it is NVRTC.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         // SAFETY: the file must be NVRTC ← the caller says so.
         let library = unsafe { NvrtcLibrary::open(path) }?;
@@ -71,10 +72,11 @@ impl Nvrtc {
         self.library.origin()
     }
 
-    /// `nvrtcGetSupportedArchs`—The virtual architectures that this NVRTC compiles for, in ascending order.
+    /// `nvrtcGetSupportedArchs`—The virtual architectures that this NVRTC compiles for, in
+    /// ascending order.
     ///
-    /// Each also exists as a real one ([`Arch::to_real`]). Those with a suffix (`sm_90a`) are accepted, but NVRTC
-    /// does not list them.
+    /// Each also exists as a real one ([`Arch::to_real`]). Those with a suffix (`sm_90a`) are
+    /// accepted, but NVRTC does not list them.
     ///
     /// # Errors
     ///
@@ -95,8 +97,8 @@ impl Nvrtc {
         let status = unsafe { count_of(&raw mut count) };
         check(status, calls::nvrtcGetNumSupportedArchs)?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: there must be room for as many numbers as the call above said ← `numbers` has that length, and
-        // the count of a library does not change.
+        // SAFETY: there must be room for as many numbers as the call above said ← `numbers` has
+        // that length, and the count of a library does not change.
         let status = unsafe { list(numbers.as_mut_ptr()) };
         check(status, calls::nvrtcGetSupportedArchs)?;
         let mut archs: Vec<Arch> = numbers
@@ -138,8 +140,9 @@ pub(crate) fn check(status: nvrtcResult, function: &'static Function) -> Result<
     }
 }
 
-/// Loads the library of built-in functions that lies beside `library`, so that NVRTC, which asks for it by its
-/// bare name, finds it loaded: some packages (13.0's) lack the entry that makes the loader look beside NVRTC.
+/// Loads the library of built-in functions that lies beside `library`, so that NVRTC, which asks
+/// for it by its bare name, finds it loaded: some packages (13.0's) lack the entry that makes the
+/// loader look beside NVRTC.
 fn load_builtins(library: &NvrtcLibrary) {
     let version = library.version();
     let name = format!("libnvrtc-builtins.so.{version}");
@@ -150,8 +153,8 @@ fn load_builtins(library: &NvrtcLibrary) {
     if !cfg!(target_os = "linux") || dir.as_os_str().is_empty() || !path.is_file() {
         return;
     }
-    // SAFETY: the initialisers must be sound to run ← it is the second half of NVRTC, in the folder of the first,
-    // which is loaded and would load it itself.
+    // SAFETY: the initialisers must be sound to run ← it is the second half of NVRTC, in the folder
+    // of the first, which is loaded and would load it itself.
     if let Ok(builtins) = unsafe { libloading::Library::new(path) } {
         // Never closed, as NVRTC is not. A failure is NVRTC's to report, when it needs the library.
         mem::forget(builtins);

@@ -1,4 +1,5 @@
-//! How to compile. Each method that sets an option which came after NVRTC 12.0 says which version it needs.
+//! How to compile. Each method that sets an option which came after NVRTC 12.0 says which version
+//! it needs.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -14,8 +15,8 @@ mod values;
 pub use known::{NEWER_OPTIONS, NewerOption};
 pub use values::{CppStandard, FastCompile, WarningKind};
 
-/// The stack that the compiler gets, unless [`Options::stack_size`] says otherwise: virtual memory, of which only
-/// what is used becomes real.
+/// The stack that the compiler gets, unless [`Options::stack_size`] says otherwise: virtual memory,
+/// of which only what is used becomes real.
 pub(crate) const STACK: usize = 256 << 20;
 
 /// The smallest stack that it gets, whatever is asked for.
@@ -23,8 +24,9 @@ const SMALLEST_STACK: usize = 8 << 20;
 
 /// How to compile a [`Program`](crate::Program).
 ///
-/// An option given twice has its last value; those that add to a list (defines, folders, numbers of warnings, raw
-/// ones) keep all. An option that the NVRTC at hand is too old for is [`Error::OptionTooNew`] when compiling.
+/// An option given twice has its last value; those that add to a list (defines, folders, numbers of
+/// warnings, raw ones) keep all. An option that the NVRTC at hand is too old for is
+/// [`Error::OptionTooNew`] when compiling.
 ///
 /// ```
 /// use cuda_nvrtc::{Arch, CppStandard, Options};
@@ -65,8 +67,8 @@ impl Options {
         Self::default()
     }
 
-    /// `--gpu-architecture`—What to compile for. Without it NVRTC writes PTX for the oldest architecture that it
-    /// supports; a cubin always needs a real one.
+    /// `--gpu-architecture`—What to compile for. Without it NVRTC writes PTX for the oldest
+    /// architecture that it supports; a cubin always needs a real one.
     #[doc(alias = "gpu-architecture")]
     pub fn arch(mut self, arch: Arch) -> Self {
         self.arch = Some(arch);
@@ -78,8 +80,9 @@ impl Options {
         self.value("--std", standard.as_str())
     }
 
-    /// `--use_fast_math`—Fast and less exact: flushes denormals, approximates division and square root, contracts
-    /// multiplications with additions, and takes the fast variants of `sinf`, `expf` and the like.
+    /// `--use_fast_math`—Fast and less exact: flushes denormals, approximates division and square
+    /// root, contracts multiplications with additions, and takes the fast variants of `sinf`,
+    /// `expf` and the like.
     pub fn fast_math(self, on: bool) -> Self {
         self.flag("--use_fast_math", on)
     }
@@ -94,7 +97,8 @@ impl Options {
         self.value("--prec-div", on)
     }
 
-    /// `--prec-sqrt`—Whether the single-precision square root is rounded as IEEE says (the default).
+    /// `--prec-sqrt`—Whether the single-precision square root is rounded as IEEE says (the
+    /// default).
     pub fn prec_sqrt(self, on: bool) -> Self {
         self.value("--prec-sqrt", on)
     }
@@ -124,8 +128,8 @@ impl Options {
         self.value("--maxrregcount", registers)
     }
 
-    /// `--ptxas-options=--maxntid`—Launch bounds for the kernels that state none: the most threads of a block. For
-    /// a cubin; the assembler of NVRTC 12.0 to 12.3 may not know it.
+    /// `--ptxas-options=--maxntid`—Launch bounds for the kernels that state none: the most threads
+    /// of a block. For a cubin; the assembler of NVRTC 12.0 to 12.3 may not know it.
     pub fn max_threads_per_block(self, threads: u32) -> Self {
         self.ptxas(&format!("--maxntid={threads}"))
     }
@@ -146,8 +150,8 @@ impl Options {
         self.value("--Ofast-compile", level.as_str())
     }
 
-    /// `--split-compile`—The most threads to optimise and assemble with; 0 is one for each core. The output depends
-    /// on it.
+    /// `--split-compile`—The most threads to optimise and assemble with; 0 is one for each core.
+    /// The output depends on it.
     pub fn split_compile(self, threads: u32) -> Self {
         self.value("--split-compile", threads)
     }
@@ -275,7 +279,8 @@ impl Options {
         self.flag("--device-float128", on)
     }
 
-    /// `--minimal`—Leaves out what NVRTC declares by itself and few kernels need, and so starts faster. NVRTC 12.4.
+    /// `--minimal`—Leaves out what NVRTC declares by itself and few kernels need, and so starts
+    /// faster. NVRTC 12.4.
     pub fn minimal(self, on: bool) -> Self {
         self.flag("--minimal", on)
     }
@@ -285,7 +290,8 @@ impl Options {
         self.flag("--pch", on)
     }
 
-    /// `--pch-dir`—Where precompiled headers are kept. No two processes may share a folder. NVRTC 12.8.
+    /// `--pch-dir`—Where precompiled headers are kept. No two processes may share a folder. NVRTC
+    /// 12.8.
     pub fn precompiled_headers_dir(self, dir: impl AsRef<Path>) -> Self {
         self.replace("--pch-dir", dir.as_ref().as_os_str().as_encoded_bytes())
     }
@@ -300,7 +306,8 @@ impl Options {
         }
     }
 
-    /// `--no-cache`—Does not use the driver's cache, in which NVRTC keeps what it compiled. NVRTC 12.9.
+    /// `--no-cache`—Does not use the driver's cache, in which NVRTC keeps what it compiled. NVRTC
+    /// 12.9.
     pub fn no_cache(self, on: bool) -> Self {
         self.flag("--no-cache", on)
     }
@@ -310,8 +317,8 @@ impl Options {
         self.flag("--enable-tile", on)
     }
 
-    /// One option as NVRTC takes it. One that came after NVRTC 12.0 is checked as its method would check it; an
-    /// architecture is as if set by [`arch`](Self::arch).
+    /// One option as NVRTC takes it. One that came after NVRTC 12.0 is checked as its method would
+    /// check it; an architecture is as if set by [`arch`](Self::arch).
     pub fn raw(self, option: impl AsRef<str>) -> Self {
         let option = option.as_ref();
         let arch = ["--gpu-architecture=", "-arch="]

@@ -38,7 +38,8 @@ pub(crate) mod sealed {
         ///
         /// # Safety
         ///
-        /// NVRTC wrote `bytes` through the functions of [`getter`](Self::getter), and they are complete.
+        /// NVRTC wrote `bytes` through the functions of [`getter`](Self::getter), and they are
+        /// complete.
         unsafe fn from_nvrtc(bytes: Vec<u8>, token: Token) -> Option<Self>;
 
         /// Attaches what the PTX of the same compilation says about the kernels.
@@ -103,15 +104,15 @@ impl sealed::Output for Cubin {
     }
 
     unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
-        // SAFETY: `bytes` must be a whole cubin as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
-        // them and that they are complete.
+        // SAFETY: `bytes` must be a whole cubin as NVIDIA's compiler made it ← the caller
+        // guarantees that NVRTC wrote them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 
     unsafe fn complete(self, ptx: impl FnOnce() -> Option<Ptx>, _: sealed::Token) -> Self {
         let signatures = ptx().and_then(|ptx| ptx.signatures());
-        // SAFETY: the signatures must be those of this cubin's kernels ← the caller guarantees that `ptx` is of the
-        // same compilation.
+        // SAFETY: the signatures must be those of this cubin's kernels ← the caller guarantees that
+        // `ptx` is of the same compilation.
         unsafe { self.with_signatures(signatures) }
     }
 }
@@ -130,8 +131,8 @@ impl sealed::Output for LtoIr {
     }
 
     unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
-        // SAFETY: `bytes` must be LTO-IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
-        // them and that they are complete.
+        // SAFETY: `bytes` must be LTO-IR as NVIDIA's compiler made it ← the caller guarantees that
+        // NVRTC wrote them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }
@@ -150,8 +151,8 @@ impl sealed::Output for OptixIr {
     }
 
     unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
-        // SAFETY: `bytes` must be OptiX-IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
-        // them and that they are complete.
+        // SAFETY: `bytes` must be OptiX-IR as NVIDIA's compiler made it ← the caller guarantees
+        // that NVRTC wrote them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }
@@ -170,8 +171,8 @@ impl sealed::Output for TileIr {
     }
 
     unsafe fn from_nvrtc(bytes: Vec<u8>, _: sealed::Token) -> Option<Self> {
-        // SAFETY: `bytes` must be Tile IR as NVIDIA's compiler made it ← the caller guarantees that NVRTC wrote
-        // them and that they are complete.
+        // SAFETY: `bytes` must be Tile IR as NVIDIA's compiler made it ← the caller guarantees that
+        // NVRTC wrote them and that they are complete.
         (!bytes.is_empty()).then(|| unsafe { Self::from_bytes(bytes) })
     }
 }

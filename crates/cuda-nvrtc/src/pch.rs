@@ -1,5 +1,6 @@
-//! The memory of precompiled headers ([`Options::precompiled_headers`](crate::Options::precompiled_headers)): one
-//! heap for the process, out of which NVRTC writes them.
+//! The memory of precompiled headers
+//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)): one heap for the
+//! process, out of which NVRTC writes them.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
@@ -8,7 +9,8 @@ use cuda_sys::nvrtc::calls;
 use crate::library::check;
 use crate::{Error, Nvrtc};
 
-/// Held for reading by each compilation, as long as NVRTC may be in the heap, and for writing while the heap is replaced.
+/// Held for reading by each compilation, as long as NVRTC may be in the heap, and for writing while
+/// the heap is replaced.
 static HEAP: RwLock<()> = RwLock::new(());
 
 /// Keeps the heap as it is, while it lives.
@@ -25,8 +27,8 @@ pub enum PchStatus {
     NotAttempted,
     /// They were written.
     Created,
-    /// They did not fit in the heap, and the compilation went on without: [`Nvrtc::set_pch_heap_size`], or it will take
-    /// the time for nothing each time.
+    /// They did not fit in the heap, and the compilation went on without:
+    /// [`Nvrtc::set_pch_heap_size`], or it will take the time for nothing each time.
     HeapExhausted {
         /// The size that the heap would need, in bytes.
         required: usize,
@@ -52,14 +54,16 @@ impl Nvrtc {
         Ok(size)
     }
 
-    /// `nvrtcSetPCHHeapSize`—Sets the size of the heap for precompiled headers, for compilations that begin later.
+    /// `nvrtcSetPCHHeapSize`—Sets the size of the heap for precompiled headers, for compilations
+    /// that begin later.
     ///
     /// NVRTC rounds it up to whole pages.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`] before NVRTC 12.8. [`Error::Compiling`] while a compilation runs in this process, for
-    /// NVRTC gives the heap back at once; one that was left to itself after a time-out or a cancellation runs on.
+    /// [`Error::MissingFunction`] before NVRTC 12.8. [`Error::Compiling`] while a compilation runs
+    /// in this process, for NVRTC gives the heap back at once; one that was left to itself after a
+    /// time-out or a cancellation runs on.
     #[doc(alias = "nvrtcSetPCHHeapSize")]
     pub fn set_pch_heap_size(&self, bytes: usize) -> Result<(), Error> {
         let set = self.function(self.table().nvrtcSetPCHHeapSize, calls::nvrtcSetPCHHeapSize)?;
@@ -72,8 +76,9 @@ impl Nvrtc {
                 });
             }
         };
-        // SAFETY: nobody may be in the heap, which is given back ← every compilation of this crate holds the lock that
-        // was just taken alone; who compiles through the raw library says that it goes with what else is done.
+        // SAFETY: nobody may be in the heap, which is given back ← every compilation of this crate
+        // holds the lock that was just taken alone; who compiles through the raw library says that
+        // it goes with what else is done.
         let status = unsafe { set(bytes) };
         check(status, calls::nvrtcSetPCHHeapSize)
     }

@@ -14,8 +14,9 @@ use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker}
 
 /// CUDA C++ source, the headers that go with it, and the names wanted of it.
 ///
-/// Unlike `nvrtcProgram` it is a plain value: it can be cloned, shared between threads and compiled as often as
-/// wanted, each time afresh. Texts are bytes, and need not be UTF-8; a NUL byte in one is an error when compiling.
+/// Unlike `nvrtcProgram` it is a plain value: it can be cloned, shared between threads and compiled
+/// as often as wanted, each time afresh. Texts are bytes, and need not be UTF-8; a NUL byte in one
+/// is an error when compiling.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,7 +63,8 @@ impl Program {
         }
     }
 
-    /// The name of the source, as diagnostics tell it. If it is a path, `#include "…"` also looks in its folder.
+    /// The name of the source, as diagnostics tell it. If it is a path, `#include "…"` also looks
+    /// in its folder.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -74,8 +76,8 @@ impl Program {
         self
     }
 
-    /// `nvrtcAddNameExpression`—A kernel, function or variable whose name in the output is wanted, such as
-    /// `scale<float>`; a template so named is instantiated. The name comes with
+    /// `nvrtcAddNameExpression`—A kernel, function or variable whose name in the output is wanted,
+    /// such as `scale<float>`; a template so named is instantiated. The name comes with
     /// [`Compiled::lowered_name`].
     #[doc(alias = "nvrtcAddNameExpression")]
     pub fn name_expression(mut self, expression: impl Into<String>) -> Self {
@@ -91,7 +93,8 @@ impl Program {
 
     /// Compiles to PTX, which a driver at least as new as this NVRTC compiles for its device.
     ///
-    /// Name a virtual architecture (or none): with a real one the machine code is made too, and thrown away.
+    /// Name a virtual architecture (or none): with a real one the machine code is made too, and
+    /// thrown away.
     ///
     /// # Errors
     ///
@@ -143,14 +146,16 @@ impl Program {
 
     /// `nvrtcCompileProgram`—Compiles to the kind of output that `T` is.
     ///
-    /// It runs on a thread of its own with a large stack ([`Options::stack_size`]) while this one waits.
+    /// It runs on a thread of its own with a large stack ([`Options::stack_size`]) while this one
+    /// waits.
     ///
     /// # Errors
     ///
-    /// [`Error::Compile`] with the compiler's words if the source does not compile. [`Error::OptionTooNew`],
-    /// [`Error::InvalidOption`] and [`Error::UnsupportedArch`] for options, [`Error::Nul`] for a NUL byte,
-    /// [`Error::TooDeep`] for a source that would crash the parser, [`Error::Cancelled`] and [`Error::TimedOut`] if
-    /// so wanted, [`Error::MissingFunction`] if this NVRTC is too old for the output or for a time-out.
+    /// [`Error::Compile`] with the compiler's words if the source does not compile.
+    /// [`Error::OptionTooNew`], [`Error::InvalidOption`] and [`Error::UnsupportedArch`] for
+    /// options, [`Error::Nul`] for a NUL byte, [`Error::TooDeep`] for a source that would crash the
+    /// parser, [`Error::Cancelled`] and [`Error::TimedOut`] if so wanted,
+    /// [`Error::MissingFunction`] if this NVRTC is too old for the output or for a time-out.
     #[doc(alias = "nvrtcCompileProgram")]
     pub fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, Error> {
         let flow = Flow::start(options);
@@ -170,7 +175,8 @@ impl Program {
         }
         let (stack, version) = (options.stack(), self.nvrtc.version());
         let flow = Arc::new(flow);
-        // The thread has its own of everything, because a compilation that does not end in time is left to itself.
+        // The thread has its own of everything, because a compilation that does not end in time is
+        // left to itself.
         let job = (self.clone(), Arc::clone(&flow));
         worker::run(stack, version, &flow, move || {
             let (program, flow) = job;
@@ -202,7 +208,8 @@ impl Program {
             .map(|(name, expression)| Ok((name.clone(), raw.lowered_name(expression)?)))
             .collect::<Result<_, Error>>()?;
         let bytes = raw.read(getter)?;
-        // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what `T`'s getter wrote.
+        // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what `T`'s getter
+        // wrote.
         let image = unsafe { T::from_nvrtc(bytes, TOKEN) }.ok_or_else(|| Error::NoOutput {
             output: T::NAME,
             program: self.name.clone(),
@@ -211,11 +218,12 @@ impl Program {
         let ptx = || {
             let getter = <Ptx as sealed::Output>::getter(&self.nvrtc, TOKEN).ok()?;
             let bytes = raw.read(getter).ok()?;
-            // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what the getter of PTX wrote.
+            // SAFETY: NVRTC must have written all of `bytes` ← `raw.read` returned what the getter
+            // of PTX wrote.
             unsafe { <Ptx as sealed::Output>::from_nvrtc(bytes, TOKEN) }
         };
-        // SAFETY: the PTX must be of the compilation that made `image` ← both were read from `raw`, which was
-        // compiled once.
+        // SAFETY: the PTX must be of the compilation that made `image` ← both were read from `raw`,
+        // which was compiled once.
         let image = unsafe { image.complete(ptx, TOKEN) };
         Ok(Compiled {
             image,

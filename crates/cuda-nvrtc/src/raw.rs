@@ -50,8 +50,8 @@ impl<'a> RawProgram<'a> {
         let names: Vec<*const c_char> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
         let texts: Vec<*const c_char> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
         let mut handle = ptr::null_mut();
-        // SAFETY: `handle` must be writable, the strings NUL-terminated, and the arrays of `count` elements ← all
-        // are borrowed or made above as such. NVRTC copies the strings.
+        // SAFETY: `handle` must be writable, the strings NUL-terminated, and the arrays of `count`
+        // elements ← all are borrowed or made above as such. NVRTC copies the strings.
         let status = unsafe {
             create(
                 &raw mut handle,
@@ -81,8 +81,8 @@ impl<'a> RawProgram<'a> {
             calls::nvrtcSetFlowCallback,
         )?;
         let payload = ptr::from_ref(self.flow).cast_mut().cast::<c_void>();
-        // SAFETY: the program must be alive, and the payload a Flow that outlives the compilation ← `self` owns the
-        // one and borrows the other for its own life; `ask` only reads it.
+        // SAFETY: the program must be alive, and the payload a Flow that outlives the compilation ←
+        // `self` owns the one and borrows the other for its own life; `ask` only reads it.
         let status = unsafe { set(self.handle, Some(flow::ask), payload) };
         check(status, calls::nvrtcSetFlowCallback)
     }
@@ -92,7 +92,8 @@ impl<'a> RawProgram<'a> {
             self.nvrtc.table().nvrtcAddNameExpression,
             calls::nvrtcAddNameExpression,
         )?;
-        // SAFETY: the program must be alive and the string NUL-terminated ← `self` owns the one, the other is a CStr.
+        // SAFETY: the program must be alive and the string NUL-terminated ← `self` owns the one,
+        // the other is a CStr.
         let status = unsafe { add(self.handle, expression.as_ptr()) };
         check(status, calls::nvrtcAddNameExpression)
     }
@@ -105,8 +106,8 @@ impl<'a> RawProgram<'a> {
         )?;
         let count = c_int::try_from(options.len()).map_err(|_| Error::TooMany("options"))?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program must be alive, and there must be `count` strings ← `self` owns it, and `pointers` has
-        // that many, of strings borrowed for the call.
+        // SAFETY: the program must be alive, and there must be `count` strings ← `self` owns it,
+        // and `pointers` has that many, of strings borrowed for the call.
         Ok(unsafe { compile(self.handle, count, pointers.as_ptr()) })
     }
 
@@ -128,13 +129,15 @@ impl<'a> RawProgram<'a> {
     /// The bytes of one output.
     pub(crate) fn read(&self, getter: Getter) -> Result<Vec<u8>, Error> {
         let mut size = 0;
-        // SAFETY: the program must be alive and the size writable ← `self` owns the one, the other is a local.
+        // SAFETY: the program must be alive and the size writable ← `self` owns the one, the other
+        // is a local.
         let status = unsafe { (getter.size)(self.handle, &raw mut size) };
         check(status, getter.size_call)?;
         let mut bytes = vec![0; size];
         if size > 0 {
-            // SAFETY: the program must be alive and the buffer have room for what the first call said ← `self` owns
-            // the one and is not compiled in between; the other has `size` bytes.
+            // SAFETY: the program must be alive and the buffer have room for what the first call
+            // said ← `self` owns the one and is not compiled in between; the other has `size`
+            // bytes.
             let status = unsafe { (getter.read)(self.handle, bytes.as_mut_ptr().cast::<c_char>()) };
             check(status, getter.read_call)?;
         }
@@ -158,8 +161,8 @@ impl<'a> RawProgram<'a> {
                     calls::nvrtcGetPCHHeapSizeRequired,
                 )?;
                 let mut required = 0;
-                // SAFETY: the program must be alive and the pointer writable ← `self` owns the one, the other is to a
-                // local.
+                // SAFETY: the program must be alive and the pointer writable ← `self` owns the one,
+                // the other is to a local.
                 let status = unsafe { size_of(self.handle, &raw mut required) };
                 check(status, calls::nvrtcGetPCHHeapSizeRequired)?;
                 Ok(PchStatus::HeapExhausted { required })
@@ -176,8 +179,8 @@ impl<'a> RawProgram<'a> {
             calls::nvrtcGetLoweredName,
         )?;
         let mut name = ptr::null();
-        // SAFETY: the program must be alive, the string NUL-terminated and the pointer writable ← `self` owns the
-        // first, the second is a CStr, the third a local.
+        // SAFETY: the program must be alive, the string NUL-terminated and the pointer writable ←
+        // `self` owns the first, the second is a CStr, the third a local.
         let status = unsafe { lower(self.handle, expression.as_ptr(), &raw mut name) };
         check(status, calls::nvrtcGetLoweredName)?;
         if name.is_null() {
@@ -187,8 +190,8 @@ impl<'a> RawProgram<'a> {
             )
             .map(|()| String::new());
         }
-        // SAFETY: it must be a string that is alive ← NVRTC answered it, not null, and keeps it as long as the
-        // program.
+        // SAFETY: it must be a string that is alive ← NVRTC answered it, not null, and keeps it as
+        // long as the program.
         let name = unsafe { CStr::from_ptr(name) };
         Ok(name.to_string_lossy().into_owned())
     }
@@ -197,8 +200,8 @@ impl<'a> RawProgram<'a> {
 impl Drop for RawProgram<'_> {
     fn drop(&mut self) {
         if let Some(destroy) = self.nvrtc.table().nvrtcDestroyProgram {
-            // SAFETY: the program must be alive and not used again ← `self` owns it and ends here. What it answers
-            // tells nothing that could be mended.
+            // SAFETY: the program must be alive and not used again ← `self` owns it and ends here.
+            // What it answers tells nothing that could be mended.
             unsafe { destroy(&raw mut self.handle) };
         }
     }

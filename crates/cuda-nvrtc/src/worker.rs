@@ -1,4 +1,5 @@
-//! Where the compiler runs: on a thread of its own with a large stack, with the process's locale put back.
+//! Where the compiler runs: on a thread of its own with a large stack, with the process's locale
+//! put back.
 
 use std::io;
 use std::panic;
@@ -11,16 +12,18 @@ use cuda_sys::Version;
 use crate::flow::Flow;
 use crate::{Error, pch};
 
-/// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it should have is
-/// left to itself.
+/// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it
+/// should have is left to itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How often to look whether that is so.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Runs `work` on a thread with a stack of `stack` bytes, and waits for it as long as `flow` allows.
+/// Runs `work` on a thread with a stack of `stack` bytes, and waits for it as long as `flow`
+/// allows.
 ///
-/// NVRTC's parser recurses as deep as its source is nested, and the caller's thread may have as little as 1 MiB.
+/// NVRTC's parser recurses as deep as its source is nested, and the caller's thread may have as
+/// little as 1 MiB.
 pub(crate) fn run<T: Send + 'static>(
     stack: usize,
     version: Version,
@@ -124,9 +127,9 @@ mod locale {
             }
             let before = state.before.take();
             if let Some(before) = before.filter(|before| current().as_ref() != Some(before)) {
-                // SAFETY: the string must be one that `setlocale` answered ← `current` copied it. That no other
-                // thread uses the locale meanwhile cannot be seen from here; NVRTC has just changed it without
-                // asking, and this changes it back.
+                // SAFETY: the string must be one that `setlocale` answered ← `current` copied it.
+                // That no other thread uses the locale meanwhile cannot be seen from here; NVRTC
+                // has just changed it without asking, and this changes it back.
                 unsafe { libc::setlocale(libc::LC_ALL, before.as_ptr()) };
             }
         }
@@ -142,7 +145,8 @@ mod locale {
         if name.is_null() {
             return None;
         }
-        // SAFETY: it must be a string that is alive ← it is the C library's own, until the locale is next changed.
+        // SAFETY: it must be a string that is alive ← it is the C library's own, until the locale
+        // is next changed.
         Some(unsafe { CStr::from_ptr(name) }.to_owned())
     }
 }

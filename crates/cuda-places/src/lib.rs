@@ -1,7 +1,7 @@
 //! Where CUDA's files may be on a machine, and which of those folders can be trusted.
 //!
-//! The crates of this workspace load libraries, read headers and store compiled kernels. Whoever can
-//! write to such a folder chooses code that runs in this process. So a place is either
+//! The crates of this workspace load libraries, read headers and store compiled kernels. Whoever
+//! can write to such a folder chooses code that runs in this process. So a place is either
 //!
 //! - **explicit**: a person or the program named it, by an argument or by one of the environment
 //!   variables `CUDA_DRIVER_LIBRARY`, `CUDA_NVRTC_LIBRARY`, `CUDA_NVJITLINK_LIBRARY`,

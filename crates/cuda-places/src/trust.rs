@@ -264,8 +264,8 @@ impl Trust {
     }
 
     /// Checks the owner and the permissions of everything below `dir`, which was
-    /// [resolved](Self::resolve_dir). There must be no symbolic links. The permissions do not matter
-    /// if other users cannot enter `dir`.
+    /// [resolved](Self::resolve_dir). There must be no symbolic links. The permissions do not
+    /// matter if other users cannot enter `dir`.
     ///
     /// # Errors
     ///

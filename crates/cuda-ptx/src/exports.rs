@@ -1,13 +1,15 @@
 //! Symbol resolution: selects one definition of each name when several modules are linked.
 //!
-//! A `.visible` definition overrides `.common` ones, and these override `.weak` ones, as in other linkers. Among
-//! `.common` definitions an initialised one wins, else the first; among `.weak` ones the first wins.
+//! A `.visible` definition overrides `.common` ones, and these override `.weak` ones, as in other
+//! linkers. Among `.common` definitions an initialised one wins, else the first; among `.weak` ones
+//! the first wins.
 
 use std::collections::HashMap;
 
 use super::ast::{Linkage, Module};
 
-/// A definition: the index of its module in the list, and its index among the variables or functions of that module.
+/// A definition: the index of its module in the list, and its index among the variables or
+/// functions of that module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// A variable.

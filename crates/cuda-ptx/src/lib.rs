@@ -1,11 +1,12 @@
 //! A parser for PTX, the assembly language of NVIDIA GPUs.
 //!
-//! [`parse`] turns the text of one PTX module into a [`Module`]: its variables and functions, and the statements of each
-//! function. Names borrow from the text, and statements keep their line numbers.
+//! [`parse`] turns the text of one PTX module into a [`Module`]: its variables and functions, and
+//! the statements of each function. Names borrow from the text, and statements keep their line
+//! numbers.
 //!
-//! The parser knows the grammar, `@predicate opcode.modifier.modifier operands;`, but no list of instructions. Text of a
-//! newer PTX version therefore still parses, and the user of the syntax tree decides which instructions it knows. No
-//! text makes the parser panic.
+//! The parser knows the grammar, `@predicate opcode.modifier.modifier operands;`, but no list of
+//! instructions. Text of a newer PTX version therefore still parses, and the user of the syntax
+//! tree decides which instructions it knows. No text makes the parser panic.
 //!
 //! ```
 //! let module = cuda_ptx::parse(

@@ -1,7 +1,7 @@
 //! The software device as a driver library: every function of `cuda.h`, exported under its name.
 //!
-//! There is one software driver in a process that loads this, made by the first call as the environment variable
-//! `CUDA_SIM` describes it (see [`cuda_sim::Builder`]).
+//! There is one software driver in a process that loads this, made by the first call as the
+//! environment variable `CUDA_SIM` describes it (see [`cuda_sim::Builder`]).
 
 use std::env;
 use std::error::Error;

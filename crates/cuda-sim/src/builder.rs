@@ -107,7 +107,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// One device of compute capability 9.0 with 2 GiB, under a driver of the newest version that is known.
+    /// One device of compute capability 9.0 with 2 GiB, under a driver of the newest version that
+    /// is known.
     pub fn new() -> Self {
         Self {
             config: Config {
@@ -130,7 +131,8 @@ impl Builder {
         }
     }
 
-    /// Acts as a driver of this CUDA version, as 12020 for 12.2: newer functions are absent, newer PTX is refused.
+    /// Acts as a driver of this CUDA version, as 12020 for 12.2: newer functions are absent, newer
+    /// PTX is refused.
     pub fn version(mut self, version: u32) -> Self {
         self.config.version = version;
         self
@@ -184,7 +186,8 @@ impl Builder {
         self
     }
 
-    /// Refuses to load PTX with an instruction that is not implemented, instead of failing when it is executed.
+    /// Refuses to load PTX with an instruction that is not implemented, instead of failing when it
+    /// is executed.
     pub fn strict_ptx(mut self, on: bool) -> Self {
         self.config.strict_ptx = on;
         self
@@ -192,14 +195,16 @@ impl Builder {
 
     /// Queues asynchronous copies from and to pageable memory like all others.
     ///
-    /// Drivers copy such memory before they return, but the documentation only says that they may: with this on, a
-    /// program that relies on it reads or writes memory that is no longer there. So it must be one that does not.
+    /// Drivers copy such memory before they return, but the documentation only says that they may:
+    /// with this on, a program that relies on it reads or writes memory that is no longer there. So
+    /// it must be one that does not.
     pub fn late_pageable_copies(mut self, on: bool) -> Self {
         self.config.late_pageable = on;
         self
     }
 
-    /// Keeps what kernels print, for [`Simulator::take_output`], instead of writing it to the standard output.
+    /// Keeps what kernels print, for [`Simulator::take_output`], instead of writing it to the
+    /// standard output.
     pub fn capture_output(mut self, on: bool) -> Self {
         self.config.capture_output = on;
         self
@@ -211,49 +216,52 @@ impl Builder {
         self
     }
 
-    /// Reports reads of bytes that nobody has written: in device memory since it was allocated, in shared memory since
-    /// the block began, in local memory since the function was called.
+    /// Reports reads of bytes that nobody has written: in device memory since it was allocated, in
+    /// shared memory since the block began, in local memory since the function was called.
     ///
-    /// The kernel goes on, with the bytes `0xCD` of fresh memory. Copies of such bytes by the host are not reported: what
-    /// they copy to counts as not written too. Pinned, managed and virtual memory count as written. So do the
-    /// parameters and results of functions.
+    /// The kernel goes on, with the bytes `0xCD` of fresh memory. Copies of such bytes by the host
+    /// are not reported: what they copy to counts as not written too. Pinned, managed and virtual
+    /// memory count as written. So do the parameters and results of functions.
     pub fn check_uninitialised(mut self, on: bool) -> Self {
         self.config.checks.uninitialised = on;
         self
     }
 
-    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing it, with no barrier
-    /// between. A write of the value that is there already makes no race with what came before it, be it a write or a
-    /// read; a read behind it does.
+    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing
+    /// it, with no barrier between. A write of the value that is there already makes no race with
+    /// what came before it, be it a write or a read; a read behind it does.
     ///
-    /// The kernel goes on. The lanes of a warp are threads like others: only `__syncwarp()` orders them. Atomic, volatile
-    /// and relaxed accesses make no race with each other. A thread that waits for an `mbarrier`, that acquires, or that
-    /// fences after it has read in one of those ways, is taken to have seen all that others did before: a race that is
-    /// hidden so is not found. Nor are those with other blocks of a cluster.
+    /// The kernel goes on. The lanes of a warp are threads like others: only `__syncwarp()` orders
+    /// them. Atomic, volatile and relaxed accesses make no race with each other. A thread that
+    /// waits for an `mbarrier`, that acquires, or that fences after it has read in one of those
+    /// ways, is taken to have seen all that others did before: a race that is hidden so is not
+    /// found. Nor are those with other blocks of a cluster.
     pub fn check_races(mut self, on: bool) -> Self {
         self.config.checks.races = on;
         self
     }
 
-    /// Reports barriers of a block that some of its threads go around, and `bar.sync` by which lanes of a warp meet
-    /// from different places.
+    /// Reports barriers of a block that some of its threads go around, and `bar.sync` by which
+    /// lanes of a warp meet from different places.
     ///
-    /// The kernel goes on. A thread that has returned is not missed at a barrier, as on GPUs since Volta. A block
-    /// that waits for ever is a fault with or without this: `CUDA_ERROR_LAUNCH_TIMEOUT`, where a GPU hangs.
+    /// The kernel goes on. A thread that has returned is not missed at a barrier, as on GPUs since
+    /// Volta. A block that waits for ever is a fault with or without this:
+    /// `CUDA_ERROR_LAUNCH_TIMEOUT`, where a GPU hangs.
     pub fn check_barriers(mut self, on: bool) -> Self {
         self.config.checks.barriers = on;
         self
     }
 
-    /// Gives memory that was freed to nobody as long as there is other memory, so that a stale address is a fault that
-    /// says so, and not another allocation's.
+    /// Gives memory that was freed to nobody as long as there is other memory, so that a stale
+    /// address is a fault that says so, and not another allocation's.
     pub fn check_freed(mut self, on: bool) -> Self {
         self.config.check_freed = on;
         self
     }
 
-    /// All checks of kernels: [`check_uninitialised`](Self::check_uninitialised), [`check_races`](Self::check_races),
-    /// [`check_barriers`](Self::check_barriers), [`check_freed`](Self::check_freed).
+    /// All checks of kernels: [`check_uninitialised`](Self::check_uninitialised),
+    /// [`check_races`](Self::check_races), [`check_barriers`](Self::check_barriers),
+    /// [`check_freed`](Self::check_freed).
     ///
     /// They make kernels several times slower. What is found goes to stderr and to
     /// [`Simulator::take_reports`].
@@ -268,7 +276,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the process has too many, for want of address space, or for a setting without sense.
+    /// [`BuildError`] if the process has too many, for want of address space, or for a setting
+    /// without sense.
     pub fn build(self) -> Result<Simulator, BuildError> {
         let bad = |words: String| Err(BuildError::BadSetting(words));
         let config = self.config;

@@ -145,9 +145,9 @@ impl fmt::Display for Choice {
 /// If the environment variable `CUDA_SIM` is set, the software device is returned, as its value
 /// describes it: `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
 /// [`Builder`](crate::Builder#impl-FromStr-for-Builder) for the keys). Otherwise, if
-/// `CUDA_DRIVER_LIBRARY` is set, its file has to be a driver that starts: a wrong path is an error and
-/// not a reason for the software device. A driver that reports that there is no device is not wrong. A
-/// variable that is empty counts as unset.
+/// `CUDA_DRIVER_LIBRARY` is set, its file has to be a driver that starts: a wrong path is an error
+/// and not a reason for the software device. A driver that reports that there is no device is not
+/// wrong. A variable that is empty counts as unset.
 ///
 /// ```
 /// let choice = cuda_sim::gpu_or_software()?;
@@ -159,8 +159,8 @@ impl fmt::Display for Choice {
 ///
 /// # Errors
 ///
-/// [`ChoiceError`] if `CUDA_SIM` or `CUDA_DRIVER_LIBRARY` has a value that cannot be used, or if the
-/// software device is needed and cannot be built.
+/// [`ChoiceError`] if `CUDA_SIM` or `CUDA_DRIVER_LIBRARY` has a value that cannot be used, or if
+/// the software device is needed and cannot be built.
 pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
     if let Some(text) = setting()? {
         return Choice::software(text.parse()?, format!("{VARIABLE}={text} asks for it"));

@@ -48,8 +48,8 @@ impl Rule {
         }
     }
 
-    /// Only calls of `name`, which is an exported name (`cuMemAlloc_v2`) or a name without its revision
-    /// (`cuMemAlloc`), which stands for all of them.
+    /// Only calls of `name`, which is an exported name (`cuMemAlloc_v2`) or a name without its
+    /// revision (`cuMemAlloc`), which stands for all of them.
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> Self {
         self.function = Some(name.into());

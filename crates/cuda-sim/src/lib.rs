@@ -1,9 +1,9 @@
-//! A CUDA driver written in software: device memory in host memory and an interpreter for PTX, so that
-//! code which talks to the driver can be tested on a machine without a GPU.
+//! A CUDA driver written in software: device memory in host memory and an interpreter for PTX, so
+//! that code which talks to the driver can be tested on a machine without a GPU.
 //!
-//! It is for testing and learning. It holds no NVIDIA code, implements public specifications only (`cuda.h` and
-//! the PTX ISA), and is not a way to run CUDA applications off NVIDIA hardware. It supports neither the CUDA runtime
-//! library nor machine code (cubins).
+//! It is for testing and learning. It holds no NVIDIA code, implements public specifications only
+//! (`cuda.h` and the PTX ISA), and is not a way to run CUDA applications off NVIDIA hardware. It
+//! supports neither the CUDA runtime library nor machine code (cubins).
 //!
 //! A [`Simulator`] is one driver; a process can hold several, which know nothing of each other. Its
 //! [`library`](Simulator::library) is a table of functions like that of the real driver:
@@ -27,15 +27,16 @@
 //!
 //! What is rare on hardware can be had on demand: calls that fail ([`Rule`]), memory that runs out
 //! ([`Simulator::limit_memory`]), old drivers ([`Builder::version`]), a device that is lost
-//! ([`Simulator::lose_device`]), and queued work that runs as late as it may in an order that nobody expects
-//! ([`Schedule::Late`]). [`Simulator::live`] says what was leaked.
+//! ([`Simulator::lose_device`]), and queued work that runs as late as it may in an order that
+//! nobody expects ([`Schedule::Late`]). [`Simulator::live`] says what was leaked.
 //!
 //! # Testing a kernel
 //!
-//! Each test has a device of its own. Stray accesses are faults as on a GPU; with [`Builder::check_all`] also what a
-//! GPU does not tell is reported: bytes that nobody has written, races in shared memory, barriers that some threads
-//! miss, memory that was freed. A [`Report`] says which kernel, block and thread, the line of the PTX, and with NVRTC's
-//! `-lineinfo` the line of the source.
+//! Each test has a device of its own. Stray accesses are faults as on a GPU; with
+//! [`Builder::check_all`] also what a GPU does not tell is reported: bytes that nobody has written,
+//! races in shared memory, barriers that some threads miss, memory that was freed. A [`Report`]
+//! says which kernel, block and thread, the line of the PTX, and with NVRTC's `-lineinfo` the line
+//! of the source.
 //!
 //! ```
 //! use std::{ffi::c_void, ptr};
@@ -151,9 +152,9 @@
 //!
 //! # A function that is not implemented
 //!
-//! It resolves, answers `CUDA_ERROR_NOT_SUPPORTED`, and is listed by [`Simulator::unimplemented_calls`]; with
-//! `CUDA_SIM_LOG` set its name goes to stderr, as do the words of the PTX compiler. `CUDA_SIM_LOG=calls` writes each call
-//! and its answer there.
+//! It resolves, answers `CUDA_ERROR_NOT_SUPPORTED`, and is listed by
+//! [`Simulator::unimplemented_calls`]; with `CUDA_SIM_LOG` set its name goes to stderr, as do the
+//! words of the PTX compiler. `CUDA_SIM_LOG=calls` writes each call and its answer there.
 
 // The code in the README compiles and runs.
 #[cfg(doctest)]

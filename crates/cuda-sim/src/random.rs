@@ -1,4 +1,5 @@
-//! A small generator of random numbers whose sequence follows from its seed on every machine (SplitMix64).
+//! A small generator of random numbers whose sequence follows from its seed on every machine
+//! (SplitMix64).
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);

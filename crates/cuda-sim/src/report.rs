@@ -6,8 +6,9 @@ use cuda_sys::CUresult;
 
 /// Something that a kernel, a copy or a fill did wrong: what, where, how often.
 ///
-/// What ends a kernel has a [`status`](Self::status), which the program gets as from a GPU. What only the checks of
-/// [`Builder`](crate::Builder) find has none: the kernel goes on. Displays as one line.
+/// What ends a kernel has a [`status`](Self::status), which the program gets as from a GPU. What
+/// only the checks of [`Builder`](crate::Builder) find has none: the kernel goes on. Displays as
+/// one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -21,7 +22,8 @@ pub struct Report {
     pub kernel: String,
     /// The first thread that did it, and where it stood.
     pub at: Place,
-    /// For a race, the thread whose access came before. For a barrier, one that does not come and where it is, or ended.
+    /// For a race, the thread whose access came before. For a barrier, one that does not come and
+    /// where it is, or ended.
     pub other: Option<Place>,
     /// The access to memory, if it is about one.
     pub access: Option<Access>,

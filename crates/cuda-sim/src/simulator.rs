@@ -15,8 +15,8 @@ use crate::report::Report;
 
 /// A software driver of its own: devices, memory, faults and counts are shared with nobody.
 ///
-/// It lives as long as this value, a clone of it, or a library made from it. A function of it that is called later
-/// answers `CUDA_ERROR_DEINITIALIZED`.
+/// It lives as long as this value, a clone of it, or a library made from it. A function of it that
+/// is called later answers `CUDA_ERROR_DEINITIALIZED`.
 ///
 /// ```
 /// use cuda_sim::{Builder, CUresult, Rule};
@@ -152,13 +152,14 @@ impl Simulator {
         let version = cuda_sys::Version::new(self.instance().config.version);
         let name = format!("software device (cuda-sim, as CUDA {version})");
         let root = proc_address::root(self.slot.index());
-        // SAFETY: `root` must answer names and versions with functions of their C signatures, callable while `keep`
-        // lives ← its table is checked against `DriverTable` when this crate is compiled; the functions are static.
+        // SAFETY: `root` must answer names and versions with functions of their C signatures,
+        // callable while `keep` lives ← its table is checked against `DriverTable` when this crate
+        // is compiled; the functions are static.
         quietly(|| unsafe { DriverLibrary::from_proc_address(root, name, Arc::clone(&self.slot)) })
     }
 
-    /// How often each function was called, by exported name. Those never called are left out, as is what
-    /// [`library`](Self::library) itself calls.
+    /// How often each function was called, by exported name. Those never called are left out, as is
+    /// what [`library`](Self::library) itself calls.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         self.instance().journal.counts()
@@ -185,29 +186,31 @@ impl Simulator {
         self.instance().journal.clear_rules();
     }
 
-    /// Allocations on device number `ordinal` fail beyond so many bytes, what alignment costs included. Nothing
-    /// happens if there is no such device.
+    /// Allocations on device number `ordinal` fail beyond so many bytes, what alignment costs
+    /// included. Nothing happens if there is no such device.
     pub fn limit_memory(&self, ordinal: usize, bytes: u64) {
         if let Some(device) = self.instance().devices.get(ordinal) {
             device.memory_limit.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Loses device number `ordinal` as a fault would: from now on every call that concerns it answers `code`.
-    /// Nothing happens if there is no such device.
+    /// Loses device number `ordinal` as a fault would: from now on every call that concerns it
+    /// answers `code`. Nothing happens if there is no such device.
     pub fn lose_device(&self, ordinal: usize, code: CUresult) {
         if let Some(device) = self.instance().devices.get(ordinal) {
             device.lose(code, String::from("the test said so"));
         }
     }
 
-    /// What the fault was that lost device number `ordinal`: kernel, block, thread and line of the PTX.
+    /// What the fault was that lost device number `ordinal`: kernel, block, thread and line of the
+    /// PTX.
     #[must_use]
     pub fn fault(&self, ordinal: usize) -> Option<String> {
         self.instance().devices.get(ordinal)?.fault()
     }
 
-    /// Takes what kernels did wrong since the last time, device by device, in the order in which launches ended.
+    /// Takes what kernels did wrong since the last time, device by device, in the order in which
+    /// launches ended.
     ///
     /// What ends a kernel is here as well as in [`fault`](Self::fault); what else is looked for,
     /// [`Builder::check_uninitialised`](crate::Builder::check_uninitialised) and the like say.
@@ -235,7 +238,8 @@ impl Simulator {
         self.instance().take_output()
     }
 
-    /// The functions that were called and are not implemented; each answered `CUDA_ERROR_NOT_SUPPORTED`.
+    /// The functions that were called and are not implemented; each answered
+    /// `CUDA_ERROR_NOT_SUPPORTED`.
     #[must_use]
     pub fn unimplemented_calls(&self) -> Vec<&'static str> {
         self.instance().journal.unimplemented()

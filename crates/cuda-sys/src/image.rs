@@ -1,7 +1,7 @@
 //! What a compiler makes and the driver loads, each kind its own type.
 //!
-//! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes them,
-//! and neither depends on the other.
+//! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes
+//! them, and neither depends on the other.
 
 mod fatbin;
 mod loadable;
@@ -16,7 +16,8 @@ pub use signature::{Parameter, Signature};
 
 /// PTX: the text of a virtual instruction set, which the driver compiles for its device.
 ///
-/// Safe to load whatever it holds: the driver parses it as text up to the NUL that this type guarantees.
+/// Safe to load whatever it holds: the driver parses it as text up to the NUL that this type
+/// guarantees.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ptx(CString);
 
@@ -55,7 +56,8 @@ impl Ptx {
 }
 
 impl Ptx {
-    /// The kernels in the text and their parameters; `None` if the text is not as the PTX manual has it.
+    /// The kernels in the text and their parameters; `None` if the text is not as the PTX manual
+    /// has it.
     #[must_use]
     pub fn signatures(&self) -> Option<Vec<Signature>> {
         signature::read(&self.0.to_string_lossy())
@@ -72,8 +74,8 @@ macro_rules! trusted_image {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// Its reader trusts the bytes: a truncated or altered image is read past its end. So making one from bytes
-        /// is `unsafe`, and loading one is safe.
+        /// Its reader trusts the bytes: a truncated or altered image is read past its end. So
+        /// making one from bytes is `unsafe`, and loading one is safe.
         #[derive(Clone, PartialEq, Eq, Hash)]
         pub struct $name(Vec<u8>);
 
@@ -105,8 +107,8 @@ macro_rules! trusted_image {
 
 /// A cubin: machine code for one architecture, an ELF file.
 ///
-/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from bytes is
-/// `unsafe`, and loading one is safe.
+/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from
+/// bytes is `unsafe`, and loading one is safe.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cubin {
     bytes: Vec<u8>,
@@ -127,7 +129,8 @@ impl Cubin {
         }
     }
 
-    /// The same with what its compiler knows of its kernels, so that nobody has to ask the driver for it.
+    /// The same with what its compiler knows of its kernels, so that nobody has to ask the driver
+    /// for it.
     ///
     /// # Safety
     ///
@@ -182,8 +185,8 @@ trusted_image! {
     TileIr, "Tile IR"
 }
 
-/// The newest PTX version that each CUDA release can write and its driver can read, from the table of release
-/// notes in the PTX manual.
+/// The newest PTX version that each CUDA release can write and its driver can read, from the table
+/// of release notes in the PTX manual.
 const PTX_OF_CUDA: [(u32, (u32, u32)); 15] = [
     (12000, (8, 0)),
     (12010, (8, 1)),

@@ -62,18 +62,18 @@ pub struct DriverLibrary {
 impl DriverLibrary {
     /// Loads the driver of this system, once for the process.
     ///
-    /// If the environment variable `CUDA_DRIVER_LIBRARY` is set and not empty, the file that it names
-    /// is loaded and nothing else is tried. Otherwise `libcuda.so.1` is searched for by the system's
-    /// loader (`nvcuda.dll` on Windows), and then where Windows puts it for its Linux. `libcuda.so` is
-    /// never tried: a toolkit's stub may have that name. The variable is ignored in a program that
-    /// runs with more rights than the user who started it.
+    /// If the environment variable `CUDA_DRIVER_LIBRARY` is set and not empty, the file that it
+    /// names is loaded and nothing else is tried. Otherwise `libcuda.so.1` is searched for by the
+    /// system's loader (`nvcuda.dll` on Windows), and then where Windows puts it for its Linux.
+    /// `libcuda.so` is never tried: a toolkit's stub may have that name. The variable is ignored in
+    /// a program that runs with more rights than the user who started it.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Variable`] if the environment variable names a file that is not a driver of CUDA
-    /// 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried,
-    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no driver, [`LoadError::NotTheLibrary`] or
-    /// [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
+    /// [`LoadError::Variable`] if the environment variable names a file that is not a driver of
+    /// CUDA 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried,
+    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no driver, [`LoadError::NotTheLibrary`]
+    /// or [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<DriverLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
@@ -103,7 +103,8 @@ impl DriverLibrary {
     ///
     /// # Safety
     ///
-    /// The file is a CUDA driver: its initialisers are sound to run, and its functions are what their names say.
+    /// The file is a CUDA driver: its initialisers are sound to run, and its functions are what
+    /// their names say.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let name = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
@@ -118,8 +119,8 @@ impl DriverLibrary {
 
     fn from_library(library: Library, origin: String) -> Result<Self, LoadError> {
         let symbol = |name: &'static str| {
-            // SAFETY: the symbol's type must be right ← it is only tested for being there, or is given the type
-            // that cuda.h declares for it below.
+            // SAFETY: the symbol's type must be right ← it is only tested for being there, or is
+            // given the type that cuda.h declares for it below.
             unsafe { library.get::<*mut c_void>(name.as_bytes()) }
                 .map(|symbol| *symbol)
                 .map_err(|_| LoadError::NotTheLibrary {
@@ -131,9 +132,11 @@ impl DriverLibrary {
         symbol("cuInit")?;
         let get_version = symbol("cuDriverGetVersion")?;
         let root = symbol("cuGetProcAddress_v2");
-        // Never closed, whatever it answers: once code of it ran, the driver's own threads may run in it.
+        // Never closed, whatever it answers: once code of it ran, the driver's own threads may run
+        // in it.
         mem::forget(library);
-        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA 2.2.
+        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA
+        // 2.2.
         let get_version: unsafe extern "C" fn(*mut c_int) -> CUresult =
             unsafe { mem::transmute(get_version) };
         let version = driver_version(get_version, &origin)?;
@@ -144,8 +147,8 @@ impl DriverLibrary {
                 oldest: OLDEST,
             });
         }
-        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA 12.0, and this
-        // driver is no older.
+        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA
+        // 12.0, and this driver is no older.
         let root: GetProcAddress = unsafe { mem::transmute(root?) };
         // SAFETY: the functions must be what their names say ← the library is a CUDA driver.
         let table = unsafe { resolve(root, version) };
@@ -157,17 +160,18 @@ impl DriverLibrary {
         })
     }
 
-    /// Takes a driver that is part of this program: its `cuGetProcAddress_v2`, a name to show, and what must
-    /// live as long as it does.
+    /// Takes a driver that is part of this program: its `cuGetProcAddress_v2`, a name to show, and
+    /// what must live as long as it does.
     ///
     /// # Errors
     ///
-    /// [`LoadError::VersionUnknown`] if `cuDriverGetVersion` fails, [`LoadError::NotTheLibrary`] if it is missing.
+    /// [`LoadError::VersionUnknown`] if `cuDriverGetVersion` fails, [`LoadError::NotTheLibrary`] if
+    /// it is missing.
     ///
     /// # Safety
     ///
-    /// `root` answers each name and version with a function of that name's C signature, or null, and what it
-    /// answers stays callable until `keep` is dropped.
+    /// `root` answers each name and version with a function of that name's C signature, or null,
+    /// and what it answers stays callable until `keep` is dropped.
     pub unsafe fn from_proc_address(
         root: GetProcAddress,
         name: impl Into<String>,
@@ -183,7 +187,8 @@ impl DriverLibrary {
                 expected: "a CUDA driver",
             });
         }
-        // SAFETY: the pointer must be a function of this type ← the caller says so, and it is not null.
+        // SAFETY: the pointer must be a function of this type ← the caller says so, and it is not
+        // null.
         let get_version: unsafe extern "C" fn(*mut c_int) -> CUresult =
             unsafe { mem::transmute(found) };
         let version = driver_version(get_version, &origin)?;
@@ -252,8 +257,9 @@ fn driver_version(
 
 /// Fills the table with every revision that a driver of `version` has.
 ///
-/// Each is asked for at exactly its own version. There is no fallback to the library's exports: it would find
-/// what an emulated older driver hides, and a slot that holds another revision's function is undefined behaviour.
+/// Each is asked for at exactly its own version. There is no fallback to the library's exports: it
+/// would find what an emulated older driver hides, and a slot that holds another revision's
+/// function is undefined behaviour.
 ///
 /// # Safety
 ///
@@ -269,11 +275,12 @@ unsafe fn resolve(root: GetProcAddress, version: Version) -> DriverTable {
         }
         // SAFETY: `root` must be a driver's ← the caller says so.
         let found = unsafe { lookup(root, function) };
-        // SAFETY: null is `None` and any other pointer is the function ← the layout of `Option` of a function
-        // pointer, and the driver answers by name and version.
+        // SAFETY: null is `None` and any other pointer is the function ← the layout of `Option` of
+        // a function pointer, and the driver answers by name and version.
         let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-        // SAFETY: `index` must be within the table, and the slot of this function ← the table is `repr(C)`, has
-        // one pointer for each row of FUNCTIONS (asserted above), in that order (generated together).
+        // SAFETY: `index` must be within the table, and the slot of this function ← the table is
+        // `repr(C)`, has one pointer for each row of FUNCTIONS (asserted above), in that order
+        // (generated together).
         let slot = unsafe { slots.add(index) };
         // SAFETY: the place must be writable ← it is within `table`, which is a local.
         unsafe { slot.write(found) };
@@ -313,7 +320,8 @@ unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     }
 }
 
-/// The system loader's own words, which libloading keeps as a source, without the file that they begin with.
+/// The system loader's own words, which libloading keeps as a source, without the file that they
+/// begin with.
 fn attempt(library: String, error: &libloading::Error) -> Attempt {
     let words = match std::error::Error::source(error) {
         Some(source) => source.to_string(),

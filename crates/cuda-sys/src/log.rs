@@ -6,7 +6,8 @@ use std::fmt;
 
 mod parse;
 
-/// What a compiler or linker wrote while it worked. Bytes that are not UTF-8 (a source may quote any) are replaced.
+/// What a compiler or linker wrote while it worked. Bytes that are not UTF-8 (a source may quote
+/// any) are replaced.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Log(String);
 
@@ -99,7 +100,8 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One error, warning or remark of the compiler. Its text ([`Display`](fmt::Display)) is the compiler's own.
+/// One error, warning or remark of the compiler. Its text ([`Display`](fmt::Display)) is the
+/// compiler's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -123,7 +125,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Adds the line of source from `source`, the text of the file `file`, where the log of an older NVRTC lacks it.
+    /// Adds the line of source from `source`, the text of the file `file`, where the log of an
+    /// older NVRTC lacks it.
     pub fn add_snippet(&mut self, file: &str, source: &[u8]) {
         if self.snippet.is_some() || self.file.as_deref() != Some(file) {
             return;

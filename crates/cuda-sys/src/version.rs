@@ -55,7 +55,8 @@ pub struct Bindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// Generated from the header found when this crate was built; what it lacks comes from the snapshot.
+    /// Generated from the header found when this crate was built; what it lacks comes from the
+    /// snapshot.
     Header {
         /// The version of that header.
         version: Version,

@@ -1,4 +1,5 @@
-//! What tests need of a machine and may not find: said in one way, and listed by `cargo xtask test` at its end.
+//! What tests need of a machine and may not find: said in one way, and listed by `cargo xtask test`
+//! at its end.
 
 use std::env;
 use std::fmt::Display;
@@ -28,7 +29,8 @@ pub fn skipped(what: &str) {
     }
 }
 
-/// What `test` needs, if it was found; if not, says that `test` is skipped as there is no `what`, such as `GPU` or `NVRTC`.
+/// What `test` needs, if it was found; if not, says that `test` is skipped as there is no `what`,
+/// such as `GPU` or `NVRTC`.
 ///
 /// # Panics
 ///
@@ -42,8 +44,8 @@ pub fn found<T>(what: &str, test: &str, found: Result<T, impl Display>) -> Optio
         .ok()
 }
 
-/// Whether the absence of `what` is a failure: with `CUDA_TEST_REQUIRE=1`, or 1 for that with its name in upper case,
-/// `CUDA_TEST_REQUIRE_NVRTC`.
+/// Whether the absence of `what` is a failure: with `CUDA_TEST_REQUIRE=1`, or 1 for that with its
+/// name in upper case, `CUDA_TEST_REQUIRE_NVRTC`.
 #[must_use]
 pub fn is_required(what: &str) -> bool {
     let own = format!("CUDA_TEST_REQUIRE_{}", what.to_uppercase());

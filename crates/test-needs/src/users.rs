@@ -23,8 +23,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Prepares the temporary folder `root` of this process. Where that is not possible, prints that
-    /// `test` is skipped and why: files can be given to other users only by root.
+    /// Prepares the temporary folder `root` of this process. Where that is not possible, prints
+    /// that `test` is skipped and why: files can be given to other users only by root.
     ///
     /// # Panics
     ///
@@ -112,7 +112,8 @@ impl Tree {
         std::os::unix::fs::lchown(&link, Some(owner), Some(owner)).unwrap();
     }
 
-    /// Gives the file or folder to `owner` and to the group of the same number, and sets its permissions.
+    /// Gives the file or folder to `owner` and to the group of the same number, and sets its
+    /// permissions.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! The driver and NVRTC tests of cudarc, each in a process of its own: a lost device is lost to its process.
+//! The driver and NVRTC tests of cudarc, each in a process of its own: a lost device is lost to its
+//! process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +55,8 @@ pub(super) const SUITES: [Suite; 2] = [
     },
 ];
 
-/// Tests that compare times on the host's clock: they may fail where the machine does something else as well.
+/// Tests that compare times on the host's clock: they may fail where the machine does something
+/// else as well.
 const TIMED: [&str; 2] = [
     // Two kernels on two streams must take half of the time of two on one, within a fifth.
     "driver::safe::launch::tests::test_par_launch",

@@ -1,4 +1,5 @@
-//! Downloading and unpacking one set, so that an interrupted run leaves nothing that looks complete.
+//! Downloading and unpacking one set, so that an interrupted run leaves nothing that looks
+//! complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::python::Python;
 use super::wheels::{HEADERS, Pinned, Plan};
 
-/// Installs `plan` below `setup`: everything is made in a folder of its own and moved when whole, and
-/// the stamp is written last.
+/// Installs `plan` below `setup`: everything is made in a folder of its own and moved when whole,
+/// and the stamp is written last.
 pub(crate) fn install(plan: &Plan, python: &Python, setup: &Path) -> Result<()> {
     let partial = setup.join(".partial");
     remove(&partial)?;

@@ -81,7 +81,8 @@ impl Machine {
     }
 }
 
-/// Writes an empty wheel on `pip download`, and on unpacking makes the files that the real one holds.
+/// Writes an empty wheel on `pip download`, and on unpacking makes the files that the real one
+/// holds.
 const PRETENDING_PYTHON: &str = r#"#!/bin/sh
 case "$1 $2 $3" in
 "-c "*) exit 0 ;;

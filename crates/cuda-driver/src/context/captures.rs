@@ -1,8 +1,8 @@
 //! Captures under way in a context, and what would break them.
 //!
-//! `cuCtxSynchronize`, on any thread, invalidates every capture in its context (docs/safety.md). So a capture begins only when
-//! nobody waits for the whole context, and while there is one nobody begins to: a hidden wait is deferred until the last
-//! capture has ended.
+//! `cuCtxSynchronize`, on any thread, invalidates every capture in its context (docs/safety.md). So
+//! a capture begins only when nobody waits for the whole context, and while there is one nobody
+//! begins to: a hidden wait is deferred until the last capture has ended.
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 

@@ -13,10 +13,11 @@ use super::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 
-/// A context that is current on this thread for the time of a call; what was before comes back when it goes.
+/// A context that is current on this thread for the time of a call; what was before comes back when
+/// it goes.
 ///
-/// It goes onto the driver's stack and off it again: what was current is never named, so it matters to nobody if it has
-/// been destroyed meanwhile.
+/// It goes onto the driver's stack and off it again: what was current is never named, so it matters
+/// to nobody if it has been destroyed meanwhile.
 pub(crate) struct Current<'a> {
     /// The driver, if there is something to pop.
     pushed: Option<&'a Driver>,
@@ -31,8 +32,8 @@ impl Context {
             return Ok(Current { pushed: None });
         }
         self.push()?;
-        // Not the driver of the context, which refuses calls once the context is declared dead: it must come off all the
-        // same.
+        // Not the driver of the context, which refuses calls once the context is declared dead: it
+        // must come off all the same.
         Ok(Current {
             pushed: Some(self.device().driver()),
         })
@@ -47,8 +48,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignContext`](crate::Error::ForeignContext) if it is neither a primary context nor one of this crate,
-    /// or what the calls answer.
+    /// [`Error::ForeignContext`](crate::Error::ForeignContext) if it is neither a primary context
+    /// nor one of this crate, or what the calls answer.
     #[doc(alias = "cuCtxGetCurrent")]
     pub fn current(driver: &Driver) -> Result<Option<Self>> {
         let driver = driver.of_all();
@@ -59,16 +60,18 @@ impl Context {
         Self::known(&driver, raw).map(Some)
     }
 
-    /// `cuCtxPushCurrent()`—Makes this context current on this thread until the guard goes: for other code that works in
-    /// whatever context is current, such as the CUDA runtime. This crate needs it for nothing.
+    /// `cuCtxPushCurrent()`—Makes this context current on this thread until the guard goes: for
+    /// other code that works in whatever context is current, such as the CUDA runtime. This crate
+    /// needs it for nothing.
     ///
-    /// The guard keeps the context alive, and stays on its thread. When it goes, what was current before comes back.
-    /// Guards may go in any order: one that is not the last made takes effect when those behind it are gone.
+    /// The guard keeps the context alive, and stays on its thread. When it goes, what was current
+    /// before comes back. Guards may go in any order: one that is not the last made takes effect
+    /// when those behind it are gone.
     ///
     /// # Errors
     ///
-    /// What the call answers, and `CUDA_ERROR_NOT_PERMITTED` in the destructor of a thread-local variable, when the thread
-    /// has nowhere left to remember what is current.
+    /// What the call answers, and `CUDA_ERROR_NOT_PERMITTED` in the destructor of a thread-local
+    /// variable, when the thread has nowhere left to remember what is current.
     #[doc(alias = "cuCtxPushCurrent")]
     #[doc(alias = "cuCtxSetCurrent")]
     pub fn make_current(&self) -> Result<CurrentContext> {
@@ -135,7 +138,8 @@ pub struct CurrentContext {
 
 impl Drop for CurrentContext {
     fn drop(&mut self) {
-        // Contexts go behind the borrow: one may be the last handle, and its token run code that comes back here.
+        // Contexts go behind the borrow: one may be the last handle, and its token run code that
+        // comes back here.
         let mut gone = Vec::new();
         // At the end of a thread its stack goes, and `PUSHED` with it.
         let _ = PUSHED.try_with(|pushed| {

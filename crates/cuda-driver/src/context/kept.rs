@@ -9,8 +9,8 @@ use crate::pending;
 
 /// A context handle that a use of memory keeps, so that the context outlives the work of that use.
 ///
-/// Dropping it never waits and makes no driver call, so it may be dropped at any place. If it is the last
-/// handle, the worker thread of the context waits for the work in it and ends it.
+/// Dropping it never waits and makes no driver call, so it may be dropped at any place. If it is
+/// the last handle, the worker thread of the context waits for the work in it and ends it.
 #[derive(Clone)]
 pub(crate) struct KeptContext(ManuallyDrop<Context>);
 
@@ -30,8 +30,8 @@ impl Deref for KeptContext {
 
 impl Drop for KeptContext {
     fn drop(&mut self) {
-        // SAFETY: the context must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop`
-        // drops nothing.
+        // SAFETY: the context must not be used or dropped again ← this is the end of `self`, and a
+        // `ManuallyDrop` drops nothing.
         let Context(inner, check) = unsafe { ManuallyDrop::take(&mut self.0) };
         // The check that a context handle is not dropped under a lock is for drops that may wait.
         let _check = ManuallyDrop::new(check);

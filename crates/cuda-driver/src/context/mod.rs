@@ -1,7 +1,8 @@
 //! Contexts: what a process has on a device.
 //!
-//! Where C keeps a current context for each thread, which calls then use silently, a call here uses the context
-//! of its object: it makes it current for as long as the call needs it, and then puts back what was current.
+//! Where C keeps a current context for each thread, which calls then use silently, a call here uses
+//! the context of its object: it makes it current for as long as the call needs it, and then puts
+//! back what was current.
 
 mod captures;
 mod current;
@@ -39,10 +40,11 @@ use owner::{Owner, RawContext};
 
 /// A context on a device. Cloning it gives another handle of the same one.
 ///
-/// There are three kinds, which differ in nothing but their end: the device's [primary](Device::primary_context) context,
-/// shared by all code of the process, is released; one of [our own](Self::new) is destroyed; one
-/// [borrowed](Self::borrow_raw) from other code is left alone. All handles of one context are equal, however they were
-/// come by. The last handle of one that ends waits for the work that is queued in it.
+/// There are three kinds, which differ in nothing but their end: the device's
+/// [primary](Device::primary_context) context, shared by all code of the process, is released; one
+/// of [our own](Self::new) is destroyed; one [borrowed](Self::borrow_raw) from other code is left
+/// alone. All handles of one context are equal, however they were come by. The last handle of one
+/// that ends waits for the work that is queued in it.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>, DropOutsideLocks);
 
@@ -74,7 +76,8 @@ pub(crate) struct Limits {
 }
 
 impl ContextInner {
-    /// `owner` is asked last, so that none is ever dropped here, where the list of contexts is locked.
+    /// `owner` is asked last, so that none is ever dropped here, where the list of contexts is
+    /// locked.
     fn new(
         device: &Device,
         owner: impl FnOnce(&Driver) -> Result<Owner>,
@@ -108,17 +111,20 @@ impl ContextInner {
 }
 
 impl Context {
-    /// `cuCtxCreate(flags)`—A context of our own on `device`, beside the primary one: it shares nothing with it.
+    /// `cuCtxCreate(flags)`—A context of our own on `device`, beside the primary one: it shares
+    /// nothing with it.
     ///
-    /// It costs memory and time, and kernels of two contexts do not run at once; most programs want the
-    /// [primary](Device::primary_context) one. It is destroyed when the last handle and the last object of it are gone.
+    /// It costs memory and time, and kernels of two contexts do not run at once; most programs want
+    /// the [primary](Device::primary_context) one. It is destroyed when the last handle and the
+    /// last object of it are gone.
     ///
     /// # Errors
     ///
     /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together, `CUDA_ERROR_OUT_OF_MEMORY`.
     #[doc(alias = "cuCtxCreate")]
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
-        // Made before the list of contexts is locked: on an error the driver's context is destroyed, which can wait.
+        // Made before the list of contexts is locked: on an error the driver's context is
+        // destroyed, which can wait.
         let made = ContextInner::new(device, |driver| Ok(Owner::owned(driver, device, flags)?))?;
         // No other context that is alive has this handle.
         device
@@ -135,13 +141,14 @@ impl Context {
 
     /// A handle of a context that other code made: of another library, or through raw calls.
     ///
-    /// It does not end with the last handle of it. `token` says how long it lives: it is kept as long as an object of the
-    /// context, and asked before each call that concerns the context. Once it says that the context is dead, no call
-    /// reaches the driver any more, and each answers [`Error::ContextGone`].
+    /// It does not end with the last handle of it. `token` says how long it lives: it is kept as
+    /// long as an object of the context, and asked before each call that concerns the context. Once
+    /// it says that the context is dead, no call reaches the driver any more, and each answers
+    /// [`Error::ContextGone`].
     ///
-    /// All handles of one context are the same, so that buffers stay ordered between them: if the context is borrowed
-    /// already, `token` counts beside the other. If it is a primary context or one of ours, this is another handle of it,
-    /// which needs no token.
+    /// All handles of one context are the same, so that buffers stay ordered between them: if the
+    /// context is borrowed already, `token` counts beside the other. If it is a primary context or
+    /// one of ours, this is another handle of it, which needs no token.
     ///
     /// # Errors
     ///
@@ -149,14 +156,18 @@ impl Context {
     ///
     /// # Safety
     ///
-    /// - `raw` is a context of `driver`, and stays alive as long as `token.is_alive()` returns `true`.
-    /// - The owner does not destroy it during a driver call on it that began while the token returned `true`.
-    /// - When the token starts to return `false`, or is dropped, the work that was queued in the context is done, or never
-    ///   runs. [`synchronize`](Self::synchronize) waits for it, provided that no other thread queues more.
+    /// - `raw` is a context of `driver`, and stays alive as long as `token.is_alive()` returns
+    ///   `true`.
+    /// - The owner does not destroy it during a driver call on it that began while the token
+    ///   returned `true`.
+    /// - When the token starts to return `false`, or is dropped, the work that was queued in the
+    ///   context is done, or never runs. [`synchronize`](Self::synchronize) waits for it, provided
+    ///   that no other thread queues more.
     ///
-    /// The owner need not know about other contexts. No work that is queued in another context uses memory of this one:
-    /// [copies](crate::DeviceSliceMut::copy_from_peer) of its memory into another context go through the host and have read
-    /// it when they return, and its page-locked memory is refused by copies in other contexts.
+    /// The owner need not know about other contexts. No work that is queued in another context uses
+    /// memory of this one: [copies](crate::DeviceSliceMut::copy_from_peer) of its memory into
+    /// another context go through the host and have read it when they return, and its page-locked
+    /// memory is refused by copies in other contexts.
     #[doc(alias = "cuCtxAttach")]
     pub unsafe fn borrow_raw(
         driver: &Driver,
@@ -211,7 +222,8 @@ impl Context {
         }
     }
 
-    /// A count of the primary context of `device`, if that is `raw`. It is given back through `driver`.
+    /// A count of the primary context of `device`, if that is `raw`. It is given back through
+    /// `driver`.
     fn retained(driver: &Driver, device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
         if !device.primary_context_state()?.is_active {
             return Ok(None);
@@ -247,7 +259,8 @@ impl Context {
         &self.0.device
     }
 
-    /// The driver of the context. That of a borrowed context calls nothing once the context is declared dead.
+    /// The driver of the context. That of a borrowed context calls nothing once the context is
+    /// declared dead.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.0.driver
@@ -273,12 +286,14 @@ impl Context {
 
     /// `cuCtxSynchronize()`—Waits until everything that was queued in this context is done.
     ///
-    /// A [capture](crate::Capture) that is to begin meanwhile, on another thread, begins when this is over.
+    /// A [capture](crate::Capture) that is to begin meanwhile, on another thread, begins when this
+    /// is over.
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] as long as there is a capture in this context, which the call would break; streams can be waited
-    /// for. A fault of any kernel that was still running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
+    /// [`Error::Capturing`] as long as there is a capture in this context, which the call would
+    /// break; streams can be waited for. A fault of any kernel that was still running: see
+    /// [`DriverError::is_sticky`](crate::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _quiet = self.captures().quiet().ok_or(Error::Capturing {
@@ -352,16 +367,19 @@ impl Context {
         &self.0.limits
     }
 
-    /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the driver says.
+    /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the
+    /// driver says.
     ///
-    /// That is for the last handle. Work that is still queued is waited for; whether it failed is told by
-    /// [`synchronize`](Self::synchronize) only. A borrowed context is only let go. If something of it was dropped in a host function
-    /// and is yet to be given back, the context ends behind that, on another thread, and this answers `Ok` before.
+    /// That is for the last handle. Work that is still queued is waited for; whether it failed is
+    /// told by [`synchronize`](Self::synchronize) only. A borrowed context is only let go. If
+    /// something of it was dropped in a host function and is yet to be given back, the context ends
+    /// behind that, on another thread, and this answers `Ok` before.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if there are other handles or objects of the context; it then ends with the last of them. A
-    /// buffer of another context that was copied from this one, or into it, can be one until it is used again.
+    /// [`Error::StillInUse`] if there are other handles or objects of the context; it then ends
+    /// with the last of them. A buffer of another context that was copied from this one, or into
+    /// it, can be one until it is used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]
@@ -372,7 +390,8 @@ impl Context {
             });
         };
         if !pending::settle(&inner.driver) {
-            // Something of it is yet to be given back, by another thread, which then ends the context too.
+            // Something of it is yet to be given back, by another thread, which then ends the
+            // context too.
             drop(inner);
             return Ok(());
         }

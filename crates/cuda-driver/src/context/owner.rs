@@ -33,7 +33,8 @@ pub(super) struct RawContext {
     pub(super) device: CUdevice,
 }
 
-// SAFETY: a context handle may be used from any thread ← the driver is thread safe (docs/safety.md, Threads).
+// SAFETY: a context handle may be used from any thread ← the driver is thread safe (docs/safety.md,
+// Threads).
 unsafe impl Send for RawContext {}
 // SAFETY: as above.
 unsafe impl Sync for RawContext {}
@@ -46,7 +47,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Whether it is the context of that handle, dead or alive: the driver may use the handle of one that is dead again.
+    /// Whether it is the context of that handle, dead or alive: the driver may use the handle of
+    /// one that is dead again.
     pub(crate) fn is(&self, raw: CUcontext) -> bool {
         self.raw.context == raw
     }
@@ -71,8 +73,8 @@ impl Destroy for Primary {
 }
 
 impl Primary {
-    /// Waits for the work in the context, unless other handles retain it: then it does not end, and a wait could break
-    /// a capture in it.
+    /// Waits for the work in the context, unless other handles retain it: then it does not end, and
+    /// a wait could break a capture in it.
     fn finish(driver: &Driver, raw: RawContext) {
         if !driver.has_context(|context| context.is_primary_of(raw.device)) {
             finish(driver, raw.context);
@@ -88,14 +90,15 @@ impl Destroy for Owned {
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
         finish(driver, raw.context);
-        // SAFETY: the context must be alive and not used by another thread ← the handle owns it, and went with the
-        // last object of it. A thread that still has it current is told so by the driver (docs/safety.md).
+        // SAFETY: the context must be alive and not used by another thread ← the handle owns it,
+        // and went with the last object of it. A thread that still has it current is told so by the
+        // driver (docs/safety.md).
         unsafe { call!(driver, cuCtxDestroy_v2(raw.context)) }
     }
 }
 
-/// Waits for what is queued in a context before it ends: what that does under running work is not documented, and streams
-/// of other contexts may wait for it.
+/// Waits for what is queued in a context before it ends: what that does under running work is not
+/// documented, and streams of other contexts may wait for it.
 fn finish(driver: &Driver, context: CUcontext) {
     // SAFETY: the context must be alive ← the callers own it.
     if unsafe { call!(driver, cuCtxPushCurrent_v2(context)) }.is_ok() {
@@ -107,7 +110,8 @@ fn finish(driver: &Driver, context: CUcontext) {
 }
 
 impl Owner {
-    /// `cuDevicePrimaryCtxRetain()`. It is released through `driver`, behind what was deferred there.
+    /// `cuDevicePrimaryCtxRetain()`. It is released through `driver`, behind what was deferred
+    /// there.
     pub(super) fn primary(driver: &Driver, device: &Device) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it is to a local.
@@ -123,8 +127,9 @@ impl Owner {
         Ok(Self::Primary(handle))
     }
 
-    /// `cuCtxCreate(flags)`: the revision that has been there since CUDA 3.2; later ones add parameters that are not used.
-    /// It is destroyed through `driver`, behind what was deferred there.
+    /// `cuCtxCreate(flags)`: the revision that has been there since CUDA 3.2; later ones add
+    /// parameters that are not used. It is destroyed through `driver`, behind what was deferred
+    /// there.
     pub(super) fn owned(
         driver: &Driver,
         device: &Device,
@@ -174,15 +179,16 @@ impl Owner {
         }
     }
 
-    /// Gives a count of the primary context back that was taken only to look at it. Nothing is waited for: what is queued there is
-    /// others', and a wait would break a capture.
+    /// Gives a count of the primary context back that was taken only to look at it. Nothing is
+    /// waited for: what is queued there is others', and a wait would break a capture.
     pub(super) fn release(self) -> Result<(), DriverError> {
         let Self::Primary(handle) = self else {
             return self.close();
         };
         let (driver, device) = (handle.driver().clone(), handle.raw().device);
         handle.abandon();
-        // SAFETY: each retain must be released once ← the handle owned one retain, and has been given up.
+        // SAFETY: each retain must be released once ← the handle owned one retain, and has been
+        // given up.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(device)) }
     }
 
@@ -196,12 +202,14 @@ impl Owner {
     }
 }
 
-/// Says whether a context that other code owns is still there: see [`Context::borrow_raw`](super::Context::borrow_raw).
+/// Says whether a context that other code owns is still there: see
+/// [`Context::borrow_raw`](super::Context::borrow_raw).
 ///
-/// It is asked before each call that concerns the context, and dropped with the last object of it: a token that owns what
-/// keeps the context alive needs no more than the default method. Before its owner ends the context, it waits for the work
-/// that is queued there; no work in other contexts uses the memory of this one. It must neither block nor use this crate, and if it
-/// panics the process is aborted.
+/// It is asked before each call that concerns the context, and dropped with the last object of it:
+/// a token that owns what keeps the context alive needs no more than the default method. Before its
+/// owner ends the context, it waits for the work that is queued there; no work in other contexts
+/// uses the memory of this one. It must neither block nor use this crate, and if it panics the
+/// process is aborted.
 pub trait LivenessToken: Send + Sync + 'static {
     /// Whether the context is alive. Once `false`, it stays so.
     fn is_alive(&self) -> bool {
@@ -246,7 +254,8 @@ impl Life {
             return false;
         }
         let tokens = self.tokens.lock();
-        // Who asks may have queued a copy of memory that it only borrows, and must not unwind before it has waited.
+        // Who asks may have queued a copy of memory that it only borrows, and must not unwind
+        // before it has waited.
         let ends = AbortOnUnwind;
         let is_alive = tokens.iter().all(|token| token.is_alive());
         mem::forget(ends);

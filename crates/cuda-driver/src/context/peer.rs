@@ -7,17 +7,19 @@ use crate::driver::call;
 use crate::error::Result;
 
 impl Context {
-    /// `cuCtxEnablePeerAccess(peer)`—Lets kernels of this context use memory of `peer`, on another device.
+    /// `cuCtxEnablePeerAccess(peer)`—Lets kernels of this context use memory of `peer`, on another
+    /// device.
     ///
-    /// One way: the other way has a call of its own. That it was enabled already is fine. It concerns memory of
-    /// `cuMemAlloc`; memory that was allocated in the order of a stream, as that of
-    /// [`DeviceBuffer`](crate::DeviceBuffer), follows the access of its pool. [Copies](crate::DeviceSliceMut::copy_from_peer)
-    /// need neither.
+    /// One way: the other way has a call of its own. That it was enabled already is fine. It
+    /// concerns memory of `cuMemAlloc`; memory that was allocated in the order of a stream, as that
+    /// of [`DeviceBuffer`](crate::DeviceBuffer), follows the access of its pool.
+    /// [Copies](crate::DeviceSliceMut::copy_from_peer) need neither.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED` unless [`Device::can_access_peer`](crate::Device::can_access_peer),
-    /// `CUDA_ERROR_TOO_MANY_PEERS`, [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver.
+    /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED` unless
+    /// [`Device::can_access_peer`](crate::Device::can_access_peer), `CUDA_ERROR_TOO_MANY_PEERS`,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver.
     #[doc(alias = "cuCtxEnablePeerAccess")]
     pub fn enable_peer_access(&self, peer: &Self) -> Result<()> {
         let driver = self.driver();
@@ -32,13 +34,15 @@ impl Context {
         }
     }
 
-    /// `cuCtxDisablePeerAccess(peer)`—Ends that access, for all code that uses this context. That there was none is fine.
+    /// `cuCtxDisablePeerAccess(peer)`—Ends that access, for all code that uses this context. That
+    /// there was none is fine.
     ///
     /// A kernel that still uses it faults.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver, or what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver, or what
+    /// the call answers.
     #[doc(alias = "cuCtxDisablePeerAccess")]
     pub fn disable_peer_access(&self, peer: &Self) -> Result<()> {
         let driver = self.driver();

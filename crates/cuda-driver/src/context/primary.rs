@@ -17,7 +17,8 @@ pub struct PrimaryContextState {
 impl Device {
     /// `cuDevicePrimaryCtxRetain()`—The context that the whole process shares on this device.
     ///
-    /// It is made by the first call and lives as long as a handle of it; all handles share one default stream.
+    /// It is made by the first call and lives as long as a handle of it; all handles share one
+    /// default stream.
     ///
     /// # Errors
     ///
@@ -48,7 +49,8 @@ impl Device {
         })
     }
 
-    /// `cuDevicePrimaryCtxSetFlags(flags)`—Sets the flags of the primary context, whether it is there or not.
+    /// `cuDevicePrimaryCtxSetFlags(flags)`—Sets the flags of the primary context, whether it is
+    /// there or not.
     ///
     /// They are the whole process's: code that waits in this context waits the new way.
     ///
@@ -74,8 +76,8 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// No object of the primary context is used or dropped afterwards, of this crate or of any other code of the process,
-    /// and none is in use now. (Leak them, with [`std::mem::forget`].)
+    /// No object of the primary context is used or dropped afterwards, of this crate or of any
+    /// other code of the process, and none is in use now. (Leak them, with [`std::mem::forget`].)
     #[doc(alias = "cuDevicePrimaryCtxReset")]
     pub unsafe fn reset_primary_context(&self) -> Result<()> {
         // SAFETY: nothing of the context may be used any more ← the caller says so.

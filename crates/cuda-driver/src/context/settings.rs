@@ -9,8 +9,8 @@ use crate::error::Result;
 bitflags::bitflags! {
     /// How a context behaves. Bits that are not named here are kept.
     ///
-    /// Without one of the first three the driver chooses how a thread waits: it spins if there are no more contexts than
-    /// processors.
+    /// Without one of the first three the driver chooses how a thread waits: it spins if there are
+    /// no more contexts than processors.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ContextFlags: u32 {
         /// A thread that waits for the device spins: quickest to go on, and busy meanwhile.
@@ -44,7 +44,8 @@ impl Limit {
     pub const PRINTF_FIFO_SIZE: Self = Self(CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE.0);
     /// Bytes of the heap that `malloc` of kernels takes from.
     pub const MALLOC_HEAP_SIZE: Self = Self(CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE.0);
-    /// How deep kernels can launch kernels and wait for them; from compute capability 9.0 on there is no such limit.
+    /// How deep kernels can launch kernels and wait for them; from compute capability 9.0 on there
+    /// is no such limit.
     pub const DEV_RUNTIME_SYNC_DEPTH: Self = Self(CUlimit::CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH.0);
     /// How many launches of kernels by kernels can be pending.
     pub const DEV_RUNTIME_PENDING_LAUNCH_COUNT: Self =
@@ -89,7 +90,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together; on a driver older than CUDA 12.1, that it lacks the call.
+    /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together; on a driver older than CUDA
+    /// 12.1, that it lacks the call.
     #[doc(alias = "cuCtxSetFlags")]
     pub fn set_flags(&self, flags: ContextFlags) -> Result<()> {
         let _current = self.enter()?;
@@ -116,12 +118,14 @@ impl Context {
         Ok(value)
     }
 
-    /// `cuCtxSetLimit(limit, value)`—Asks for a size; the driver rounds it, and [`limit`](Self::limit) tells what came of it.
+    /// `cuCtxSetLimit(limit, value)`—Asks for a size; the driver rounds it, and
+    /// [`limit`](Self::limit) tells what came of it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_UNSUPPORTED_LIMIT` if the device has no such limit, `CUDA_ERROR_INVALID_VALUE` for a size out of range or, for
-    /// the heap and the `printf` buffer, after a kernel that uses them was launched.
+    /// `CUDA_ERROR_UNSUPPORTED_LIMIT` if the device has no such limit, `CUDA_ERROR_INVALID_VALUE`
+    /// for a size out of range or, for the heap and the `printf` buffer, after a kernel that uses
+    /// them was launched.
     #[doc(alias = "cuCtxSetLimit")]
     pub fn set_limit(&self, limit: Limit, value: usize) -> Result<()> {
         let _current = self.enter()?;
@@ -167,7 +171,8 @@ impl Context {
         Ok(unsafe { call!(self.driver(), cuCtxResetPersistingL2Cache()) }?)
     }
 
-    /// `cuCtxGetApiVersion()`—The version of the context's interface: 3020 or so, which is not the driver's version.
+    /// `cuCtxGetApiVersion()`—The version of the context's interface: 3020 or so, which is not the
+    /// driver's version.
     ///
     /// # Errors
     ///
@@ -175,7 +180,8 @@ impl Context {
     #[doc(alias = "cuCtxGetApiVersion")]
     pub fn api_version(&self) -> Result<u32> {
         let mut version = 0;
-        // SAFETY: the context must be alive and the pointer writable ← `self` is a handle of it, and it is to a local.
+        // SAFETY: the context must be alive and the pointer writable ← `self` is a handle of it,
+        // and it is to a local.
         unsafe {
             call!(
                 self.driver(),
@@ -193,7 +199,8 @@ impl Context {
     #[doc(alias = "cuCtxGetId")]
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
-        // SAFETY: the context must be alive and the pointer writable ← `self` is a handle of it, and it is to a local.
+        // SAFETY: the context must be alive and the pointer writable ← `self` is a handle of it,
+        // and it is to a local.
         unsafe { call!(self.driver(), cuCtxGetId(self.as_raw(), &raw mut id)) }?;
         Ok(id)
     }

@@ -93,7 +93,8 @@ attributes! {
     mem_sync_domain_count: CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT;
     /// The kinds of handles that memory pools can be shared by, as bits.
     mem_pool_handle_types: CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES;
-    /// For whom writes over GPUDirect RDMA are ordered without a flush: 0 for nobody, 100 for this device, 200 for all.
+    /// For whom writes over GPUDirect RDMA are ordered without a flush: 0 for nobody, 100 for this
+    /// device, 200 for all.
     gpu_direct_rdma_writes_ordering: CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING;
     /// The ways to flush writes over GPUDirect RDMA, as bits.
     gpu_direct_rdma_flush_options: CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS;

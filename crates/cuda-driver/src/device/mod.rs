@@ -65,8 +65,9 @@ impl Device {
         })
     }
 
-    /// The device that most work is soonest done on: of those that contexts can be made on, the one with the highest product
-    /// of multiprocessors and clock; of equals the one with most memory, then the one with the lowest ordinal.
+    /// The device that most work is soonest done on: of those that contexts can be made on, the one
+    /// with the highest product of multiprocessors and clock; of equals the one with most memory,
+    /// then the one with the lowest ordinal.
     ///
     /// That says nothing of what is running there: [`DevicePool::most_free_memory`] looks at that.
     ///
@@ -97,12 +98,13 @@ impl Device {
         }
     }
 
-    /// `cuDeviceGetByPCIBusId(id)`—The device at an address of the PCI bus: `domain:bus:device.function`, in hexadecimal;
-    /// domain and function can be left out.
+    /// `cuDeviceGetByPCIBusId(id)`—The device at an address of the PCI bus:
+    /// `domain:bus:device.function`, in hexadecimal; domain and function can be left out.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_INVALID_VALUE` if there is none there, [`Error::NulByte`].
+    /// `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_INVALID_VALUE` if there is none there,
+    /// [`Error::NulByte`].
     #[doc(alias = "cuDeviceGetByPCIBusId")]
     pub fn by_pci_bus_id(driver: &Driver, id: &str) -> Result<Self> {
         let id = CString::new(id).map_err(|error| Error::NulByte {
@@ -110,7 +112,8 @@ impl Device {
             position: error.nul_position(),
         })?;
         let mut raw = 0;
-        // SAFETY: the pointers must be writable and to a text that ends with NUL ← a local, and a `CString`.
+        // SAFETY: the pointers must be writable and to a text that ends with NUL ← a local, and a
+        // `CString`.
         unsafe { call!(driver, cuDeviceGetByPCIBusId(&raw mut raw, id.as_ptr())) }?;
         Self::of_raw(driver, raw)
     }
@@ -172,8 +175,8 @@ impl Device {
     #[doc(alias = "cuDeviceGetName")]
     pub fn name(&self) -> Result<String> {
         let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: the pointer must be writable for the length given ← it is a local array of 256, and the driver
-        // ends what it writes with NUL.
+        // SAFETY: the pointer must be writable for the length given ← it is a local array of 256,
+        // and the driver ends what it writes with NUL.
         unsafe {
             call!(
                 self.driver,
@@ -209,7 +212,8 @@ impl Device {
         Ok(bytes)
     }
 
-    /// `cuDeviceGetPCIBusId()`—Where it is on the PCI bus: `domain:bus:device.function`, in hexadecimal.
+    /// `cuDeviceGetPCIBusId()`—Where it is on the PCI bus: `domain:bus:device.function`, in
+    /// hexadecimal.
     ///
     /// # Errors
     ///

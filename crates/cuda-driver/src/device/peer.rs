@@ -40,12 +40,13 @@ pub struct PeerAttributes {
 }
 
 impl Device {
-    /// `cuDeviceCanAccessPeer(peer)`—Whether kernels on this device can use the memory of `peer`. A device is not its own
-    /// peer.
+    /// `cuDeviceCanAccessPeer(peer)`—Whether kernels on this device can use the memory of `peer`. A
+    /// device is not its own peer.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver, or what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver, or what
+    /// the call answers.
     #[doc(alias = "cuDeviceCanAccessPeer")]
     pub fn can_access_peer(&self, peer: &Self) -> Result<bool> {
         let driver = self.driver();
@@ -68,8 +69,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_DEVICE` if both are the same, `CUDA_ERROR_INVALID_VALUE` if the driver does not know the attribute,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver.
+    /// `CUDA_ERROR_INVALID_DEVICE` if both are the same, `CUDA_ERROR_INVALID_VALUE` if the driver
+    /// does not know the attribute, [`Error::OtherContext`](crate::Error::OtherContext) if `peer`
+    /// is of another driver.
     #[doc(alias = "cuDeviceGetP2PAttribute")]
     pub fn peer_attribute(&self, peer: &Self, attribute: PeerAttribute) -> Result<i32> {
         let driver = self.driver();

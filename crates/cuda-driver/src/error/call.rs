@@ -61,8 +61,8 @@ impl DriverError {
         self.driver
     }
 
-    /// Whether the device is lost to this process: every later call on it answers the same code, and only a
-    /// new process gets it back.
+    /// Whether the device is lost to this process: every later call on it answers the same code,
+    /// and only a new process gets it back.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
         matches!(
@@ -82,7 +82,8 @@ impl DriverError {
         )
     }
 
-    /// What is known of the device that this error tells is lost: every such error of one device has the same.
+    /// What is known of the device that this error tells is lost: every such error of one device
+    /// has the same.
     #[must_use]
     pub fn loss(&self) -> Option<DeviceLoss> {
         self.loss?.loss()

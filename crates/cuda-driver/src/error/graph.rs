@@ -56,7 +56,8 @@ impl GraphUpdateError {
         self.reason
     }
 
-    /// The node of the other graph that is in the way, and what it does, if the driver names one that is known.
+    /// The node of the other graph that is in the way, and what it does, if the driver names one
+    /// that is known.
     #[must_use]
     pub fn node(&self) -> Option<(NodeId, NodeKind)> {
         self.node

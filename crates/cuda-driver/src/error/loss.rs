@@ -10,9 +10,11 @@ use super::DriverError;
 use crate::launch::LaunchesInFlight;
 use crate::lock::{Mutex, rank};
 
-/// What is known of a device that was lost to this process: who told so first, and which launches were in flight then.
+/// What is known of a device that was lost to this process: who told so first, and which launches
+/// were in flight then.
 ///
-/// If a kernel of this crate has caused it, that is one of them, unless more than 64 waited on its stream.
+/// If a kernel of this crate has caused it, that is one of them, unless more than 64 waited on its
+/// stream.
 #[derive(Clone)]
 pub struct DeviceLoss(Arc<Facts>);
 
@@ -27,7 +29,8 @@ struct Facts {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LossId(NonZeroU32);
 
-/// Those of this process. So many are kept: as few as it has devices, unless it makes software ones again and again.
+/// Those of this process. So many are kept: as few as it has devices, unless it makes software ones
+/// again and again.
 static LOSSES: Mutex<Vec<DeviceLoss>, { rank::LOSSES }> = Mutex::new(Vec::new());
 const MOST: usize = 4096;
 

@@ -43,7 +43,8 @@ impl Destroy for RawEvent {
     type Raw = SendPtr<CUevent_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it are not disturbed.
+        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it are not
+        // disturbed.
         unsafe { call!(driver, cuEventDestroy_v2(raw.0)) }
     }
 }
@@ -93,8 +94,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream is of another context, or what the call
-    /// answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream is of another context, or
+    /// what the call answers.
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
@@ -108,7 +109,8 @@ impl Event {
         }?)
     }
 
-    /// `cuEventSynchronize()`—Waits until the work before the event is done; returns at once if it was never recorded.
+    /// `cuEventSynchronize()`—Waits until the work before the event is done; returns at once if it
+    /// was never recorded.
     ///
     /// # Errors
     ///
@@ -134,22 +136,24 @@ impl Event {
         }
     }
 
-    /// `cuEventElapsedTime(start, self)`—The time from `start` to this event, both recorded and done; zero if `start` is the
-    /// later one.
+    /// `cuEventElapsedTime(start, self)`—The time from `start` to this event, both recorded and
+    /// done; zero if `start` is the later one.
     ///
     /// The resolution is about half a microsecond.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was not recorded or keeps no time,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if they are of two drivers.
+    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was not
+    /// recorded or keeps no time, [`Error::OtherContext`](crate::Error::OtherContext) if they are
+    /// of two drivers.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn time_since(&self, start: &Self) -> Result<Duration> {
         let milliseconds = self.milliseconds_since(start)?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
     }
 
-    /// `cuEventElapsedTime(self, end)`—The time from this event to `end`: [`time_since`](Self::time_since) the other way round.
+    /// `cuEventElapsedTime(self, end)`—The time from this event to `end`:
+    /// [`time_since`](Self::time_since) the other way round.
     ///
     /// # Errors
     ///
@@ -159,8 +163,8 @@ impl Event {
         end.time_since(self)
     }
 
-    /// `cuEventElapsedTime(start, self)`—The milliseconds from `start` to this event, as the driver tells them: below zero
-    /// if `start` is the later one.
+    /// `cuEventElapsedTime(start, self)`—The milliseconds from `start` to this event, as the driver
+    /// tells them: below zero if `start` is the later one.
     ///
     /// # Errors
     ///
@@ -171,8 +175,8 @@ impl Event {
             .driver()
             .expect_handles_of(start.context.driver(), "the event")?;
         let mut milliseconds = 0.0;
-        // The first revision: it measures the same and every driver has it.
-        // SAFETY: the pointer must be writable and both events alive ← a local, and both are borrowed.
+        // The first revision: it measures the same and every driver has it. SAFETY: the pointer
+        // must be writable and both events alive ← a local, and both are borrowed.
         unsafe {
             call!(
                 self.handle.driver(),
@@ -182,7 +186,8 @@ impl Event {
         Ok(milliseconds)
     }
 
-    /// `cuEventElapsedTime(self, end)`—The milliseconds from this event to `end`, as the driver tells them.
+    /// `cuEventElapsedTime(self, end)`—The milliseconds from this event to `end`, as the driver
+    /// tells them.
     ///
     /// # Errors
     ///
@@ -192,7 +197,8 @@ impl Event {
         end.milliseconds_since(self)
     }
 
-    /// `cuEventDestroy()`—Destroys the event, and answers what the driver says. Streams that wait for it still do.
+    /// `cuEventDestroy()`—Destroys the event, and answers what the driver says. Streams that wait
+    /// for it still do.
     ///
     /// # Errors
     ///

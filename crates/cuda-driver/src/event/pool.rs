@@ -12,7 +12,8 @@ use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::StreamState;
 
-/// Events of one context that wait to be used again: making one needs the context current, recording does not.
+/// Events of one context that wait to be used again: making one needs the context current,
+/// recording does not.
 #[derive(Default)]
 pub(crate) struct EventPool {
     free: Mutex<Vec<Arc<Handle<RawEvent>>>, { rank::FREE_EVENTS }>,
@@ -39,8 +40,8 @@ impl UseEvent {
         stream.record(context)
     }
 
-    /// Records an event of the pool of `context` on a stream, as the recording with the number `turn`. Only for
-    /// [`StreamState::record`], which prepares the stream.
+    /// Records an event of the pool of `context` on a stream, as the recording with the number
+    /// `turn`. Only for [`StreamState::record`], which prepares the stream.
     ///
     /// # Safety
     ///
@@ -57,7 +58,8 @@ impl UseEvent {
             None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
         };
         let this = Self { event, pool, turn };
-        // SAFETY: event and stream must be alive ← `this` owns the event, and the caller says so of the stream.
+        // SAFETY: event and stream must be alive ← `this` owns the event, and the caller says so of
+        // the stream.
         unsafe { call!(context.driver(), cuEventRecord(this.raw(), stream)) }?;
         Ok(this)
     }
@@ -77,8 +79,8 @@ impl UseEvent {
         self.event.driver().is_gone()
     }
 
-    /// Whether the work before it is done. The program does not know this event, so the call breaks no capture of other
-    /// code.
+    /// Whether the work before it is done. The program does not know this event, so the call breaks
+    /// no capture of other code.
     pub(crate) fn query(&self) -> Result<bool, DriverError> {
         let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← `self` owns it.
@@ -103,7 +105,8 @@ impl UseEvent {
 
 impl Drop for UseEvent {
     fn drop(&mut self) {
-        // Two last owners that go at the same time may both see the other: then the event is destroyed, not kept.
+        // Two last owners that go at the same time may both see the other: then the event is
+        // destroyed, not kept.
         if Arc::strong_count(&self.event) == 1 {
             self.pool.free().push(Arc::clone(&self.event));
         }

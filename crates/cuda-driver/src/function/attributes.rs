@@ -29,15 +29,18 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// `cuFuncGetAttribute(SHARED_SIZE_BYTES)`—The bytes of shared memory that each block has without asking.
+    /// `cuFuncGetAttribute(SHARED_SIZE_BYTES)`—The bytes of shared memory that each block has
+    /// without asking.
     static_shared_bytes = CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-    /// `cuFuncGetAttribute(CONST_SIZE_BYTES)`—The bytes of constant memory that the kernel's source declares.
+    /// `cuFuncGetAttribute(CONST_SIZE_BYTES)`—The bytes of constant memory that the kernel's source
+    /// declares.
     const_bytes = CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES;
     /// `cuFuncGetAttribute(LOCAL_SIZE_BYTES)`—The bytes of local memory of each thread.
     local_bytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
     /// `cuFuncGetAttribute(NUM_REGS)`—The registers of each thread.
     registers = CU_FUNC_ATTRIBUTE_NUM_REGS;
-    /// `cuFuncGetAttribute(PTX_VERSION)`—The virtual architecture it was compiled for, as 90 for 9.0.
+    /// `cuFuncGetAttribute(PTX_VERSION)`—The virtual architecture it was compiled for, as 90 for
+    /// 9.0.
     ptx_version = CU_FUNC_ATTRIBUTE_PTX_VERSION;
     /// `cuFuncGetAttribute(BINARY_VERSION)`—The architecture of its machine code, as 90 for 9.0.
     binary_version = CU_FUNC_ATTRIBUTE_BINARY_VERSION;
@@ -54,8 +57,9 @@ impl Function {
         Ok(read(self.driver(), self.as_raw(), attribute)?)
     }
 
-    /// `cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)`—The share of the first-level cache that is shared memory
-    /// for this kernel, in percent; the driver may take more. `None`: as the driver likes.
+    /// `cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)`—The share of the first-level cache
+    /// that is shared memory for this kernel, in percent; the driver may take more. `None`: as the
+    /// driver likes.
     ///
     /// # Errors
     ///
@@ -69,8 +73,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Whether launches may have clusters of more blocks than
-    /// every device of the capability has: more than 8.
+    /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Whether launches may have clusters
+    /// of more blocks than every device of the capability has: more than 8.
     ///
     /// # Errors
     ///
@@ -83,7 +87,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—How the clusters of its launches spread.
+    /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—How the clusters of its launches
+    /// spread.
     ///
     /// # Errors
     ///
@@ -96,8 +101,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncGetAttribute(REQUIRED_CLUSTER_WIDTH, …)`—The shape of the clusters that the kernel was compiled for, if it
-    /// was for one.
+    /// `cuFuncGetAttribute(REQUIRED_CLUSTER_WIDTH, …)`—The shape of the clusters that the kernel
+    /// was compiled for, if it was for one.
     ///
     /// # Errors
     ///
@@ -112,8 +117,8 @@ impl Function {
         Ok((x != 0).then_some(Dim3 { x, y, z }))
     }
 
-    /// Lets launches have this much dynamic shared memory. What is allowed is never lowered: another thread may be
-    /// about to launch with more.
+    /// Lets launches have this much dynamic shared memory. What is allowed is never lowered:
+    /// another thread may be about to launch with more.
     pub(super) fn allow_shared(&self, bytes: u32) -> Result<()> {
         let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // Other handles of the same function go through the same lock.
@@ -145,7 +150,8 @@ pub(super) fn read(
     attribute: FunctionAttribute,
 ) -> Result<i32, DriverError> {
     let mut value = 0;
-    // SAFETY: the pointer must be writable and the function alive ← a local, and the caller keeps its module.
+    // SAFETY: the pointer must be writable and the function alive ← a local, and the caller keeps
+    // its module.
     unsafe {
         call!(
             driver,

@@ -41,8 +41,8 @@ pub(crate) const fn pack(sizes: &[usize]) -> u128 {
     packed
 }
 
-/// The bytes before each parameter that belong to none, as [`pack`] would have them. With equal sizes and gaps, parameters are
-/// laid out equally.
+/// The bytes before each parameter that belong to none, as [`pack`] would have them. With equal
+/// sizes and gaps, parameters are laid out equally.
 pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     let (mut packed, mut at, mut end) = (0, 0, 0);
     if offsets.len() != sizes.len() || sizes.is_empty() || pack(sizes) == UNPACKED {
@@ -59,7 +59,8 @@ pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     packed
 }
 
-/// Where C, and `repr(C)`, puts fields of these sizes and alignments: their gaps, and where the last one ends.
+/// Where C, and `repr(C)`, puts fields of these sizes and alignments: their gaps, and where the
+/// last one ends.
 pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u128, usize) {
     let (mut sizes, mut offsets) = ([0; N], [0; N]);
     let (mut at, mut end) = (0, 0_usize);
@@ -83,7 +84,8 @@ impl Function {
         }
     }
 
-    /// An error unless arguments of these sizes are what the kernel takes. `packed` is what [`pack`] makes of the sizes.
+    /// An error unless arguments of these sizes are what the kernel takes. `packed` is what
+    /// [`pack`] makes of the sizes.
     #[inline]
     pub(crate) fn check_packed(&self, packed: u128, sizes: &[usize]) -> Result<()> {
         if packed == self.0.packed && packed != UNPACKED {
@@ -141,7 +143,8 @@ impl Function {
         if fine { Ok(()) } else { self.allow(config) }
     }
 
-    /// Allows the function the dynamic shared memory that it is given, if nothing else is in the way.
+    /// Allows the function the dynamic shared memory that it is given, if nothing else is in the
+    /// way.
     #[cold]
     fn allow(&self, config: &LaunchConfig) -> Result<()> {
         let fixed = self.static_shared_bytes()?;

@@ -99,7 +99,8 @@ impl Function {
         self.0.parameters.as_deref()
     }
 
-    /// `cuFuncGetAttribute(MAX_THREADS_PER_BLOCK)`—The most threads in a block of this kernel on its device.
+    /// `cuFuncGetAttribute(MAX_THREADS_PER_BLOCK)`—The most threads in a block of this kernel on
+    /// its device.
     #[must_use]
     pub fn max_threads_per_block(&self) -> u32 {
         self.0.max_threads

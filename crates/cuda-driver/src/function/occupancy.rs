@@ -23,8 +23,8 @@ pub struct BlockSize {
 }
 
 impl Function {
-    /// `cuOccupancyMaxActiveBlocksPerMultiprocessor()`—How many blocks of `threads` threads, each with `shared_bytes` of
-    /// dynamic shared memory, run on one multiprocessor at a time.
+    /// `cuOccupancyMaxActiveBlocksPerMultiprocessor()`—How many blocks of `threads` threads, each
+    /// with `shared_bytes` of dynamic shared memory, run on one multiprocessor at a time.
     ///
     /// # Errors
     ///
@@ -34,7 +34,8 @@ impl Function {
         let mut blocks = 0;
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps its module.
+        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps
+        // its module.
         unsafe {
             call!(
                 self.driver(),
@@ -49,10 +50,11 @@ impl Function {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
-    /// `cuOccupancyMaxPotentialBlockSize()`—The threads of a block that keep most of the device busy.
+    /// `cuOccupancyMaxPotentialBlockSize()`—The threads of a block that keep most of the device
+    /// busy.
     ///
-    /// `shared_bytes` answers how much dynamic shared memory a block of so many threads has; `most_threads` is the most
-    /// that a block may have, 0 for as many as the kernel can.
+    /// `shared_bytes` answers how much dynamic shared memory a block of so many threads has;
+    /// `most_threads` is the most that a block may have, 0 for as many as the kernel can.
     ///
     /// # Errors
     ///
@@ -75,8 +77,9 @@ impl Function {
         let most_threads = c_int::try_from(most_threads).unwrap_or(c_int::MAX);
         let current = self.context().enter()?;
         let before = ASKED.replace(ptr::from_ref(&ask).cast());
-        // SAFETY: the pointers must be writable and the function alive ← locals, and `self` keeps its module. The driver
-        // asks only during the call, on this thread, where `ASKED` points to `ask`.
+        // SAFETY: the pointers must be writable and the function alive ← locals, and `self` keeps
+        // its module. The driver asks only during the call, on this thread, where `ASKED` points to
+        // `ask`.
         let result = unsafe {
             call!(
                 self.driver(),
@@ -102,7 +105,8 @@ impl Function {
         })
     }
 
-    /// A launch with a thread for each of `n` elements, in blocks that keep most of the device busy.
+    /// A launch with a thread for each of `n` elements, in blocks that keep most of the device
+    /// busy.
     ///
     /// # Errors
     ///
@@ -113,8 +117,8 @@ impl Function {
         Ok(LaunchConfig::new(n.div_ceil(block).max(1), block))
     }
 
-    /// `cuOccupancyAvailableDynamicSMemPerBlock()`—The dynamic shared memory that each block can have, so that `blocks` of
-    /// `threads` threads run on one multiprocessor at a time, in bytes.
+    /// `cuOccupancyAvailableDynamicSMemPerBlock()`—The dynamic shared memory that each block can
+    /// have, so that `blocks` of `threads` threads run on one multiprocessor at a time, in bytes.
     ///
     /// # Errors
     ///
@@ -125,7 +129,8 @@ impl Function {
         let blocks = c_int::try_from(blocks).unwrap_or(c_int::MAX);
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps its module.
+        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps
+        // its module.
         unsafe {
             call!(
                 self.driver(),
@@ -140,16 +145,19 @@ impl Function {
         Ok(bytes)
     }
 
-    /// `cuOccupancyMaxPotentialClusterSize()`—The most blocks of a cluster in such a launch on `stream`.
+    /// `cuOccupancyMaxPotentialClusterSize()`—The most blocks of a cluster in such a launch on
+    /// `stream`.
     ///
     /// # Errors
     ///
-    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there are no clusters.
+    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there
+    /// are no clusters.
     #[doc(alias = "cuOccupancyMaxPotentialClusterSize")]
     pub fn max_cluster_size(&self, stream: &Stream, config: LaunchConfig) -> Result<u32> {
         let mut blocks = 0;
         self.with_config(stream, config, &LaunchAttributes::new(), |config| {
-            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps its module.
+            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps
+            // its module.
             unsafe {
                 call!(
                     self.driver(),
@@ -160,11 +168,13 @@ impl Function {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
-    /// `cuOccupancyMaxActiveClusters()`—How many clusters of such a launch run on the device at a time.
+    /// `cuOccupancyMaxActiveClusters()`—How many clusters of such a launch run on the device at a
+    /// time.
     ///
     /// # Errors
     ///
-    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there are no clusters.
+    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there
+    /// are no clusters.
     #[doc(alias = "cuOccupancyMaxActiveClusters")]
     pub fn max_active_clusters(
         &self,
@@ -174,7 +184,8 @@ impl Function {
     ) -> Result<u32> {
         let mut clusters = 0;
         self.with_config(stream, config, attributes, |config| {
-            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps its module.
+            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps
+            // its module.
             unsafe {
                 call!(
                     self.driver(),
@@ -208,13 +219,14 @@ struct AskShared<'a> {
 }
 
 thread_local! {
-    /// The question of the call that runs on this thread: the driver hands nothing of ours to its callback.
+    /// The question of the call that runs on this thread: the driver hands nothing of ours to its
+    /// callback.
     static ASKED: Cell<*const AskShared<'static>> = const { Cell::new(ptr::null()) };
 }
 
 unsafe extern "C" fn ask_shared(threads: c_int) -> usize {
-    // SAFETY: it must point to a question that is alive ← the driver asks only during the call that set it, on the same
-    // thread.
+    // SAFETY: it must point to a question that is alive ← the driver asks only during the call that
+    // set it, on the same thread.
     let Some(ask) = (unsafe { ASKED.get().as_ref() }) else {
         return 0;
     };

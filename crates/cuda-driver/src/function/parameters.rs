@@ -16,7 +16,8 @@ pub(super) fn parameters_of(
     let driver = module.context().driver();
     let count = || {
         let mut count = 0;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and its module is borrowed.
+        // SAFETY: the pointer must be writable and the function alive ← a local, and its module is
+        // borrowed.
         unsafe { call!(driver, cuFuncGetParamCount(raw, &raw mut count)) }?;
         Ok(count)
     };
@@ -26,15 +27,16 @@ pub(super) fn parameters_of(
         count,
         |index, offset, size| {
             let table = driver.table_for(calls::cuFuncGetParamInfo)?;
-            // SAFETY: the pointers must be writable and the function alive ← locals, and its module is borrowed.
+            // SAFETY: the pointers must be writable and the function alive ← locals, and its module
+            // is borrowed.
             let status = unsafe { table.cuFuncGetParamInfo(raw, index, offset, size) };
             Ok((status, calls::cuFuncGetParamInfo))
         },
     )
 }
 
-/// All parameters, without making the driver fail where that can be avoided: tools that watch it, such as
-/// compute-sanitizer, report each failed call.
+/// All parameters, without making the driver fail where that can be avoided: tools that watch it,
+/// such as compute-sanitizer, report each failed call.
 ///
 /// `told` is what the image says, `count` and `info` ask the driver.
 pub(crate) fn collect(
@@ -64,7 +66,8 @@ pub(crate) fn collect(
             CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
             // Before CUDA 12.4 the driver cannot say, and what the compiler said has to do.
             CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => return Ok(told.map(<[_]>::to_vec)),
-            // One past the last: that is how a driver before CUDA 13.2 tells the count. Where it is known this is an error.
+            // One past the last: that is how a driver before CUDA 13.2 tells the count. Where it is
+            // known this is an error.
             CUresult::CUDA_ERROR_INVALID_VALUE if count.is_none() => break,
             _ => driver.check(status, call)?,
         }

@@ -11,16 +11,19 @@ use crate::error::{Error, Result};
 use crate::stream::ValueBatch;
 
 impl Graph {
-    /// `cuGraphAddBatchMemOpNode(batch)`—A node that waits for values and sets them, as [`ValueBatch::queue`] does.
+    /// `cuGraphAddBatchMemOpNode(batch)`—A node that waits for values and sets them, as
+    /// [`ValueBatch::queue`] does.
     ///
-    /// Nodes and streams that set a value are not ordered with those that wait for one in the same buffer. If other nodes of this
-    /// graph use that buffer they are: then [`Stream::write_value`](crate::Stream::write_value) waits for its launches, which must not
+    /// Nodes and streams that set a value are not ordered with those that wait for one in the same
+    /// buffer. If other nodes of this graph use that buffer they are: then
+    /// [`Stream::write_value`](crate::Stream::write_value) waits for its launches, which must not
     /// wait for it. So values belong in a buffer of their own.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::OutOfRange`] for more than [`ValueBatch::MOST`],
-    /// [`Error::Unsupported`] for none, or as [`Stream::wait_value`](crate::Stream::wait_value).
+    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::OutOfRange`] for more than
+    /// [`ValueBatch::MOST`], [`Error::Unsupported`] for none, or as
+    /// [`Stream::wait_value`](crate::Stream::wait_value).
     #[doc(alias = "cuGraphAddBatchMemOpNode")]
     pub fn batch(
         &mut self,
@@ -31,8 +34,8 @@ impl Graph {
         let (mut ops, owners) = batch_of(&context, batch)?;
         let params = params(&context, &mut ops);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, and there be as many operations ← those of `it` are, and they
-            // are in the vector, of which the driver makes a copy.
+            // SAFETY: pointers and graph must be valid, and there be as many operations ← those of
+            // `it` are, and they are in the vector, of which the driver makes a copy.
             unsafe {
                 call!(
                     it.driver,

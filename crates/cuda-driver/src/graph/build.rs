@@ -31,12 +31,13 @@ pub(super) struct Adding<'a> {
 pub(super) type Finish<'a> = &'a dyn Fn(&Driver, CUgraphNode) -> Result<(), DriverError>;
 
 impl Graph {
-    /// Adds a node that `add` makes; `owners` says what it uses. Only kernels may have edges that are not full.
+    /// Adds a node that `add` makes; `owners` says what it uses. Only kernels may have edges that
+    /// are not full.
     ///
     /// # Safety
     ///
-    /// `add` makes one call, which adds one node of this kind with these edges if it answers no error; the node keeps to
-    /// what `owners` keeps.
+    /// `add` makes one call, which adds one node of this kind with these edges if it answers no
+    /// error; the node keeps to what `owners` keeps.
     pub(super) unsafe fn add(
         &mut self,
         kind: NodeKind,
@@ -48,8 +49,8 @@ impl Graph {
         unsafe { self.add_with(kind, after, owners, None, add, None) }
     }
 
-    /// The same while another graph, which must have this number of changes, is locked too. If `finish`, which gets the driver and
-    /// the new node, fails, the node is taken out again.
+    /// The same while another graph, which must have this number of changes, is locked too. If
+    /// `finish`, which gets the driver and the new node, fails, the node is taken out again.
     ///
     /// # Safety
     ///
@@ -99,7 +100,8 @@ impl Graph {
                 what: "a node with attributes or with edges that are not full",
             });
         }
-        // Before the node is there: what fails later leaves the nodes around it in an order that they do not need.
+        // Before the node is there: what fails later leaves the nodes around it in an order that
+        // they do not need.
         propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
@@ -124,7 +126,8 @@ impl Graph {
             unsafe { parts.connect(driver, *from, raw, *kind) }
         });
         if let Err(error) = connected.and_then(|()| finish.map_or(Ok(()), |it| it(driver, raw))) {
-            // SAFETY: the node must be alive and not used after ← it was added just now, and nobody knows it.
+            // SAFETY: the node must be alive and not used after ← it was added just now, and nobody
+            // knows it.
             let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
             // A node that stays without what it lacks must never run.
             let gone = destroyed.is_err().then(|| self.root.give_up(&mut all));
@@ -197,8 +200,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already, [`Error::Unsupported`] if there is an
-    /// edge between them that waits for less, or what the call answers.
+    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already,
+    /// [`Error::Unsupported`] if there is an edge between them that waits for less, or what the
+    /// call answers.
     #[doc(alias = "cuGraphAddDependencies")]
     pub fn add_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
@@ -248,7 +252,8 @@ impl Parts {
     ) -> Result<(), DriverError> {
         let from = self.raw_of(from);
         if kind == EdgeKind::Full {
-            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they are to locals.
+            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they
+            // are to locals.
             return unsafe {
                 call!(
                     driver,
@@ -273,7 +278,8 @@ impl Parts {
     }
 }
 
-/// What a body uses, its conditional node uses: tells those around a node that is about to be added.
+/// What a body uses, its conditional node uses: tells those around a node that is about to be
+/// added.
 ///
 /// Before it is added, so that what fails midway leaves edges too many and none too few.
 pub(super) fn propagate(

@@ -21,15 +21,16 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the graph itself,
-    /// for a body of a conditional node, and for a graph in which [kernels change nodes](Self::set_device_updatable), or
-    /// what the call answers.
+    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::GraphMemoryKept`],
+    /// [`Error::Unsupported`] for the graph itself, for a body of a conditional node, and for a
+    /// graph in which [kernels change nodes](Self::set_device_updatable), or what the call answers.
     #[doc(alias = "cuGraphAddChildGraphNode")]
     pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
         let other = Some((&*child.root, changes));
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graphs must be valid and used by no other thread ← those of `it` are; both are locked.
+            // SAFETY: pointers and graphs must be valid and used by no other thread ← those of `it`
+            // are; both are locked.
             unsafe {
                 call!(
                     it.driver,
@@ -76,8 +77,8 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::Unsupported`] for the body of a conditional node and where [kernels change
-    /// nodes](Self::set_device_updatable), or what the calls answer: graphs that allocate memory cannot
-    /// be cloned.
+    /// nodes](Self::set_device_updatable), or what the calls answer: graphs that allocate memory
+    /// cannot be cloned.
     #[doc(alias = "cuGraphClone")]
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
@@ -94,7 +95,8 @@ impl Graph {
         let parts = &all[0];
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, the graph alive and used by no other thread ← a local; it is locked.
+        // SAFETY: the pointer must be writable, the graph alive and used by no other thread ← a
+        // local; it is locked.
         unsafe { call!(driver, cuGraphClone(&raw mut raw, parts.raw.0)) }?;
         // SAFETY: nobody else must destroy it ← it was made just now.
         clone = unsafe { Self::of_raw(context, raw) };
@@ -105,7 +107,8 @@ impl Graph {
                 continue;
             }
             let mut found = ptr::null_mut();
-            // SAFETY: the pointer must be writable, node and graph alive ← a local; both graphs are ours alone.
+            // SAFETY: the pointer must be writable, node and graph alive ← a local; both graphs are
+            // ours alone.
             unsafe {
                 call!(
                     driver,
@@ -125,8 +128,8 @@ impl Graph {
         Ok(clone)
     }
 
-    /// `cuGraphNodeFindInClone(node)`—The node of this graph that is the copy of `node`, of the graph that this was
-    /// [cloned](Self::try_clone) from.
+    /// `cuGraphNodeFindInClone(node)`—The node of this graph that is the copy of `node`, of the
+    /// graph that this was [cloned](Self::try_clone) from.
     ///
     /// # Errors
     ///

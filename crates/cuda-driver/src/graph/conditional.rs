@@ -16,7 +16,8 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::stream::SendPtr;
 
-/// The value that a conditional node goes by. Kernels of the graph set it: `cudaGraphSetConditional(handle, value)`.
+/// The value that a conditional node goes by. Kernels of the graph set it:
+/// `cudaGraphSetConditional(handle, value)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConditionalHandle {
     raw: CUgraphConditionalHandle,
@@ -36,8 +37,9 @@ impl ConditionalHandle {
 }
 
 impl Graph {
-    /// `cuGraphConditionalHandleCreate()`—A value for a conditional node of this graph or of one in it, of which it must be the
-    /// only one. It is `default` at the beginning of each launch; without one, what the launch before has left.
+    /// `cuGraphConditionalHandleCreate()`—A value for a conditional node of this graph or of one in
+    /// it, of which it must be the only one. It is `default` at the beginning of each launch;
+    /// without one, what the launch before has left.
     ///
     /// CUDA 12.3 on.
     ///
@@ -51,7 +53,8 @@ impl Graph {
         let mut raw = 0;
         let flags = default.map_or(0, |_| ASSIGN_DEFAULT);
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, graph and context alive ← a local; the graph is locked.
+        // SAFETY: the pointer must be writable, graph and context alive ← a local; the graph is
+        // locked.
         unsafe {
             call!(
                 context.driver(),
@@ -68,10 +71,12 @@ impl Graph {
         Ok(ConditionalHandle { raw, root })
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs a graph unless the value is 0: to be filled with nodes.
+    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs a graph unless the value is 0: to be
+    /// filled with nodes.
     ///
-    /// CUDA 12.3 on. What the graph inside uses, the node uses: it waits for earlier nodes that use the same memory, and
-    /// later ones wait for it. The driver allows only some kinds of nodes inside.
+    /// CUDA 12.3 on. What the graph inside uses, the node uses: it waits for earlier nodes that use
+    /// the same memory, and later ones wait for it. The driver allows only some kinds of nodes
+    /// inside.
     ///
     /// # Errors
     ///
@@ -88,7 +93,8 @@ impl Graph {
         Ok((node, body))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs the first of two graphs unless the value is 0, and then the second.
+    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs the first of two graphs unless the value
+    /// is 0, and then the second.
     ///
     /// CUDA 12.8 on.
     ///
@@ -105,7 +111,8 @@ impl Graph {
         Ok((node, exactly(bodies)?))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, WHILE)`—A node that runs a graph again and again until the value is 0.
+    /// `cuGraphAddNode(CONDITIONAL, WHILE)`—A node that runs a graph again and again until the
+    /// value is 0.
     ///
     /// # Errors
     ///
@@ -121,7 +128,8 @@ impl Graph {
         Ok((node, body))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, SWITCH)`—A node that runs the graph of the value's number, from 0 on, or none.
+    /// `cuGraphAddNode(CONDITIONAL, SWITCH)`—A node that runs the graph of the value's number, from
+    /// 0 on, or none.
     ///
     /// CUDA 12.8 on.
     ///
@@ -148,8 +156,8 @@ impl Graph {
         if handle.root != self.root.lock()[0].id {
             return Err(Error::OtherGraph);
         }
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of plain structs of
-        // integers, pointers and optional function pointers.
+        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of
+        // plain structs of integers, pointers and optional function pointers.
         let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
         params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
         params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
@@ -160,7 +168,8 @@ impl Graph {
             ctx: self.context().as_raw(),
         };
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a local.
+            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a
+            // local.
             unsafe {
                 call!(
                     it.driver,
@@ -169,17 +178,20 @@ impl Graph {
             }
         };
         let owners = Owners::default();
-        // SAFETY: the call must add such a node with these edges ← it does; what its bodies use is told as they are filled.
+        // SAFETY: the call must add such a node with these edges ← it does; what its bodies use is
+        // told as they are filled.
         let id = unsafe { self.add(NodeKind::Conditional, after, owners, add) }?;
         // SAFETY: this field of the union must be the one that is set ← it was set above.
         let answer = unsafe { params.__bindgen_anon_1.conditional };
         let mut all = self.root.lock();
-        // If this is a body, its node may have been taken out meanwhile, and with it all that was added.
+        // If this is a body, its node may have been taken out meanwhile, and with it all that was
+        // added.
         all[self.at].place(id)?;
         let mut bodies = Vec::new();
         for index in 0..count as usize {
             let raw = answer.phGraph_out.wrapping_add(index);
-            // SAFETY: there must be as many graphs ← the driver has made them for a node of this size, which is still there.
+            // SAFETY: there must be as many graphs ← the driver has made them for a node of this
+            // size, which is still there.
             let raw: CUgraph = unsafe { raw.read() };
             let mut parts = Parts::new(SendPtr(raw));
             parts.parent = Some((self.at, id.index));

@@ -24,8 +24,8 @@ impl Reach {
 
 /// The last uses of each byte: the nodes that wrote it last, and those that read it since.
 ///
-/// Nodes are numbers of any kind. A node that waits for those that [`against`](Self::against) answers waits for all that it has
-/// to, as those have waited for others.
+/// Nodes are numbers of any kind. A node that waits for those that [`against`](Self::against)
+/// answers waits for all that it has to, as those have waited for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflicts {
     /// From their first byte, apart.
@@ -56,7 +56,8 @@ impl Conflicts {
         found
     }
 
-    /// Notes the uses of `node`. They stand for those that matter to them, but for those of nodes for which it `waits_not`.
+    /// Notes the uses of `node`. They stand for those that matter to them, but for those of nodes
+    /// for which it `waits_not`.
     pub(crate) fn note(&mut self, node: u32, reaches: &[Reach], waits_not: impl Fn(u32) -> bool) {
         for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
             self.split(reach.bytes.start);
@@ -106,7 +107,8 @@ impl Conflicts {
 
 impl Segment {
     fn add(&mut self, node: u32, access: Access, waits_not: &impl Fn(u32) -> bool) {
-        // A write stands for all that it has waited for; a read for nothing, nor one for which others need not wait.
+        // A write stands for all that it has waited for; a read for nothing, nor one for which
+        // others need not wait.
         let stands = access.is_write() && !access.is_signal();
         self.uses
             .retain(|(other, earlier)| !stands || waits_not(*other) || !matters(*earlier, access));
@@ -128,7 +130,8 @@ mod tests {
         }
     }
 
-    /// Random uses against the definition: every pair that matters is ordered by the answers, directly or through others.
+    /// Random uses against the definition: every pair that matters is ordered by the answers,
+    /// directly or through others.
     #[test]
     fn every_pair_that_matters_is_ordered() {
         let mut seed = 1_u64;

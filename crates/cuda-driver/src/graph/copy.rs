@@ -75,9 +75,10 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] or [`Error::ExtentMismatch`] unless both are of one length and shape,
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::Unsupported`] for managed memory, for a copy of no bytes,
-    /// which would be no node, and for one from a host buffer to itself, or what the calls answer.
+    /// [`Error::LengthMismatch`] or [`Error::ExtentMismatch`] unless both are of one length and
+    /// shape, [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::Unsupported`] for managed
+    /// memory, for a copy of no bytes, which would be no node, and for one from a host buffer to
+    /// itself, or what the calls answer.
     #[doc(alias = "cuGraphAddMemcpyNode")]
     pub fn copy<'a, T: DeviceRepr>(
         &mut self,
@@ -103,8 +104,8 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does; both ends are within
-        // their memory, which `owners` holds.
+        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does;
+        // both ends are within their memory, which `owners` holds.
         let id = unsafe { self.add(NodeKind::Memcpy, after, owners, add) }?;
         Ok(Node::new(id))
     }

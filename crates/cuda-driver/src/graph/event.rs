@@ -11,11 +11,13 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 
 impl Graph {
-    /// `cuGraphAddEventRecordNode(event)`—A node that records an event when the nodes before it are done, in each launch.
+    /// `cuGraphAddEventRecordNode(event)`—A node that records an event when the nodes before it are
+    /// done, in each launch.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`] if the event is of another context, or what the call answers.
+    /// [`Error::OtherGraph`], [`Error::OtherContext`] if the event is of another context, or what
+    /// the call answers.
     #[doc(alias = "cuGraphAddEventRecordNode")]
     pub fn event_record(
         &mut self,
@@ -24,7 +26,8 @@ impl Graph {
     ) -> Result<Node<node_kind::EventRecord>> {
         let owners = event_owners(self.context(), event)?;
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node keeps the event.
+            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
+            // keeps the event.
             unsafe {
                 call!(
                     it.driver,
@@ -43,7 +46,8 @@ impl Graph {
         Ok(Node::new(id))
     }
 
-    /// `cuGraphAddEventWaitNode(event)`—A node that waits for what an event stands for when the graph is launched.
+    /// `cuGraphAddEventWaitNode(event)`—A node that waits for what an event stands for when the
+    /// graph is launched.
     ///
     /// # Errors
     ///
@@ -58,7 +62,8 @@ impl Graph {
         // What it stands for may wait for the program.
         owners.note_blocking();
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node keeps the event.
+            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
+            // keeps the event.
             unsafe {
                 call!(
                     it.driver,

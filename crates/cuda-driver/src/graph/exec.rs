@@ -37,10 +37,12 @@ bitflags::bitflags! {
 
 /// A graph that can be launched, any number of times, on any stream of its context.
 ///
-/// It is a copy of its graph: nodes that are added later are not in it. Its launches run one after the other, whatever
-/// streams they are on. It keeps what its nodes use until the last launch is done.
+/// It is a copy of its graph: nodes that are added later are not in it. Its launches run one after
+/// the other, whatever streams they are on. It keeps what its nodes use until the last launch is
+/// done.
 ///
-/// All its methods take a shared reference, and any thread may call them; the driver is called by one at a time.
+/// All its methods take a shared reference, and any thread may call them; the driver is called by
+/// one at a time.
 pub struct GraphExec {
     inner: ManuallyDrop<Inner>,
 }
@@ -54,7 +56,8 @@ pub(super) struct Inner {
     /// Whether it must be uploaded before it is launched. Changes only while `record` is locked.
     pub(super) needs_upload: AtomicBool,
     state: Mutex<State, { rank::EXECUTABLE }>,
-    /// The graph that it was made of: the driver knows the executable's nodes by those of the graph.
+    /// The graph that it was made of: the driver knows the executable's nodes by those of the
+    /// graph.
     pub(super) root: Arc<Root>,
 }
 
@@ -64,8 +67,8 @@ impl Destroy for RawExec {
     type Raw = SendPtr<CUgraphExec_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: it must be alive and used by no other thread ← the handle owns it, and this is its end. Launches under
-        // way run to their end.
+        // SAFETY: it must be alive and used by no other thread ← the handle owns it, and this is
+        // its end. Launches under way run to their end.
         unsafe { call!(driver, cuGraphExecDestroy(raw.0)) }
     }
 }
@@ -75,9 +78,10 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Instantiate`] with the reason and the node if the driver refuses the graph, [`Error::GraphMemoryKept`] if a
-    /// node allocates memory that no node frees, [`Error::Unsupported`] for the body of a conditional node. A graph in which
-    /// [kernels change nodes](Self::set_device_updatable) is refused while there is another executable of it.
+    /// [`Error::Instantiate`] with the reason and the node if the driver refuses the graph,
+    /// [`Error::GraphMemoryKept`] if a node allocates memory that no node frees,
+    /// [`Error::Unsupported`] for the body of a conditional node. A graph in which [kernels change
+    /// nodes](Self::set_device_updatable) is refused while there is another executable of it.
     #[doc(alias = "cuGraphInstantiate")]
     #[doc(alias = "cuGraphInstantiateWithParams")]
     pub fn instantiate(&self) -> Result<GraphExec> {
@@ -88,7 +92,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// As [`instantiate`](Self::instantiate); [`Error::UnsafeFlags`] for flags that have no name here.
+    /// As [`instantiate`](Self::instantiate); [`Error::UnsafeFlags`] for flags that have no name
+    /// here.
     #[doc(alias = "cuGraphInstantiateWithFlags")]
     pub fn instantiate_with(&self, flags: InstantiateFlags) -> Result<GraphExec> {
         let known = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
@@ -124,7 +129,8 @@ impl Graph {
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_ERROR,
         };
         let current = context.enter()?;
-        // SAFETY: the pointers must be valid, the graph alive and used by no other thread ← locals; it is locked.
+        // SAFETY: the pointers must be valid, the graph alive and used by no other thread ← locals;
+        // it is locked.
         let result = unsafe {
             call!(
                 driver,
@@ -164,15 +170,16 @@ impl Graph {
 }
 
 impl GraphExec {
-    /// `cuGraphLaunch()`—Queues the graph on `stream`: behind what was queued there before, behind its own earlier launches, and
-    /// behind other uses of its buffers that matter.
+    /// `cuGraphLaunch()`—Queues the graph on `stream`: behind what was queued there before, behind
+    /// its own earlier launches, and behind other uses of its buffers that matter.
     ///
     /// As long as nothing else uses its buffers this is one call, however many nodes there are.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the stream is of another context, [`Error::Borrowed`] if the host has a buffer that the
-    /// graph uses, [`Error::NotUploaded`] if [kernels change nodes](Graph::set_device_updatable) of it, or what the calls answer.
+    /// [`Error::OtherContext`] if the stream is of another context, [`Error::Borrowed`] if the host
+    /// has a buffer that the graph uses, [`Error::NotUploaded`] if [kernels change
+    /// nodes](Graph::set_device_updatable) of it, or what the calls answer.
     #[doc(alias = "cuGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
@@ -182,9 +189,9 @@ impl GraphExec {
         }
         let may_block = inner.may_block.load(Ordering::Acquire);
         inner.record.replay(stream, may_block, || {
-            // SAFETY: executable and stream must be alive, what the nodes use must be there until the launch is done, and no
-            // other thread use the executable ← both are borrowed; the owners go only behind the last launch; the
-            // record is locked.
+            // SAFETY: executable and stream must be alive, what the nodes use must be there until
+            // the launch is done, and no other thread use the executable ← both are borrowed; the
+            // owners go only behind the last launch; the record is locked.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -194,8 +201,8 @@ impl GraphExec {
         })
     }
 
-    /// `cuGraphUpload()`—Queues on `stream` what the driver has to bring to the device before the first launch, so that it is
-    /// there by then.
+    /// `cuGraphUpload()`—Queues on `stream` what the driver has to bring to the device before the
+    /// first launch, so that it is there by then.
     ///
     /// # Errors
     ///
@@ -206,8 +213,8 @@ impl GraphExec {
         let queueing = stream.queueing()?;
         let inner = &*self.inner;
         let upload = || -> Result<(), DriverError> {
-            // SAFETY: executable and stream must be alive, and no other thread use the executable ← both are borrowed; the
-            // record is locked.
+            // SAFETY: executable and stream must be alive, and no other thread use the executable ←
+            // both are borrowed; the record is locked.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -226,15 +233,15 @@ impl GraphExec {
         self.inner.root.context()
     }
 
-    /// The raw executable. It stays alive as long as this. What is launched through it is not ordered with other uses of its
-    /// buffers, nor waited for when they go.
+    /// The raw executable. It stays alive as long as this. What is launched through it is not
+    /// ordered with other uses of its buffers, nor waited for when they go.
     #[must_use]
     pub fn as_raw(&self) -> CUgraphExec {
         self.inner.handle.raw().0
     }
 
-    /// `cuGraphExecDestroy()`—Destroys it, and answers what the driver says. Launches under way run to their end; what they use
-    /// goes behind them.
+    /// `cuGraphExecDestroy()`—Destroys it, and answers what the driver says. Launches under way run
+    /// to their end; what they use goes behind them.
     ///
     /// # Errors
     ///
@@ -283,7 +290,8 @@ impl Inner {
         drop(state);
         release(context, &record, &owners);
         drop(owners);
-        // What changes of it have left is done if its launches are: then nothing keeps the context longer than it.
+        // What changes of it have left is done if its launches are: then nothing keeps the context
+        // longer than it.
         pending::sweep(context);
         // Its stream and event go before the context, which `root` keeps.
         drop(record);
@@ -291,7 +299,8 @@ impl Inner {
     }
 }
 
-/// Drops what an executable used: memory behind its last launch on the device, all else when that is done.
+/// Drops what an executable used: memory behind its last launch on the device, all else when that
+/// is done.
 pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Owners>]) {
     let Some(left) = Leftover::of(owners) else {
         return;

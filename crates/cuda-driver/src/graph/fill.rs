@@ -13,13 +13,13 @@ use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
 
 impl Graph {
-    /// `cuGraphAddMemsetNode()`—A node that fills memory with `value`, whose bytes must repeat after 1, 2 or 4 bytes, as those of
-    /// any number of up to 32 bits do.
+    /// `cuGraphAddMemsetNode()`—A node that fills memory with `value`, whose bytes must repeat
+    /// after 1, 2 or 4 bytes, as those of any number of up to 32 bits do.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for another value, for managed memory, and for no bytes, which would be no node;
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], or what the calls answer.
+    /// [`Error::Unsupported`] for another value, for managed memory, and for no bytes, which would
+    /// be no node; [`Error::OtherGraph`], [`Error::OtherContext`], or what the calls answer.
     #[doc(alias = "cuGraphAddMemsetNode")]
     pub fn fill<'a, T: DeviceRepr>(
         &mut self,
@@ -45,8 +45,8 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does; the range is that of
-        // the view, whose memory `owners` holds.
+        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does;
+        // the range is that of the view, whose memory `owners` holds.
         let id = unsafe { self.add(NodeKind::Memset, after, owners, add) }?;
         Ok(Node::new(id))
     }

@@ -15,9 +15,10 @@ use crate::pending::{self, Closure};
 impl Graph {
     /// `cuGraphAddHostNode(function)`—A node that calls a closure, once in each launch.
     ///
-    /// What [`Stream::launch_host`](crate::Stream::launch_host) says of closures holds here: it must not call the driver, nor
-    /// wait for something that does. It is dropped when no launch can call it any more. That it panicked,
-    /// [`GraphExec::check_host`](crate::GraphExec::check_host) tells.
+    /// What [`Stream::launch_host`](crate::Stream::launch_host) says of closures holds here: it
+    /// must not call the driver, nor wait for something that does. It is dropped when no launch can
+    /// call it any more. That it panicked, [`GraphExec::check_host`](crate::GraphExec::check_host)
+    /// tells.
     ///
     /// # Errors
     ///
@@ -30,8 +31,8 @@ impl Graph {
     ) -> Result<Node<node_kind::Host>> {
         let (params, owners) = host_of(function);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, the function callable with this at any later time ← those of `it`
-            // are, and it only looks for a closure of this number.
+            // SAFETY: pointers and graph must be valid, the function callable with this at any
+            // later time ← those of `it` are, and it only looks for a closure of this number.
             unsafe {
                 call!(
                     it.driver,

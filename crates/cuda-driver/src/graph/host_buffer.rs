@@ -18,9 +18,9 @@ use crate::stream::SendPtr;
 
 /// Page-locked memory that copy nodes of graphs read and write, and the host between launches.
 ///
-/// Cloning it gives another handle of the same memory. The host gets at it through guards, which wait for the launches that
-/// matter; as long as there is one that is in the way, a launch that uses the memory is [`Error::Borrowed`]. Several may
-/// read at once.
+/// Cloning it gives another handle of the same memory. The host gets at it through guards, which
+/// wait for the launches that matter; as long as there is one that is in the way, a launch that
+/// uses the memory is [`Error::Borrowed`]. Several may read at once.
 pub struct GraphHostBuffer<T: DeviceRepr> {
     memory: Arc<HostMemory<T>>,
 }
@@ -82,8 +82,8 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if somebody has them to write, [`Error::Unsupported`] inside a host function, or a fault of a
-    /// launch that was waited for.
+    /// [`Error::Borrowed`] if somebody has them to write, [`Error::Unsupported`] inside a host
+    /// function, or a fault of a launch that was waited for.
     pub fn read(&self) -> Result<HostRead<'_, T>> {
         self.lend(Access::READ)?;
         Ok(HostRead {
@@ -151,8 +151,9 @@ impl<T: DeviceRepr> Deref for HostRead<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ← they are those of a pinned
-        // buffer; as long as the guard is there, no guard to write and no launch that writes can be.
+        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
+        // they are those of a pinned buffer; as long as the guard is there, no guard to write and
+        // no launch that writes can be.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }
@@ -162,7 +163,8 @@ impl<T: DeviceRepr> Deref for HostWrite<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: as above; as long as the guard is there, no other guard and no launch that uses them can be.
+        // SAFETY: as above; as long as the guard is there, no other guard and no launch that uses
+        // them can be.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }
@@ -176,7 +178,8 @@ impl<T: DeviceRepr> DerefMut for HostWrite<'_, T> {
 }
 
 impl<T: DeviceRepr> HostMemory<T> {
-    /// The host has it no more. Inside a host function soon: a launch that waits for that function may be inside the gate.
+    /// The host has it no more. Inside a host function soon: a launch that waits for that function
+    /// may be inside the gate.
     fn take_back(&self, access: Access) {
         let tracker = Arc::clone(&self.tracker);
         pending::outside(self.owner.context().driver(), move || {

@@ -18,18 +18,20 @@ use crate::launch::{Dim3, KernelArgs, LaunchAttributes, LaunchConfig};
 impl Graph {
     /// `cuGraphAddKernelNode(function, config, args)`—A node that launches a kernel.
     ///
-    /// `args` is what [`Stream::launch`](crate::Stream::launch) takes; numbers are copied now. The node keeps kernel and
-    /// buffers.
+    /// `args` is what [`Stream::launch`](crate::Stream::launch) takes; numbers are copied now. The
+    /// node keeps kernel and buffers.
     ///
     /// # Errors
     ///
-    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::OtherGraph`], [`Error::Unsupported`] for
-    /// managed memory, [`Error::Capturing`] for edges that are not full while the graph is captured, or what the calls answer.
+    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::OtherGraph`],
+    /// [`Error::Unsupported`] for managed memory, [`Error::Capturing`] for edges that are not full
+    /// while the graph is captured, or what the calls answer.
     ///
     /// # Safety
     ///
-    /// What [`Stream::launch`](crate::Stream::launch) asks for holds for each launch of the graph, its clones and
-    /// executables: whatever was written to the buffers since, and with edges that are not full.
+    /// What [`Stream::launch`](crate::Stream::launch) asks for holds for each launch of the graph,
+    /// its clones and executables: whatever was written to the buffers since, and with edges that
+    /// are not full.
     #[doc(alias = "cuGraphAddKernelNode")]
     pub unsafe fn kernel<A: KernelArgs>(
         &mut self,
@@ -42,13 +44,15 @@ impl Graph {
         unsafe { self.add_kernel(after, function, &config, &[], &args) }
     }
 
-    /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—The same with attributes.
+    /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—The same
+    /// with attributes.
     ///
     /// # Errors
     ///
-    /// As [`kernel`](Self::kernel) and [`Stream::launch_with`](crate::Stream::launch_with); [`Error::Unsupported`] for
-    /// attributes that are nodes or edges in a graph: events and programmatic serialization; [`Error::Capturing`] while the graph
-    /// is captured, where [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) takes attributes.
+    /// As [`kernel`](Self::kernel) and [`Stream::launch_with`](crate::Stream::launch_with);
+    /// [`Error::Unsupported`] for attributes that are nodes or edges in a graph: events and
+    /// programmatic serialization; [`Error::Capturing`] while the graph is captured, where
+    /// [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) takes attributes.
     ///
     /// # Safety
     ///
@@ -82,7 +86,8 @@ impl Graph {
         let add = |it: &Adding<'_>| {
             args.with_pointers(|pointers| {
                 let params = params(function, config, pointers.as_mut_ptr());
-                // SAFETY: pointers and graph must be valid ← those of `it` are; the driver copies the parameters.
+                // SAFETY: pointers and graph must be valid ← those of `it` are; the driver copies
+                // the parameters.
                 unsafe {
                     call!(
                         it.driver,
@@ -99,23 +104,24 @@ impl Graph {
         };
         let finish = |driver: &Driver, node| {
             let mut all = attributes.iter();
-            // SAFETY: the node must be a kernel's, and alive ← it was added just now, and its graph is locked.
+            // SAFETY: the node must be a kernel's, and alive ← it was added just now, and its graph
+            // is locked.
             all.try_for_each(|attribute| unsafe { set(driver, node, attribute) })
         };
         let finish = (!attributes.is_empty()).then_some(&finish as Finish<'_>);
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does, and the caller says
-        // so of the kernel.
+        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does,
+        // and the caller says so of the kernel.
         let id = unsafe { self.add_with(NodeKind::Kernel, after, owners, None, add, finish) }?;
         Ok(Node::new(id))
     }
 
-    /// `cuGraphKernelNodeSetAttribute()`—Changes attributes of a kernel node, for executables that are made from now on. Those that
-    /// are not named stay.
+    /// `cuGraphKernelNodeSetAttribute()`—Changes attributes of a kernel node, for executables that
+    /// are made from now on. Those that are not named stay.
     ///
     /// # Errors
     ///
-    /// As [`kernel_with`](Self::kernel_with), [`Error::NodeGone`], or what the calls answer. Attributes before the one that was
-    /// refused are changed.
+    /// As [`kernel_with`](Self::kernel_with), [`Error::NodeGone`], or what the calls answer.
+    /// Attributes before the one that was refused are changed.
     ///
     /// # Safety
     ///
@@ -132,7 +138,8 @@ impl Graph {
         let parts = &all[self.at];
         let raw = parts.raw_of(parts.place(node.id())?);
         for attribute in attributes {
-            // SAFETY: the node must be a kernel's, and alive ← by its type; the graph is locked, and has it.
+            // SAFETY: the node must be a kernel's, and alive ← by its type; the graph is locked,
+            // and has it.
             unsafe { set(driver, raw, attribute) }?;
         }
         Ok(())
@@ -150,15 +157,16 @@ impl Graph {
         let raw = parts.raw_of(parts.place(node.id())?);
         let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
             let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-            // SAFETY: the node must be a kernel's, and alive, the pointer writable ← by its type; the graph is locked, and
-            // has it; a local.
+            // SAFETY: the node must be a kernel's, and alive, the pointer writable ← by its type;
+            // the graph is locked, and has it; a local.
             unsafe {
                 call!(
                     self.context().driver(),
                     cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
                 )
             }?;
-            // SAFETY: any bytes must be a value ← they are integers, and as long as the union, all of which was set above.
+            // SAFETY: any bytes must be a value ← they are integers, and as long as the union, all
+            // of which was set above.
             Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
         };
         let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
@@ -192,7 +200,8 @@ pub struct KernelAttributes {
     pub is_cooperative: bool,
     /// The blocks of a cluster, if there are clusters.
     pub cluster: Option<Dim3>,
-    /// Lower is more urgent. Counts with [`USE_NODE_PRIORITY`](super::InstantiateFlags::USE_NODE_PRIORITY).
+    /// Lower is more urgent. Counts with
+    /// [`USE_NODE_PRIORITY`](super::InstantiateFlags::USE_NODE_PRIORITY).
     pub priority: i32,
 }
 
@@ -205,7 +214,8 @@ unsafe fn set(
     attribute: &CUlaunchAttribute,
 ) -> Result<(), DriverError> {
     let value = &raw const attribute.value;
-    // SAFETY: as the caller says, and the value must be that of the id ← `LaunchAttributes` pairs them.
+    // SAFETY: as the caller says, and the value must be that of the id ← `LaunchAttributes` pairs
+    // them.
     unsafe {
         call!(
             driver,
@@ -228,7 +238,8 @@ pub(super) fn kernel_owners(
     Ok(owners)
 }
 
-/// A launch as the driver takes it. There must be a pointer to a value for each parameter as long as it is used.
+/// A launch as the driver takes it. There must be a pointer to a value for each parameter as long
+/// as it is used.
 pub(super) fn params(
     function: &Function,
     config: &LaunchConfig,

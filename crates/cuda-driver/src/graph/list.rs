@@ -48,7 +48,8 @@ impl Graph {
         let all = self.root.lock();
         let parts = &all[self.at];
         let mut count = 0;
-        // SAFETY: the graph must be alive and used by no other thread, the pointer writable ← it is locked; a local.
+        // SAFETY: the graph must be alive and used by no other thread, the pointer writable ← it is
+        // locked; a local.
         unsafe {
             call!(
                 driver,
@@ -75,7 +76,8 @@ impl Graph {
         Ok(known)
     }
 
-    /// `cuGraphGetEdges()`—The edges, each with the node that it leads to: those given, and those that shared memory asks for.
+    /// `cuGraphGetEdges()`—The edges, each with the node that it leads to: those given, and those
+    /// that shared memory asks for.
     ///
     /// # Errors
     ///
@@ -106,8 +108,8 @@ impl Graph {
                 } else {
                     ptr::null_mut()
                 };
-                // SAFETY: the graph must be alive and used by no other thread, and there be room for `count`, or null ← it
-                // is locked; the vectors have it.
+                // SAFETY: the graph must be alive and used by no other thread, and there be room
+                // for `count`, or null ← it is locked; the vectors have it.
                 unsafe {
                     call!(
                         driver,
@@ -137,11 +139,13 @@ impl Graph {
         Ok(edges)
     }
 
-    /// `cuGraphDebugDotPrint(path, flags)`—Writes a picture of the graph, in the language of Graphviz, to a file.
+    /// `cuGraphDebugDotPrint(path, flags)`—Writes a picture of the graph, in the language of
+    /// Graphviz, to a file.
     ///
     /// # Errors
     ///
-    /// [`Error::NulByte`], [`Error::Unsupported`] for a path that is not UTF-8, or what the call answers.
+    /// [`Error::NulByte`], [`Error::Unsupported`] for a path that is not UTF-8, or what the call
+    /// answers.
     #[doc(alias = "cuGraphDebugDotPrint")]
     pub fn write_dot(&self, path: impl AsRef<Path>, flags: DotFlags) -> Result<()> {
         let path = path.as_ref().to_str().ok_or(Error::Unsupported {
@@ -153,7 +157,8 @@ impl Graph {
         })?;
         let all = self.root.lock();
         let raw = all[self.at].raw.0;
-        // SAFETY: the graph must be alive and used by no other thread, the path end with NUL ← it is locked; it does.
+        // SAFETY: the graph must be alive and used by no other thread, the path end with NUL ← it
+        // is locked; it does.
         Ok(unsafe {
             call!(
                 self.context().driver(),

@@ -17,8 +17,8 @@ use crate::order::Access;
 
 /// `len` elements of `T` that a node of a graph allocates in each launch, for nodes of that graph.
 ///
-/// It is what they read and write as `&` and `&mut`, kernels too. [`Graph::free`] takes it; a graph in which one is not freed
-/// cannot be made an executable.
+/// It is what they read and write as `&` and `&mut`, kernels too. [`Graph::free`] takes it; a graph
+/// in which one is not freed cannot be made an executable.
 pub struct GraphAllocation<T: DeviceRepr> {
     address: CUdeviceptr,
     len: usize,
@@ -27,8 +27,8 @@ pub struct GraphAllocation<T: DeviceRepr> {
 }
 
 impl Graph {
-    /// `cuGraphAddMemAllocNode()`, `cuGraphAddMemsetNode(0)`—Nodes that allocate `len` elements in each launch, and fill them
-    /// with zero bits.
+    /// `cuGraphAddMemAllocNode()`, `cuGraphAddMemsetNode(0)`—Nodes that allocate `len` elements in
+    /// each launch, and fill them with zero bits.
     ///
     /// # Errors
     ///
@@ -38,7 +38,8 @@ impl Graph {
         after: &[Edge],
         len: usize,
     ) -> Result<GraphAllocation<T>> {
-        // SAFETY: it must be written before it is read ← nodes that use it wait for the fill, which is the first.
+        // SAFETY: it must be written before it is read ← nodes that use it wait for the fill, which
+        // is the first.
         let mut allocation = unsafe { self.alloc(after, len) }?;
         let (address, bytes) = (allocation.address, allocation.reach());
         let bytes_of_it: CopyTarget<'_, u8> = CopyTarget::of_own(self.id(), address, bytes);
@@ -53,13 +54,13 @@ impl Graph {
         }
     }
 
-    /// `cuGraphAddMemAllocNode()`—A node that allocates `len` elements in each launch, with whatever was in that memory. All
-    /// launches have it at the same address.
+    /// `cuGraphAddMemAllocNode()`—A node that allocates `len` elements in each launch, with
+    /// whatever was in that memory. All launches have it at the same address.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`],
-    /// [`Error::Unsupported`] for no bytes, or what the call answers.
+    /// [`Error::OtherGraph`], [`Error::OutOfMemory`] with the bytes asked for,
+    /// [`Error::SizeOverflow`], [`Error::Unsupported`] for no bytes, or what the call answers.
     ///
     /// # Safety
     ///
@@ -84,7 +85,8 @@ impl Graph {
             dptr: 0,
         };
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a local.
+            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a
+            // local.
             unsafe {
                 call!(
                     it.driver,
@@ -108,7 +110,8 @@ impl Graph {
         })
     }
 
-    /// `cuGraphAddMemFreeNode()`—A node that frees memory in each launch, behind all nodes that use it.
+    /// `cuGraphAddMemFreeNode()`—A node that frees memory in each launch, behind all nodes that use
+    /// it.
     ///
     /// # Errors
     ///
@@ -127,7 +130,8 @@ impl Graph {
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, the memory the graph's ← those of `it` are; a node allocates it.
+            // SAFETY: pointers and graph must be valid, the memory the graph's ← those of `it` are;
+            // a node allocates it.
             unsafe {
                 call!(
                     it.driver,
@@ -135,8 +139,8 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does, and no later node can
-        // use the memory: its only owner ends here.
+        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does,
+        // and no later node can use the memory: its only owner ends here.
         let id = unsafe { self.add(NodeKind::Free, after, owners, add) }?;
         self.root.lock()[self.at].unfreed -= 1;
         Ok(Node::new(id))
@@ -156,7 +160,8 @@ impl<T: DeviceRepr> GraphAllocation<T> {
         self.len == 0
     }
 
-    /// The address on the device, which is memory while a launch is between the nodes that allocate and free it.
+    /// The address on the device, which is memory while a launch is between the nodes that allocate
+    /// and free it.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.address

@@ -1,8 +1,9 @@
 //! Graphs: work that is described once and launched often.
 //!
-//! Where C's graphs are bare handles with pointers in them, these own what they touch: memory, modules and closures of a
-//! node live until the last graph, executable and launch that uses them is done, whatever becomes of their owners. And
-//! launches of a graph take part in the order of uses of its buffers, as any kernel does.
+//! Where C's graphs are bare handles with pointers in them, these own what they touch: memory,
+//! modules and closures of a node live until the last graph, executable and launch that uses them
+//! is done, whatever becomes of their owners. And launches of a graph take part in the order of
+//! uses of its buffers, as any kernel does.
 
 mod batch;
 mod build;
@@ -71,11 +72,13 @@ use crate::stream::SendPtr;
 /// # }
 /// ```
 ///
-/// A node waits for the nodes behind whose [edges](Edge) it is added, and besides for each earlier node that uses the same
-/// memory in a way that matters, as work queued on one stream would. So copies and fills of one graph never race.
+/// A node waits for the nodes behind whose [edges](Edge) it is added, and besides for each earlier
+/// node that uses the same memory in a way that matters, as work queued on one stream would. So
+/// copies and fills of one graph never race.
 ///
-/// The buffers of a node stay usable: the graph holds the memory, and uses outside wait for launches and launches for them.
-/// Memory that is dropped stays until the last graph and executable that uses it is gone.
+/// The buffers of a node stay usable: the graph holds the memory, and uses outside wait for
+/// launches and launches for them. Memory that is dropped stays until the last graph and executable
+/// that uses it is gone.
 pub struct Graph {
     pub(crate) root: Arc<Root>,
     /// Which of the graphs of `root`: itself, or the body of a conditional node.
@@ -88,8 +91,8 @@ impl Destroy for RawGraph {
     type Raw = SendPtr<CUgraph_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the graph must be alive and used by no other thread ← the handle owns it, and this is its end.
-        // Executables of it live on.
+        // SAFETY: the graph must be alive and used by no other thread ← the handle owns it, and
+        // this is its end. Executables of it live on.
         unsafe { call!(driver, cuGraphDestroy(raw.0)) }
     }
 }
@@ -130,8 +133,9 @@ impl Graph {
         self.root.context()
     }
 
-    /// The raw graph. It stays alive as long as this, and every executable of it. Nodes that are added by other means are not
-    /// known here: what they use is for the caller to keep, and their edges too.
+    /// The raw graph. It stays alive as long as this, and every executable of it. Nodes that are
+    /// added by other means are not known here: what they use is for the caller to keep, and their
+    /// edges too.
     #[must_use]
     pub fn as_raw(&self) -> CUgraph {
         self.root.lock()[self.at].raw.0
@@ -155,11 +159,13 @@ impl Graph {
         self.len() == 0
     }
 
-    /// `cuGraphDestroy()`—Lets the graph go; if no executable of it is there, destroys it and answers what the driver says.
+    /// `cuGraphDestroy()`—Lets the graph go; if no executable of it is there, destroys it and
+    /// answers what the driver says.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if there is an executable, with which it then goes; or what the call answers.
+    /// [`Error::StillInUse`] if there is an executable, with which it then goes; or what the call
+    /// answers.
     #[doc(alias = "cuGraphDestroy")]
     pub fn close(self) -> Result<()> {
         match Arc::into_inner(self.root) {

@@ -35,8 +35,9 @@ pub enum EdgeKind {
     /// It is done.
     #[default]
     Full,
-    /// Between two kernels: every block of the first has called `griddepcontrol.launch_dependents` or has ended. The second sees
-    /// the writes of the first only behind `griddepcontrol.wait`. CUDA 12.3 on.
+    /// Between two kernels: every block of the first has called `griddepcontrol.launch_dependents`
+    /// or has ended. The second sees the writes of the first only behind `griddepcontrol.wait`.
+    /// CUDA 12.3 on.
     Programmatic,
     /// Between two kernels: every block of the first has begun. CUDA 12.3 on.
     LaunchOrder,

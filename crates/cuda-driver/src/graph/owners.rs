@@ -15,7 +15,8 @@ use crate::pending::{Closure, Keep};
 
 /// What a node touches and keeps: memory, code, closures, events, the nodes of a child graph.
 ///
-/// Shared by the graph, its clones and executables. Once none has it and no launch uses it any more, it goes.
+/// Shared by the graph, its clones and executables. Once none has it and no launch uses it any
+/// more, it goes.
 #[derive(Default)]
 pub(crate) struct Owners {
     uses: Vec<GraphUse>,

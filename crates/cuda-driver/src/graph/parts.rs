@@ -15,11 +15,11 @@ use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::SendPtr;
 
-/// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The driver lets one thread at a
-/// time use it, so there is one lock for all.
+/// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The
+/// driver lets one thread at a time use it, so there is one lock for all.
 pub(crate) struct Root {
-    /// Before all else: a graph goes before what its nodes use, and before its context. `None` once the driver has destroyed
-    /// it.
+    /// Before all else: a graph goes before what its nodes use, and before its context. `None` once
+    /// the driver has destroyed it.
     handle: Mutex<Option<Handle<RawGraph>>, { rank::GRAPH_HANDLE }>,
     parts: Mutex<Vec<Parts>, { rank::GRAPH }>,
     /// How many captures into it there are.
@@ -66,8 +66,8 @@ impl Root {
         self.captures.load(Ordering::Acquire) > 0
     }
 
-    /// The driver has destroyed it: from now on each call is for no graph and no node. Answers what there was, to be dropped
-    /// when nothing is locked.
+    /// The driver has destroyed it: from now on each call is for no graph and no node. Answers what
+    /// there was, to be dropped when nothing is locked.
     pub(super) fn abandon(&self, all: &mut [Parts]) -> Vec<Parts> {
         if let Some(handle) = self.take_handle() {
             handle.abandon();
@@ -75,7 +75,8 @@ impl Root {
         take_all(all)
     }
 
-    /// Destroys it, as it must not be made an executable any more: from now on it is as one that the driver has destroyed.
+    /// Destroys it, as it must not be made an executable any more: from now on it is as one that
+    /// the driver has destroyed.
     pub(super) fn give_up(&self, all: &mut [Parts]) -> Vec<Parts> {
         drop(self.take_handle());
         take_all(all)
@@ -115,7 +116,8 @@ pub(crate) struct Parts {
     pub(crate) parent: Option<(usize, u32)>,
     /// Whether edges were added from a node to an earlier one.
     pub(super) has_edges_back: bool,
-    /// Whether it was made by more than adding nodes and edges: some were taken out, or it was captured.
+    /// Whether it was made by more than adding nodes and edges: some were taken out, or it was
+    /// captured.
     pub(super) is_reshaped: bool,
     /// How often it was changed before what is known now.
     changes: usize,
@@ -191,7 +193,8 @@ impl Parts {
         }
     }
 
-    /// The edges of a new node: those given, and those from nodes that use the same memory before it.
+    /// The edges of a new node: those given, and those from nodes that use the same memory before
+    /// it.
     pub(super) fn edges(&self, given: &[Edge], reaches: &[Reach]) -> Result<Vec<(u32, EdgeKind)>> {
         let mut after: Vec<(u32, EdgeKind)> = Vec::with_capacity(given.len());
         for edge in given {
@@ -263,8 +266,9 @@ impl Parts {
         }
     }
 
-    /// The edge that is lacking between `node`, which is not the last, and another, now that it uses these bytes too. It goes the
-    /// way in which the one waits for a part of the other already, or from the earlier to the later.
+    /// The edge that is lacking between `node`, which is not the last, and another, now that it
+    /// uses these bytes too. It goes the way in which the one waits for a part of the other
+    /// already, or from the earlier to the later.
     pub(super) fn missing_edge(
         &self,
         node: u32,
@@ -339,7 +343,8 @@ impl Topology<'_> {
         self.is_before(node, after, true)
     }
 
-    /// Whether there is a way from `node` to one with the edges `after`; if `done`, one by which `node` is done before.
+    /// Whether there is a way from `node` to one with the edges `after`; if `done`, one by which
+    /// `node` is done before.
     pub(super) fn is_before(&self, node: u32, after: &[(u32, EdgeKind)], done: bool) -> bool {
         let mut seen = vec![false; self.nodes.len()];
         let mut left: Vec<(u32, EdgeKind)> = after.to_vec();

@@ -15,18 +15,21 @@ use crate::error::{DriverError, Error, Result};
 use crate::stream::SendPtr;
 
 impl Graph {
-    /// `cuGraphDestroyNode(node)`—Takes a node out. What waited for it waits for what it waited for.
+    /// `cuGraphDestroyNode(node)`—Takes a node out. What waited for it waits for what it waited
+    /// for.
     ///
-    /// Executables that were made before keep it and what it uses; they are not changed at this node any more. The bodies of a
-    /// conditional node go with it: all that is asked of them is an error then. Its value is to be given to another node, as far as
-    /// the driver does that: a graph with a value of no node may be refused by [`instantiate`](Self::instantiate).
+    /// Executables that were made before keep it and what it uses; they are not changed at this
+    /// node any more. The bodies of a conditional node go with it: all that is asked of them is an
+    /// error then. Its value is to be given to another node, as far as the driver does that: a
+    /// graph with a value of no node may be refused by [`instantiate`](Self::instantiate).
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::NodeGone`] if it was taken out before, [`Error::Capturing`] while the graph is captured,
-    /// [`Error::Unsupported`] for nodes that allocate or free memory or that
-    /// [kernels change](Self::set_device_updatable), and where an edge that is not full would have to become
-    /// one, or what the calls answer: the driver refuses it in a graph that allocates memory. Then it is still there.
+    /// [`Error::OtherGraph`], [`Error::NodeGone`] if it was taken out before, [`Error::Capturing`]
+    /// while the graph is captured, [`Error::Unsupported`] for nodes that allocate or free memory
+    /// or that [kernels change](Self::set_device_updatable), and where an edge that is not full
+    /// would have to become one, or what the calls answer: the driver refuses it in a graph that
+    /// allocates memory. Then it is still there.
     #[doc(alias = "cuGraphDestroyNode")]
     pub fn remove(&mut self, node: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
@@ -49,7 +52,8 @@ impl Graph {
             parts.add_edge(driver, from, to, EdgeKind::Full)?;
         }
         let raw = parts.raw_of(node);
-        // SAFETY: the node must be alive, and not used after ← the graph is locked, and has it; it is noted as gone below.
+        // SAFETY: the node must be alive, and not used after ← the graph is locked, and has it; it
+        // is noted as gone below.
         unsafe { call!(driver, cuGraphDestroyNode(raw)) }?;
         let mut gone = Vec::new();
         take_bodies(&mut all, self.at, node, &mut gone);
@@ -64,8 +68,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::GraphOrder`] if nodes that use the same memory would run beside each other, [`Error::OtherGraph`],
-    /// [`Error::NodeGone`], `CUDA_ERROR_INVALID_VALUE` if there is no such edge, or what the call answers. Then nothing has changed.
+    /// [`Error::GraphOrder`] if nodes that use the same memory would run beside each other,
+    /// [`Error::OtherGraph`], [`Error::NodeGone`], `CUDA_ERROR_INVALID_VALUE` if there is no such
+    /// edge, or what the call answers. Then nothing has changed.
     #[doc(alias = "cuGraphRemoveDependencies")]
     pub fn remove_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
@@ -105,7 +110,8 @@ impl Parts {
                 what: "taking out a node that allocates or frees memory",
             });
         }
-        // What it began behind may be that by which later nodes wait for still earlier ones: so those of all edges count.
+        // What it began behind may be that by which later nodes wait for still earlier ones: so
+        // those of all edges count.
         let before: Vec<Place> = info.after.iter().map(|(from, _)| *from).collect();
         let mut edges = Vec::new();
         for (to, next) in (0..).zip(&self.nodes) {
@@ -187,7 +193,8 @@ impl Parts {
         raced.map_or(Ok(()), |other| Err(Error::GraphOrder { other }))
     }
 
-    /// Of what is up to `from`, a node that is in the way of one from `to` on, and not ordered with it.
+    /// Of what is up to `from`, a node that is in the way of one from `to` on, and not ordered with
+    /// it.
     fn raced(&self, from: Place, to: Place) -> Option<Place> {
         let topology = self.topology();
         let leads = |one: Place, other: Place| {
@@ -225,7 +232,8 @@ impl Parts {
     ) -> Result<(), DriverError> {
         let (from, to) = (self.raw_of(from), self.raw_of(to));
         if kind == EdgeKind::Full {
-            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they are to locals.
+            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they
+            // are to locals.
             return unsafe {
                 call!(
                     driver,

@@ -20,7 +20,8 @@ use crate::launch::{KernelArgs, LaunchConfig};
 use crate::memory::DeviceRepr;
 use crate::stream::ValueBatch;
 
-/// The number of no graph: memory that a graph allocates is no memory before and after, so no other node may come to use it.
+/// The number of no graph: memory that a graph allocates is no memory before and after, so no other
+/// node may come to use it.
 const NOT_ITS_OWN: u64 = 0;
 
 mod sealed {
@@ -42,19 +43,23 @@ macro_rules! switchable {
 switchable!(Kernel Memcpy Memset);
 
 impl GraphExec {
-    /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—What the node launches from the next launch on.
+    /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—What the node launches from
+    /// the next launch on.
     ///
-    /// The new kernel and buffers are held before the old ones are let go; launches under way keep the old ones.
+    /// The new kernel and buffers are held before the old ones are let go; launches under way keep
+    /// the old ones.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::kernel`]; [`Error::OtherGraph`] unless the node was in the graph, or in the body of a conditional node
-    /// of it, when this was made; [`Error::NodeGone`] if it was [taken out](Graph::remove) since. Then nothing has changed.
+    /// Those of [`Graph::kernel`]; [`Error::OtherGraph`] unless the node was in the graph, or in
+    /// the body of a conditional node of it, when this was made; [`Error::NodeGone`] if it was
+    /// [taken out](Graph::remove) since. Then nothing has changed.
     ///
     /// # Safety
     ///
-    /// As [`Graph::kernel`]; and nodes that use the same memory in a way that matters wait for this one, or it for them. If
-    /// [kernels change the node](Graph::set_device_updatable), none does so now, and no other thread launches the executable.
+    /// As [`Graph::kernel`]; and nodes that use the same memory in a way that matters wait for this
+    /// one, or it for them. If [kernels change the node](Graph::set_device_updatable), none does so
+    /// now, and no other thread launches the executable.
     #[doc(alias = "cuGraphExecKernelNodeSetParams")]
     pub unsafe fn set_kernel<A: KernelArgs>(
         &self,
@@ -70,8 +75,8 @@ impl GraphExec {
         let change = |it: &Changing<'_>| {
             args.with_pointers(|pointers| {
                 let params = params(function, &config, pointers.as_mut_ptr());
-                // SAFETY: executable, node and pointers must be valid ← those of `it` are; the driver copies the
-                // parameters.
+                // SAFETY: executable, node and pointers must be valid ← those of `it` are; the
+                // driver copies the parameters.
                 unsafe {
                     call!(
                         it.driver,
@@ -89,9 +94,9 @@ impl GraphExec {
     /// # Errors
     ///
     /// Those of [`Graph::copy`]; [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel);
-    /// [`Error::GraphOrder`] if another node uses the same memory in a way that matters, and neither waits for the other;
-    /// `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot change so, such as those of rows. Then nothing has
-    /// changed.
+    /// [`Error::GraphOrder`] if another node uses the same memory in a way that matters, and
+    /// neither waits for the other; `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot
+    /// change so, such as those of rows. Then nothing has changed.
     #[doc(alias = "cuGraphExecMemcpyNodeSetParams")]
     pub fn set_copy<'a, T: DeviceRepr>(
         &self,
@@ -115,7 +120,8 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← both ends are within their memory, which `owners` holds.
+        // SAFETY: the node must keep to `owners` ← both ends are within their memory, which
+        // `owners` holds.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
@@ -147,12 +153,13 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← the range is that of the view, whose memory `owners` holds.
+        // SAFETY: the node must keep to `owners` ← the range is that of the view, whose memory
+        // `owners` holds.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecHostNodeSetParams(node)`—What the node calls from the next launch on. Launches under way call the old
-    /// closure.
+    /// `cuGraphExecHostNodeSetParams(node)`—What the node calls from the next launch on. Launches
+    /// under way call the old closure.
     ///
     /// # Errors
     ///
@@ -165,8 +172,8 @@ impl GraphExec {
     ) -> Result<()> {
         let (params, owners) = host_of(function);
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable and node must be valid, the function callable at any later time ← those of `it` are, and
-            // it only looks for a closure of this number.
+            // SAFETY: executable and node must be valid, the function callable at any later time ←
+            // those of `it` are, and it only looks for a closure of this number.
             unsafe {
                 call!(
                     it.driver,
@@ -178,11 +185,13 @@ impl GraphExec {
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecEventRecordNodeSetEvent(node)`—The event that the node records from the next launch on.
+    /// `cuGraphExecEventRecordNodeSetEvent(node)`—The event that the node records from the next
+    /// launch on.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::OtherContext`], or what the call answers.
+    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::OtherContext`], or
+    /// what the call answers.
     #[doc(alias = "cuGraphExecEventRecordNodeSetEvent")]
     pub fn set_event_record(
         &self,
@@ -203,7 +212,8 @@ impl GraphExec {
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecEventWaitNodeSetEvent(node)`—The event that the node waits for from the next launch on.
+    /// `cuGraphExecEventWaitNodeSetEvent(node)`—The event that the node waits for from the next
+    /// launch on.
     ///
     /// # Errors
     ///
@@ -228,14 +238,14 @@ impl GraphExec {
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams(node)`—The graph that the node runs from the next launch on; it has the same nodes
-    /// and edges as that before.
+    /// `cuGraphExecChildGraphNodeSetParams(node)`—The graph that the node runs from the next launch
+    /// on; it has the same nodes and edges as that before.
     ///
     /// # Errors
     ///
     /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::GraphOrder`] as for
-    /// [`set_copy`](Self::set_copy), [`Error::OtherContext`], [`Error::GraphMemoryKept`], or what the call answers:
-    /// `CUDA_ERROR_INVALID_VALUE` for another topology.
+    /// [`set_copy`](Self::set_copy), [`Error::OtherContext`], [`Error::GraphMemoryKept`], or what
+    /// the call answers: `CUDA_ERROR_INVALID_VALUE` for another topology.
     #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
     pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
         if child.context() != self.context() {
@@ -245,7 +255,8 @@ impl GraphExec {
         let child = child.try_clone()?;
         let (raw, owners, _) = child.whole()?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and graph must be valid ← those of `it` are; the copy is ours alone.
+            // SAFETY: executable, node and graph must be valid ← those of `it` are; the copy is
+            // ours alone.
             unsafe {
                 call!(
                     it.driver,
@@ -257,8 +268,8 @@ impl GraphExec {
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecBatchMemOpNodeSetParams(node)`—What the node waits for and sets from the next launch on: as many operations of
-    /// the same kinds.
+    /// `cuGraphExecBatchMemOpNodeSetParams(node)`—What the node waits for and sets from the next
+    /// launch on: as many operations of the same kinds.
     ///
     /// # Errors
     ///
@@ -273,8 +284,8 @@ impl GraphExec {
         let (mut ops, owners) = batch_of(context, batch)?;
         let params = batch_params(context, &mut ops);
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable and node must be valid, and there be as many operations ← those of `it` are, and they
-            // are in the vector, of which the driver makes a copy.
+            // SAFETY: executable and node must be valid, and there be as many operations ← those of
+            // `it` are, and they are in the vector, of which the driver makes a copy.
             unsafe {
                 call!(
                     it.driver,
@@ -286,13 +297,13 @@ impl GraphExec {
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphNodeSetEnabled(node, is_enabled)`—Whether the node does anything, from the next launch on. One that does not is
-    /// waited for all the same.
+    /// `cuGraphNodeSetEnabled(node, is_enabled)`—Whether the node does anything, from the next
+    /// launch on. One that does not is waited for all the same.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::Unsupported`] for a node that
-    /// [kernels change](Graph::set_device_updatable), or what the call answers.
+    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::Unsupported`] for a
+    /// node that [kernels change](Graph::set_device_updatable), or what the call answers.
     #[doc(alias = "cuGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
         let state = self.inner().lock();
@@ -314,7 +325,8 @@ impl GraphExec {
         })
     }
 
-    /// `cuGraphNodeGetEnabled(node)`—Whether the node does anything, as far as the host has said it.
+    /// `cuGraphNodeGetEnabled(node)`—Whether the node does anything, as far as the host has said
+    /// it.
     ///
     /// # Errors
     ///
@@ -323,7 +335,8 @@ impl GraphExec {
     pub fn is_enabled<K: Switchable>(&self, node: Node<K>) -> Result<bool> {
         let mut is_enabled = 0;
         self.with_node(node.id(), |it| {
-            // SAFETY: executable and node must be valid, the pointer writable ← those of `it` are; a local.
+            // SAFETY: executable and node must be valid, the pointer writable ← those of `it` are;
+            // a local.
             unsafe {
                 call!(
                     it.driver,

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 
 /// What changes with updates.
 pub(super) struct State {
-    /// The graph and the bodies of its conditional nodes, with the nodes that they had when it was made.
+    /// The graph and the bodies of its conditional nodes, with the nodes that they had when it was
+    /// made.
     graphs: Vec<Nodes>,
     /// What it uses besides, of no node in particular.
     pub(super) others: Vec<Arc<Owners>>,
@@ -20,7 +21,8 @@ pub(super) struct State {
 
 /// The nodes of a graph or a body.
 struct Nodes {
-    /// The number of the graph that it was made of: the driver knows its nodes by those of that graph.
+    /// The number of the graph that it was made of: the driver knows its nodes by those of that
+    /// graph.
     id: u64,
     nodes: Vec<NodeInfo>,
     has_edges_back: bool,
@@ -108,8 +110,8 @@ impl State {
         self.graphs.iter().any(|it| !it.device_nodes.is_empty())
     }
 
-    /// An error if a node that is not ordered with this one uses the same memory in a way that matters: beside it, or beside
-    /// the node that it is in.
+    /// An error if a node that is not ordered with this one uses the same memory in a way that
+    /// matters: beside it, or beside the node that it is in.
     pub(super) fn check_order(&self, place: Place, owners: &Owners) -> Result<()> {
         let reaches = owners.reaches();
         let mut next = Some(place);
@@ -154,8 +156,10 @@ impl State {
 
     /// The state after an update by another graph.
     ///
-    /// The driver pairs the nodes by itself, by the order in which nodes and edges were added and taken out. Where they were only
-    /// added, and are the same here as there, a node pairs with that of its number; else any node may be any. So that no owner rests on how, all are kept in common.
+    /// The driver pairs the nodes by itself, by the order in which nodes and edges were added and
+    /// taken out. Where they were only added, and are the same here as there, a node pairs with
+    /// that of its number; else any node may be any. So that no owner rests on how, all are kept in
+    /// common.
     pub(super) fn like(&self, all: &[Parts]) -> Self {
         let new = Self::new(all);
         let owners = new.graphs.iter().flat_map(|graph| &graph.nodes);
@@ -200,7 +204,8 @@ impl State {
         }
     }
 
-    /// Whether the nodes of both are of the same kinds and edges, in the same order, and only adding has made them.
+    /// Whether the nodes of both are of the same kinds and edges, in the same order, and only
+    /// adding has made them.
     fn is_paired_with(&self, other: &Self) -> bool {
         let shape = |node: &NodeInfo| -> (NodeKind, bool) { (node.kind, node.is_gone()) };
         let is_same = |one: &Nodes, other: &Nodes| {

@@ -23,16 +23,18 @@ pub(super) struct Changing<'a> {
 }
 
 impl GraphExec {
-    /// `cuGraphExecUpdate(graph)`—Becomes like `graph`, which must have the same nodes and edges, from the next launch on.
+    /// `cuGraphExecUpdate(graph)`—Becomes like `graph`, which must have the same nodes and edges,
+    /// from the next launch on.
     ///
-    /// What the old nodes keep is let go when launches under way are done; what the nodes of `graph` keep is then kept until
-    /// the next such update, whatever becomes of single nodes.
+    /// What the old nodes keep is let go when launches under way are done; what the nodes of
+    /// `graph` keep is then kept until the next such update, whatever becomes of single nodes.
     ///
     /// # Errors
     ///
-    /// [`Error::GraphUpdate`] with the reason and the node if the driver refuses it, [`Error::OtherContext`],
-    /// [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of a conditional node, and where
-    /// [kernels change nodes](Graph::set_device_updatable) of either. Then nothing has changed.
+    /// [`Error::GraphUpdate`] with the reason and the node if the driver refuses it,
+    /// [`Error::OtherContext`], [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of
+    /// a conditional node, and where [kernels change nodes](Graph::set_device_updatable) of either.
+    /// Then nothing has changed.
     #[doc(alias = "cuGraphExecUpdate")]
     pub fn update(&self, graph: &Graph) -> Result<()> {
         if graph.context() != self.context() {
@@ -66,8 +68,8 @@ impl GraphExec {
         let entered = context.gate().enter();
         new.each(|owners| owners.attach(&inner.record));
         let result = inner.record.alone(|| {
-            // SAFETY: executable and graph must be valid and used by no other thread, the pointer writable ← both are
-            // locked; a local.
+            // SAFETY: executable and graph must be valid and used by no other thread, the pointer
+            // writable ← both are locked; a local.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -110,8 +112,8 @@ impl GraphExec {
         error.map_or(Ok(()), Err)
     }
 
-    /// An error if a closure of a host node has panicked since this was asked last; the panic told nobody else but the panic
-    /// hook.
+    /// An error if a closure of a host node has panicked since this was asked last; the panic told
+    /// nobody else but the panic hook.
     ///
     /// # Errors
     ///
@@ -124,7 +126,8 @@ impl GraphExec {
     ///
     /// # Safety
     ///
-    /// `change` makes one call, which changes the node unless it answers an error; the node then keeps to what `owners` keeps.
+    /// `change` makes one call, which changes the node unless it answers an error; the node then
+    /// keeps to what `owners` keeps.
     pub(super) unsafe fn change(
         &self,
         node: NodeId,
@@ -133,7 +136,8 @@ impl GraphExec {
         change: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
     ) -> Result<()> {
         let (inner, context) = (self.inner(), self.context());
-        // Before all locks: if this fails they go last, and closures that are dropped may use the executable.
+        // Before all locks: if this fails they go last, and closures that are dropped may use the
+        // executable.
         let owners = Arc::new(owners);
         let mut state = inner.lock();
         let place = state.place(node)?;
@@ -191,7 +195,8 @@ impl GraphExec {
 }
 
 impl Inner {
-    /// The graph that the nodes are of, to the driver, which knows the executable's by them. An error if `node` is gone.
+    /// The graph that the nodes are of, to the driver, which knows the executable's by them. An
+    /// error if `node` is gone.
     fn graph(&self, node: NodeId) -> Result<MutexGuard<'_, Vec<Parts>>> {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {

@@ -21,7 +21,8 @@ use crate::order::{Access, Scope};
 pub struct Values {
     /// A pointer to each.
     pub(crate) params: *mut *mut c_void,
-    /// All in one block, as the kernel has them, which the driver copies at once: in half the time for a dozen.
+    /// All in one block, as the kernel has them, which the driver copies at once: in half the time
+    /// for a dozen.
     pub(crate) extra: *mut *mut c_void,
 }
 
@@ -75,8 +76,9 @@ pub struct Tracked<'a> {
 ///
 /// # Safety
 ///
-/// `Value` is what the kernel takes: its bytes are copied into the parameter block. What `tracked` answers lives as
-/// long as every borrow in `Self`, also when the value itself is gone, and covers whatever `Value` points to.
+/// `Value` is what the kernel takes: its bytes are copied into the parameter block. What `tracked`
+/// answers lives as long as every borrow in `Self`, also when the value itself is gone, and covers
+/// whatever `Value` points to.
 pub unsafe trait KernelArg {
     /// What the kernel sees.
     type Value: Copy;
@@ -105,7 +107,8 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 macro_rules! buffer_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
-            // SAFETY: the kernel takes the address; the memory is its own, borrowed as `Self` borrows it.
+            // SAFETY: the kernel takes the address; the memory is its own, borrowed as `Self`
+            // borrows it.
             unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
@@ -212,7 +215,8 @@ impl Tracked<'_> {
     }
 }
 
-/// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s, or an [`ArgList`](super::ArgList) of any number.
+/// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s, or an [`ArgList`](super::ArgList)
+/// of any number.
 ///
 /// # Safety
 ///
@@ -240,8 +244,8 @@ pub unsafe trait KernelArgs {
         self.with_pointers(|pointers| f(Values::pointers(pointers)))
     }
 
-    /// Whether all uses are in order as they are on the stream of this identity: with words that are at hand, so that nothing
-    /// else happens on the way of most launches.
+    /// Whether all uses are in order as they are on the stream of this identity: with words that
+    /// are at hand, so that nothing else happens on the way of most launches.
     #[doc(hidden)]
     fn are_in_order(&self, stream: u64) -> bool;
 
@@ -279,7 +283,8 @@ macro_rules! kernel_args {
             #[inline(always)]
             #[allow(non_snake_case, reason = "a value has the name of its type")]
             fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
-                // As C has them, which is where a kernel looks for them unless it aligns them otherwise.
+                // As C has them, which is where a kernel looks for them unless it aligns them
+                // otherwise.
                 #[repr(C)]
                 struct Block<$($arg),*> {
                     $($arg: $arg),*

@@ -91,8 +91,8 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 
 /// Attributes of a launch, for [`Stream::launch_with`](crate::Stream::launch_with).
 ///
-/// Each method adds one, or replaces it. Nothing is dropped silently: what the device or the driver does not know, or
-/// does not allow together, is an error of the launch.
+/// Each method adds one, or replaces it. Nothing is dropped silently: what the device or the driver
+/// does not know, or does not allow together, is an error of the launch.
 ///
 /// ```
 /// use cuda_driver::LaunchAttributes;
@@ -137,8 +137,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1_i32)
     }
 
-    /// Blocks run in clusters of this shape, which share their shared memory (compute capability 9.0 on). The grid is
-    /// a multiple of it in each dimension.
+    /// Blocks run in clusters of this shape, which share their shared memory (compute capability
+    /// 9.0 on). The grid is a multiple of it in each dimension.
     #[must_use]
     pub fn cluster(mut self, blocks: impl Into<Dim3>) -> Self {
         let blocks = blocks.into();
@@ -149,7 +149,8 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Clusters of this larger shape where they fit, of [`cluster`](Self::cluster) elsewhere (CUDA 12.8 on).
+    /// Clusters of this larger shape where they fit, of [`cluster`](Self::cluster) elsewhere (CUDA
+    /// 12.8 on).
     #[must_use]
     pub fn preferred_cluster(self, blocks: impl Into<Dim3>) -> Self {
         let blocks = dimensions(blocks.into());
@@ -165,7 +166,8 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Whether clusters may be of a size that not every device of this capability has (CUDA 13.2 on).
+    /// Whether clusters may be of a size that not every device of this capability has (CUDA 13.2
+    /// on).
     #[must_use]
     pub fn portable_cluster_mode(self, mode: PortableClusterMode) -> Self {
         self.with(
@@ -174,9 +176,9 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// The kernel may start before the one that is queued before it has ended: programmatic dependent launch. It sees
-    /// that kernel's writes only after `griddepcontrol.wait` (`cudaGridDependencySynchronize`), for which the caller of
-    /// the launch answers.
+    /// The kernel may start before the one that is queued before it has ended: programmatic
+    /// dependent launch. It sees that kernel's writes only after `griddepcontrol.wait`
+    /// (`cudaGridDependencySynchronize`), for which the caller of the launch answers.
     #[must_use]
     pub fn programmatic_serialization(self) -> Self {
         self.with(
@@ -185,8 +187,8 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Records `event` when every block has called `griddepcontrol.launch_dependents` or has ended, or, `at_block_start`,
-    /// has begun. The event keeps no time.
+    /// Records `event` when every block has called `griddepcontrol.launch_dependents` or has ended,
+    /// or, `at_block_start`, has begun. The event keeps no time.
     #[must_use]
     pub fn programmatic_event(mut self, event: &'a Event, at_block_start: bool) -> Self {
         self.of_context(event.context(), "the event of a programmatic launch");
@@ -200,7 +202,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, value)
     }
 
-    /// Records `event` when every block has begun, nominally (CUDA 12.3 on). The event keeps no time.
+    /// Records `event` when every block has begun, nominally (CUDA 12.3 on). The event keeps no
+    /// time.
     #[must_use]
     pub fn completion_event(mut self, event: &'a Event) -> Self {
         self.of_context(event.context(), "the completion event");
@@ -235,7 +238,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, map)
     }
 
-    /// What the L2 cache does with accesses to `window`: of `hit_ratio` of them `hit`, of the rest `miss`.
+    /// What the L2 cache does with accesses to `window`: of `hit_ratio` of them `hit`, of the rest
+    /// `miss`.
     #[must_use]
     pub fn access_policy_window<T: DeviceRepr>(
         mut self,
@@ -258,7 +262,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, value)
     }
 
-    /// The share of the first-level cache that is shared memory, in percent; the driver may take more. CUDA 12.5 on.
+    /// The share of the first-level cache that is shared memory, in percent; the driver may take
+    /// more. CUDA 12.5 on.
     #[must_use]
     pub fn shared_memory_carveout(self, percent: u32) -> Self {
         self.with(
@@ -295,8 +300,8 @@ impl<'a> LaunchAttributes<'a> {
         };
         place.id = id;
         place.value.pad = [0; 64];
-        // Every value lies at the start of the union; which fields have names depends on the header.
-        // SAFETY: there must be room for it, aligned ← asserted above.
+        // Every value lies at the start of the union; which fields have names depends on the
+        // header. SAFETY: there must be room for it, aligned ← asserted above.
         unsafe { ptr::from_mut(&mut place.value).cast::<V>().write(value) };
         self.len = self.len.max(index + 1);
         self
@@ -326,7 +331,8 @@ impl<'a> LaunchAttributes<'a> {
         let is_event = self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
             || self.has(Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT);
         if is_event {
-            // It would stand for an edge of this capture, and be recorded by no launch of the graph.
+            // It would stand for an edge of this capture, and be recorded by no launch of the
+            // graph.
             return Err(Error::Unsupported {
                 what: "an event in the attributes of a launch in a graph, where `programmatic_edge` and `launch_order_edge` of its node are its forms,",
             });

@@ -70,7 +70,8 @@ impl LaunchConfig {
         }
     }
 
-    /// One thread for each of `n` elements, at least one block: the kernel compares its index with `n`.
+    /// One thread for each of `n` elements, at least one block: the kernel compares its index with
+    /// `n`.
     #[must_use]
     pub fn for_num_elems(n: u32) -> Self {
         Self::new(n.div_ceil(Self::DEFAULT_BLOCK).max(1), Self::DEFAULT_BLOCK)

@@ -29,7 +29,8 @@ pub struct Kernel<P: KernelParams> {
 #[derive(Debug)]
 pub struct Reads<T>(PhantomData<fn(T)>);
 
-/// A parameter through which a kernel reads and writes elements: a buffer as `&mut`, or a view to write.
+/// A parameter through which a kernel reads and writes elements: a buffer as `&mut`, or a view to
+/// write.
 #[derive(Debug)]
 pub struct Writes<T>(PhantomData<fn(T)>);
 
@@ -116,12 +117,14 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1 Q Q1);
 
 impl Function {
-    /// The same kernel with the types of its parameters, checked here once instead of at each launch.
+    /// The same kernel with the types of its parameters, checked here once instead of at each
+    /// launch.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`](crate::Error::Argument) unless the number and sizes of the parameters are those of the
-    /// kernel. Where [nobody tells](Self::parameters) what the kernel takes there is nothing to check.
+    /// [`Error::Argument`](crate::Error::Argument) unless the number and sizes of the parameters
+    /// are those of the kernel. Where [nobody tells](Self::parameters) what the kernel takes there
+    /// is nothing to check.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
         self.check_arguments(P::SIZES)?;
         Ok(Kernel {
@@ -138,7 +141,8 @@ impl<P: KernelParams> Kernel<P> {
         &self.function
     }
 
-    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on `stream`, as [`Stream::launch`] does.
+    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on `stream`, as [`Stream::launch`]
+    /// does.
     ///
     /// # Errors
     ///
@@ -157,12 +161,13 @@ impl<P: KernelParams> Kernel<P> {
     where
         P: Accepts<A>,
     {
-        // SAFETY: the sizes must be right ← `typed` has compared those of `P`, and `P` accepts `A`; for the rest the
-        // caller answers.
+        // SAFETY: the sizes must be right ← `typed` has compared those of `P`, and `P` accepts `A`;
+        // for the rest the caller answers.
         unsafe { stream.queue(&self.function, config, None, args) }
     }
 
-    /// `cuLaunchKernelEx(self, config, attributes, args)`—The same with attributes, as [`Stream::launch_with`] does.
+    /// `cuLaunchKernelEx(self, config, attributes, args)`—The same with attributes, as
+    /// [`Stream::launch_with`] does.
     ///
     /// # Errors
     ///

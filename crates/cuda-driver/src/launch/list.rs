@@ -15,7 +15,8 @@ use crate::function::check::{Layout, UNPACKED};
 /// So many arguments need no memory of the heap.
 const INLINE: usize = 64;
 
-/// Arguments of a kernel, one after the other: what a tuple is for a number known when the program is written.
+/// Arguments of a kernel, one after the other: what a tuple is for a number known when the program
+/// is written.
 ///
 /// ```no_run
 /// # use cuda_driver::{ArgList, DeviceBuffer, Function, LaunchConfig, Stream};
@@ -31,8 +32,8 @@ const INLINE: usize = 64;
 /// # }
 /// ```
 ///
-/// What it borrows stays borrowed as long as it lives; it can be launched with any number of times. Up to 64
-/// arguments of up to 1024 bytes together it uses no memory of the heap.
+/// What it borrows stays borrowed as long as it lives; it can be launched with any number of times.
+/// Up to 64 arguments of up to 1024 bytes together it uses no memory of the heap.
 #[derive(Default)]
 pub struct ArgList<'a> {
     /// The values as C has them in a struct, which is where most kernels have them.
@@ -44,7 +45,8 @@ pub struct ArgList<'a> {
     end: usize,
     /// Without its lifetime, so that a list that is only dropped later borrows nothing any more.
     uses: SmallVec<[Tracked<'static>; INLINE]>,
-    /// Whoever launches it has what it borrows to itself, so two threads must not do it at once: it is not `Sync`.
+    /// Whoever launches it has what it borrows to itself, so two threads must not do it at once: it
+    /// is not `Sync`.
     borrows: PhantomData<(&'a mut (), Cell<()>)>,
 }
 
@@ -72,21 +74,21 @@ impl<'a> ArgList<'a> {
             self.block.push(Chunk(MaybeUninit::uninit()));
         }
         let to = self.block.as_mut_ptr().wrapping_byte_add(start);
-        // SAFETY: there must be room for the value, aligned ← the chunks reach to `end`, are as aligned as asserted above, and
-        // `start` is a multiple of the value's alignment.
+        // SAFETY: there must be room for the value, aligned ← the chunks reach to `end`, are as
+        // aligned as asserted above, and `start` is a multiple of the value's alignment.
         unsafe { to.cast::<A::Value>().write(arg.value()) };
         self.starts.push(start);
         self.sizes.push(size);
         self.uses(arg)
     }
 
-    /// Memory that the kernel uses beside its arguments: a buffer or view whose address is in a struct of them. See
-    /// [`Using`](super::Using).
+    /// Memory that the kernel uses beside its arguments: a buffer or view whose address is in a
+    /// struct of them. See [`Using`](super::Using).
     #[inline]
     pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
-            // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`, and those are for 'a; the
-            // list is of 'a, and a drop of it uses nothing.
+            // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`,
+            // and those are for 'a; the list is of 'a, and a drop of it uses nothing.
             let tracked = unsafe { std::mem::transmute::<Tracked<'_>, Tracked<'static>>(tracked) };
             self.uses.push(tracked);
         }

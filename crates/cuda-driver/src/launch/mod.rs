@@ -33,23 +33,25 @@ use crate::stream::{Kind, Stream};
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
     ///
-    /// `args` is a tuple: numbers and structs by value, a buffer or view as `&buffer` if the kernel only reads it
-    /// and as `&mut buffer` if it writes it. The launch waits for what other streams do with the buffers, and what
-    /// comes after waits for the launch.
+    /// `args` is a tuple: numbers and structs by value, a buffer or view as `&buffer` if the kernel
+    /// only reads it and as `&mut buffer` if it writes it. The launch waits for what other streams
+    /// do with the buffers, and what comes after waits for the launch.
     ///
     /// # Errors
     ///
-    /// Before the driver is called: [`Error::Argument`](crate::Error::Argument) unless the number and the sizes of
-    /// the arguments are those of the kernel's parameters, [`Error::LaunchConfig`](crate::Error::LaunchConfig) if the
-    /// device or the kernel does not allow the configuration, [`Error::OtherContext`](crate::Error::OtherContext) if
-    /// kernel, buffers and stream are not of one context. What the kernel does wrong shows at a later call.
+    /// Before the driver is called: [`Error::Argument`](crate::Error::Argument) unless the number
+    /// and the sizes of the arguments are those of the kernel's parameters,
+    /// [`Error::LaunchConfig`](crate::Error::LaunchConfig) if the device or the kernel does not
+    /// allow the configuration, [`Error::OtherContext`](crate::Error::OtherContext) if kernel,
+    /// buffers and stream are not of one context. What the kernel does wrong shows at a later call.
     ///
     /// # Safety
     ///
-    /// With these arguments the kernel reads and writes only memory that the arguments let it: of the buffers
-    /// given, writes only of those given as `&mut`, and all within their lengths. Arguments are of the types
-    /// that the kernel takes; only their sizes are checked. Variables of its module that it uses by name are not
-    /// used at the same time on other streams ([`Module::global`](crate::Module::global)).
+    /// With these arguments the kernel reads and writes only memory that the arguments let it: of
+    /// the buffers given, writes only of those given as `&mut`, and all within their lengths.
+    /// Arguments are of the types that the kernel takes; only their sizes are checked. Variables of
+    /// its module that it uses by name are not used at the same time on other streams
+    /// ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
     #[inline(always)]
     pub unsafe fn launch<A: KernelArgs>(
@@ -63,18 +65,19 @@ impl Stream {
         unsafe { self.queue(function, config, None, args) }
     }
 
-    /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes: cooperative, clusters, dependent
-    /// on the launch before it, and more.
+    /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes:
+    /// cooperative, clusters, dependent on the launch before it, and more.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch); what driver or device do not know or allow is `CUDA_ERROR_INVALID_VALUE`,
-    /// `CUDA_ERROR_NOT_SUPPORTED` or an error that names the limit.
+    /// As [`launch`](Self::launch); what driver or device do not know or allow is
+    /// `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_NOT_SUPPORTED` or an error that names the limit.
     ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch). With [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the
-    /// kernel waits, before it touches memory that an earlier launch on this stream uses.
+    /// As [`launch`](Self::launch). With
+    /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel
+    /// waits, before it touches memory that an earlier launch on this stream uses.
     #[doc(alias = "cuLaunchKernelEx")]
     #[doc(alias = "cuLaunchCooperativeKernel")]
     pub unsafe fn launch_with<A: KernelArgs>(
@@ -94,7 +97,8 @@ impl Stream {
     /// # Safety
     ///
     /// As [`launch`](Self::launch), and the arguments are of the kernel's number and sizes.
-    // What is known where it is called, attributes or none and the kinds of the arguments, is a third of its work.
+    // What is known where it is called, attributes or none and the kinds of the arguments, is a
+    // third of its work.
     #[inline(always)]
     unsafe fn queue<A: KernelArgs>(
         &self,
@@ -119,7 +123,8 @@ impl Stream {
         Ok(())
     }
 
-    /// [`queue`](Self::queue) where the stream has to wait for something, or is one of C's default streams.
+    /// [`queue`](Self::queue) where the stream has to wait for something, or is one of C's default
+    /// streams.
     ///
     /// # Safety
     ///
@@ -172,7 +177,8 @@ impl Stream {
 
     /// # Safety
     ///
-    /// `values` are of the parameters' sizes, a block laid out as they are, and the kernel keeps to its memory.
+    /// `values` are of the parameters' sizes, a block laid out as they are, and the kernel keeps to
+    /// its memory.
     #[inline]
     pub(crate) unsafe fn call_launch(
         &self,
@@ -185,8 +191,9 @@ impl Stream {
             block,
             shared_bytes,
         } = *config;
-        // SAFETY: function and stream must be alive, there must be a value of each parameter's size in one of the forms, and
-        // the kernel must keep to its memory ← both are borrowed; the caller says so.
+        // SAFETY: function and stream must be alive, there must be a value of each parameter's size
+        // in one of the forms, and the kernel must keep to its memory ← both are borrowed; the
+        // caller says so.
         unsafe {
             call!(
                 self.driver(),
@@ -218,8 +225,8 @@ impl Stream {
         values: Values,
     ) -> Result<(), DriverError> {
         let config = config.raw(self, attributes);
-        // SAFETY: as in `call_launch`; the attributes must be valid for the call ← they are borrowed, and the driver only
-        // reads them.
+        // SAFETY: as in `call_launch`; the attributes must be valid for the call ← they are
+        // borrowed, and the driver only reads them.
         unsafe {
             call!(
                 self.driver(),

@@ -1,8 +1,8 @@
 //! The last launches of each stream: what may have been running when a device was lost.
 //!
-//! A launch leaves the number of its kernel's name in a ring of its stream: two loads and two stores, which wait for nobody.
-//! Of threads that launch on one stream at the same instant one may overwrite what the other left; what is told here is
-//! never relied on.
+//! A launch leaves the number of its kernel's name in a ring of its stream: two loads and two
+//! stores, which wait for nobody. Of threads that launch on one stream at the same instant one may
+//! overwrite what the other left; what is told here is never relied on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -159,7 +159,8 @@ impl ContextLaunches {
         this
     }
 
-    /// Calls `wait` for all that is queued in the context, and if it succeeds notes that all launches before are done.
+    /// Calls `wait` for all that is queued in the context, and if it succeeds notes that all
+    /// launches before are done.
     pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         let before: Vec<_> = self
             .streams
@@ -254,8 +255,8 @@ impl LaunchesInFlight {
 }
 
 impl Stream {
-    /// The launches on this stream that are not known to be done: those since the last wait for the stream or its context
-    /// that succeeded, at most 64.
+    /// The launches on this stream that are not known to be done: those since the last wait for the
+    /// stream or its context that succeeded, at most 64.
     ///
     /// Graphs and what other code launches are not among them.
     #[must_use]

@@ -7,11 +7,11 @@ use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
 use crate::function::check::Layout;
 
-/// Arguments of a kernel, and memory beside them that the launch uses: what a packed batch is, a struct of settings and of
-/// addresses of several buffers.
+/// Arguments of a kernel, and memory beside them that the launch uses: what a packed batch is, a
+/// struct of settings and of addresses of several buffers.
 ///
-/// A launch is ordered with other uses of the buffers that are its arguments. Of a struct it cannot know which addresses
-/// are in it, so the buffers are named here, as `&buffer` or as `&mut buffer`.
+/// A launch is ordered with other uses of the buffers that are its arguments. Of a struct it cannot
+/// know which addresses are in it, so the buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream, Using};
@@ -44,7 +44,8 @@ use crate::function::check::Layout;
 /// # }
 /// ```
 ///
-/// For a number that is known only when the program runs there is [`ArgList::uses`](super::ArgList::uses).
+/// For a number that is known only when the program runs there is
+/// [`ArgList::uses`](super::ArgList::uses).
 #[derive(Clone, Copy, Debug)]
 pub struct Using<A, M> {
     args: A,

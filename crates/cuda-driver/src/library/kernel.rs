@@ -37,25 +37,29 @@ impl LibraryKernel {
     /// `cuKernelGetName()`.
     pub(super) fn named(library: &Arc<LibraryInner>, raw: CUkernel) -> Result<Self> {
         let mut name = ptr::null();
-        // SAFETY: the pointer must be writable, the kernel of a loaded library ← a local, and `library` owns it.
+        // SAFETY: the pointer must be writable, the kernel of a loaded library ← a local, and
+        // `library` owns it.
         unsafe { call!(library.driver(), cuKernelGetName(&raw mut name, raw)) }?;
-        // SAFETY: it must be a string that lives as long as it is used ← the driver's, which lives with the library.
+        // SAFETY: it must be a string that lives as long as it is used ← the driver's, which lives
+        // with the library.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         Ok(Self::new(library, raw, &name))
     }
 
-    /// `cuKernelGetFunction()`—The kernel in `context`, to launch on its streams. Loads the library there if it is not.
+    /// `cuKernelGetFunction()`—The kernel in `context`, to launch on its streams. Loads the library
+    /// there if it is not.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the context is of another driver; what the driver's compiler has against the image, if it was
-    /// not compiled before.
+    /// [`Error::OtherContext`] if the context is of another driver; what the driver's compiler has
+    /// against the image, if it was not compiled before.
     #[doc(alias = "cuKernelGetFunction")]
     pub fn function(&self, context: &Context) -> Result<Function> {
         let place = self.library.place(context)?;
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its library.
+        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its
+        // library.
         unsafe {
             call!(
                 context.driver(),
@@ -71,13 +75,13 @@ impl LibraryKernel {
         &self.name
     }
 
-    /// `cuKernelGetParamInfo()`—The parameters of the kernel, as its image or else the driver tells them; `None` where
-    /// neither does, as for [`Function::parameters`].
+    /// `cuKernelGetParamInfo()`—The parameters of the kernel, as its image or else the driver tells
+    /// them; `None` where neither does, as for [`Function::parameters`].
     ///
     /// # Errors
     ///
-    /// What the calls answer: `CUDA_ERROR_INVALID_CONTEXT` where only the driver knows and no context is current on this
-    /// thread.
+    /// What the calls answer: `CUDA_ERROR_INVALID_CONTEXT` where only the driver knows and no
+    /// context is current on this thread.
     #[doc(alias = "cuKernelGetParamInfo")]
     #[doc(alias = "cuKernelGetParamCount")]
     pub fn parameters(&self) -> Result<Option<Vec<Parameter>>> {
@@ -86,7 +90,8 @@ impl LibraryKernel {
         let told = signatures.and_then(|signatures| find_signature(signatures, &self.name));
         let count = || {
             let mut count = 0;
-            // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its library.
+            // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps
+            // its library.
             unsafe { call!(driver, cuKernelGetParamCount(kernel, &raw mut count)) }?;
             Ok(count)
         };
@@ -102,17 +107,19 @@ impl LibraryKernel {
         Ok(known?)
     }
 
-    /// `cuKernelGetAttribute(attribute, device)`—An attribute of the kernel on a device, as the driver gives it.
+    /// `cuKernelGetAttribute(attribute, device)`—An attribute of the kernel on a device, as the
+    /// driver gives it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that this driver does not know, [`Error::OtherContext`] for a device of
-    /// another driver.
+    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that this driver does not know,
+    /// [`Error::OtherContext`] for a device of another driver.
     #[doc(alias = "cuKernelGetAttribute")]
     pub fn attribute(&self, attribute: FunctionAttribute, device: &Device) -> Result<i32> {
         let driver = self.driver_of(device)?;
         let mut value = 0;
-        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its library.
+        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its
+        // library.
         unsafe {
             call!(
                 driver,
@@ -122,12 +129,14 @@ impl LibraryKernel {
         Ok(value)
     }
 
-    /// `cuKernelSetAttribute(attribute, value, device)`—Sets an attribute of the kernel on a device.
+    /// `cuKernelSetAttribute(attribute, value, device)`—Sets an attribute of the kernel on a
+    /// device.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that cannot be set, or not to this. [`Error::Unsupported`] for the limit of
-    /// dynamic shared memory: launches raise it by themselves, and lowering it would break those of other threads.
+    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that cannot be set, or not to this.
+    /// [`Error::Unsupported`] for the limit of dynamic shared memory: launches raise it by
+    /// themselves, and lowering it would break those of other threads.
     #[doc(alias = "cuKernelSetAttribute")]
     pub fn set_attribute(
         &self,

@@ -28,9 +28,9 @@ use crate::stream::{SendPtr, Stream};
 
 /// Device code for all contexts of a driver. Cloning it gives another handle of the same code.
 ///
-/// The driver loads it into a context when something of it is first used there. It is unloaded when the last handle, the last
-/// kernel and the last function of it are gone; that waits for the uses of its variables and for every context that it
-/// was used in. It keeps those contexts.
+/// The driver loads it into a context when something of it is first used there. It is unloaded when
+/// the last handle, the last kernel and the last function of it are gone; that waits for the uses
+/// of its variables and for every context that it was used in. It keeps those contexts.
 #[derive(Clone)]
 pub struct Library(Arc<LibraryInner>);
 
@@ -40,7 +40,8 @@ pub(crate) struct LibraryInner {
     log: JitLog,
     /// What the image says of its kernels, if it says anything.
     signatures: Option<Vec<Signature>>,
-    /// The contexts that it was used in. What is there once for each comes first: its streams go before the context.
+    /// The contexts that it was used in. What is there once for each comes first: its streams go
+    /// before the context.
     places: Mutex<Vec<(Arc<Shared>, Context)>, { rank::LIBRARY_CONTEXTS }>,
 }
 
@@ -50,8 +51,8 @@ impl Destroy for RawLibrary {
     type Raw = SendPtr<CUlib_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the library must be loaded, none of its kernels may run and nothing may use its variables ← the handle
-        // owns it, and `Unloading` has waited for both.
+        // SAFETY: the library must be loaded, none of its kernels may run and nothing may use its
+        // variables ← the handle owns it, and `Unloading` has waited for both.
         unsafe { call!(driver, cuLibraryUnload(raw.0)) }
     }
 }
@@ -61,9 +62,10 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may also leave the work,
-    /// and this error without the log, to the first use in a context. [`Error::Unsupported`](crate::Error::Unsupported)
-    /// for an option that the driver is too old for.
+    /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may also
+    /// leave the work, and this error without the log, to the first use in a context.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for an option that the driver is too old
+    /// for.
     #[doc(alias = "cuLibraryLoadData")]
     pub fn load<'a>(
         driver: &Driver,
@@ -75,9 +77,10 @@ impl Library {
         let driver = &driver.of_all();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlibrary = ptr::null_mut();
-        // SAFETY: the data must be a whole image, the options and buffers valid for the call ← a `Ptx` ends with
-        // NUL, a `Cubin` and a `Fatbin` are whole by their contracts; there are as many values as options, and the
-        // buffers are of the sizes given. There are no options of the library: the driver copies the image.
+        // SAFETY: the data must be a whole image, the options and buffers valid for the call ← a
+        // `Ptx` ends with NUL, a `Cubin` and a `Fatbin` are whole by their contracts; there are as
+        // many values as options, and the buffers are of the sizes given. There are no options of
+        // the library: the driver copies the image.
         let result = unsafe {
             call!(
                 driver,
@@ -107,16 +110,18 @@ impl Library {
         })))
     }
 
-    /// `cuLibraryLoadData(image, options)`—Takes the file at `path`: PTX, a cubin or a fat binary, as it begins.
+    /// `cuLibraryLoadData(image, options)`—Takes the file at `path`: PTX, a cubin or a fat binary,
+    /// as it begins.
     ///
     /// # Errors
     ///
-    /// [`Error::File`](crate::Error::File) if it cannot be read, [`Error::Image`](crate::Error::Image) if it is no
-    /// image; else as [`load`](Self::load).
+    /// [`Error::File`](crate::Error::File) if it cannot be read,
+    /// [`Error::Image`](crate::Error::Image) if it is no image; else as [`load`](Self::load).
     ///
     /// # Safety
     ///
-    /// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker of NVIDIA's made it.
+    /// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker
+    /// of NVIDIA's made it.
     #[doc(alias = "cuLibraryLoadFromFile")]
     pub unsafe fn load_file(
         driver: &Driver,
@@ -128,12 +133,13 @@ impl Library {
         Self::load(driver, image_of(&image)?, options)
     }
 
-    /// `cuLibraryGetKernel(name)`—The kernel of this name, as it stands in the image (C++ names mangled).
+    /// `cuLibraryGetKernel(name)`—The kernel of this name, as it stands in the image (C++ names
+    /// mangled).
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or [`Error::NulByte`](crate::Error::NulByte) if there is
-    /// one in the name.
+    /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or
+    /// [`Error::NulByte`](crate::Error::NulByte) if there is one in the name.
     #[doc(alias = "cuLibraryGetKernel")]
     pub fn kernel(&self, name: &str) -> Result<LibraryKernel> {
         let c_name = kernel_name(name)?;
@@ -167,7 +173,8 @@ impl Library {
             )
         }?;
         let mut raw: Vec<CUkernel> = vec![ptr::null_mut(); count as usize];
-        // SAFETY: there must be room for `count` kernels, the library loaded ← there is; `self` owns it.
+        // SAFETY: there must be room for `count` kernels, the library loaded ← there is; `self`
+        // owns it.
         unsafe {
             call!(
                 driver,
@@ -179,8 +186,8 @@ impl Library {
             .collect()
     }
 
-    /// `cuLibraryGetGlobal(name)`—The variable of this name in the context of `stream`, at home on `stream`. Each context has
-    /// its own.
+    /// `cuLibraryGetGlobal(name)`—The variable of this name in the context of `stream`, at home on
+    /// `stream`. Each context has its own.
     ///
     /// What holds for [`Module::global`](crate::Module::global) holds for it.
     ///
@@ -258,7 +265,8 @@ impl Drop for LibraryInner {
             variables.extend(shared.take_trackers());
             contexts.push(context);
         }
-        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
+        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a
+        // `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
         Unloading::new(handle, variables, contexts).start();
     }

@@ -1,5 +1,5 @@
-//! One kind of allocation behind every owner and every view: where it lies, whose order its uses keep, and how it is
-//! given back.
+//! One kind of allocation behind every owner and every view: where it lies, whose order its uses
+//! keep, and how it is given back.
 
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
@@ -16,7 +16,8 @@ use crate::pending;
 use crate::planted::Fault;
 use crate::stream::Stream;
 
-/// An allocation with the order of its uses. What it goes back to when it is dropped, its source says.
+/// An allocation with the order of its uses. What it goes back to when it is dropped, its source
+/// says.
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
     bytes: usize,
@@ -100,8 +101,8 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// `bytes` bytes from `address` on are memory that the context of `home` can use, are of this source, and nobody
-    /// else gives them back.
+    /// `bytes` bytes from `address` on are memory that the context of `home` can use, are of this
+    /// source, and nobody else gives them back.
     pub(crate) unsafe fn of_source(
         home: &Stream,
         address: CUdeviceptr,
@@ -158,8 +159,8 @@ impl Memory {
         self.use_on(self.home(), access, queue)
     }
 
-    /// Queues something on `stream` that uses this memory: waits for what matters, then notes the use. What fails may have
-    /// queued a part, so that is noted too.
+    /// Queues something on `stream` that uses this memory: waits for what matters, then notes the
+    /// use. What fails may have queued a part, so that is noted too.
     pub(crate) fn use_on<E>(
         &self,
         stream: &Stream,
@@ -176,7 +177,8 @@ impl Memory {
         Ok(queued?)
     }
 
-    /// Gives the memory back behind all uses, unless a graph holds it: then it goes with the last that does.
+    /// Gives the memory back behind all uses, unless a graph holds it: then it goes with the last
+    /// that does.
     pub(crate) fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
@@ -237,8 +239,9 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: nothing of it must be used after ← this is its end.
         let (block, source) = unsafe { self.take() };
-        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing else. Inside a host function
-        // not even the tracker is locked: who has it may wait for that function.
+        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing
+        // else. Inside a host function not even the tracker is locked: who has it may wait for that
+        // function.
         let take_back = move |block: Block| {
             if let Some(source) = block.leave(source) {
                 let _ = source.take_back(block);
@@ -263,15 +266,16 @@ impl Source {
         }
     }
 
-    /// Gives a block back behind all uses. If those cannot be waited for the memory stays: one may be under way.
+    /// Gives a block back behind all uses. If those cannot be waited for the memory stays: one may
+    /// be under way.
     pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => {
                 let home = block.behind_all()?;
                 let queueing = home.queueing()?;
-                // SAFETY: the memory must be allocated and no longer used ← it is owned, and the stream has just been
-                // made to wait for every use on another stream.
+                // SAFETY: the memory must be allocated and no longer used ← it is owned, and the
+                // stream has just been made to wait for every use on another stream.
                 unsafe { call!(home.driver(), cuMemFreeAsync(block.address, queueing.raw())) }
             }
             Self::Plain | Self::Managed => {

@@ -13,10 +13,11 @@ use crate::stream::Stream;
 
 /// `len` elements of `T` on the device, freed when it goes.
 ///
-/// A buffer has a home stream, the one it was made on. Copies and frees run there. Kernels on any stream of the
-/// same context may take it as an argument, as `&buffer` if they only read it and as `&mut buffer` if they write
-/// it; uses on different streams are ordered by events where the stream changes, at no cost where it does not.
-/// Dropping it frees the memory behind all uses, without waiting.
+/// A buffer has a home stream, the one it was made on. Copies and frees run there. Kernels on any
+/// stream of the same context may take it as an argument, as `&buffer` if they only read it and as
+/// `&mut buffer` if they write it; uses on different streams are ordered by events where the stream
+/// changes, at no cost where it does not. Dropping it frees the memory behind all uses, without
+/// waiting.
 ///
 /// A length of 0 is fine, and calls nothing.
 pub struct DeviceBuffer<T: DeviceRepr> {
@@ -35,8 +36,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// # Safety
     ///
-    /// Nothing reads an element before something has written it. (Any bits are a `T`; but what another process or
-    /// an earlier buffer left there must not leak out.)
+    /// Nothing reads an element before something has written it. (Any bits are a `T`; but what
+    /// another process or an earlier buffer left there must not leak out.)
     #[doc(alias = "cuMemAllocAsync")]
     pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let memory = Memory::allocate(stream, bytes_of::<T>(len)?)?;
@@ -55,10 +56,11 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, in memory that is of no pool.
+    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, in memory that is of no
+    /// pool.
     ///
-    /// [`Stream::wait_value`] and its like take no other. Making it needs the context to be current; dropping it waits for
-    /// everything that runs in the context (`cuMemFree`).
+    /// [`Stream::wait_value`] and its like take no other. Making it needs the context to be
+    /// current; dropping it waits for everything that runs in the context (`cuMemFree`).
     ///
     /// # Errors
     ///
@@ -95,36 +97,43 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// Takes memory of `cuMemAllocAsync`, or of [`into_raw`](Self::into_raw), which is then freed with the buffer.
+    /// Takes memory of `cuMemAllocAsync`, or of [`into_raw`](Self::into_raw), which is then freed
+    /// with the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an address.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an
+    /// address.
     ///
     /// # Safety
     ///
-    /// `address` is aligned for `T` and the start of an allocation of at least `len` elements that the context of
-    /// `stream` can use, from `cuMemAllocAsync` (from `cuMemAlloc` if the device has no memory pools). All of it was
-    /// written. Nobody else frees it, and what still uses it is on `stream` or has been waited for by it.
+    /// `address` is aligned for `T` and the start of an allocation of at least `len` elements that
+    /// the context of `stream` can use, from `cuMemAllocAsync` (from `cuMemAlloc` if the device has
+    /// no memory pools). All of it was written. Nobody else frees it, and what still uses it is on
+    /// `stream` or has been waited for by it.
     pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
         let source = Source::allocated(stream);
         // SAFETY: the memory must be ours to free ← the caller says so.
         unsafe { Self::of_source(stream, address, len, source) }
     }
 
-    /// Uses memory of other code, and drops `owner` when the buffer is gone and all its uses are done.
+    /// Uses memory of other code, and drops `owner` when the buffer is gone and all its uses are
+    /// done.
     ///
-    /// The drop of such a buffer waits for its uses. If that fails, because the device is lost, `owner` stays.
+    /// The drop of such a buffer waits for its uses. If that fails, because the device is lost,
+    /// `owner` stays.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an address.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an
+    /// address.
     ///
     /// # Safety
     ///
-    /// `address` is aligned for `T`, and `len` elements from there on are memory that the context of `stream` can use
-    /// and that was written. As long as `owner` lives it is not freed, and nobody else writes it, nor reads what the
-    /// buffer is written with. What still uses it is on `stream` or has been waited for by it.
+    /// `address` is aligned for `T`, and `len` elements from there on are memory that the context
+    /// of `stream` can use and that was written. As long as `owner` lives it is not freed, and
+    /// nobody else writes it, nor reads what the buffer is written with. What still uses it is on
+    /// `stream` or has been waited for by it.
     pub unsafe fn from_foreign(
         stream: &Stream,
         address: CUdeviceptr,
@@ -138,8 +147,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
 
     /// # Safety
     ///
-    /// `len` elements from `address` on are memory that the context of `stream` can use, are of this source, and nobody
-    /// else gives them back.
+    /// `len` elements from `address` on are memory that the context of `stream` can use, are of
+    /// this source, and nobody else gives them back.
     unsafe fn of_source(
         stream: &Stream,
         address: CUdeviceptr,
@@ -173,16 +182,18 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         Ok(clone)
     }
 
-    /// The address, which the caller has to free now; the number of elements is to be asked for before.
+    /// The address, which the caller has to free now; the number of elements is to be asked for
+    /// before.
     ///
-    /// The home stream is made to wait for what other streams still do with the memory: `cuMemFreeAsync` on it is how
-    /// to free it (`cuMemFree` once the stream is done, if the device has no memory pools). The owner of memory from
-    /// [`from_foreign`](Self::from_foreign) is never dropped.
+    /// The home stream is made to wait for what other streams still do with the memory:
+    /// `cuMemFreeAsync` on it is how to free it (`cuMemFree` once the stream is done, if the device
+    /// has no memory pools). The owner of memory from [`from_foreign`](Self::from_foreign) is never
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) holds the memory, which then goes with the
-    /// graph; what the calls answer, and the memory then stays allocated.
+    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) holds the memory,
+    /// which then goes with the graph; what the calls answer, and the memory then stays allocated.
     pub fn into_raw(self) -> Result<CUdeviceptr> {
         self.memory.into_raw()
     }
@@ -249,7 +260,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_slice().chunks(size)
     }
 
-    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size` is 0.
+    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size`
+    /// is 0.
     #[must_use]
     pub fn chunks_mut(
         &mut self,
@@ -267,8 +279,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().set_zero()
     }
 
-    /// `cuMemsetD8Async(value)` and its like—Queues `value` for all elements, on the home stream; see
-    /// [`DeviceSliceMut::fill`].
+    /// `cuMemsetD8Async(value)` and its like—Queues `value` for all elements, on the home stream;
+    /// see [`DeviceSliceMut::fill`].
     ///
     /// # Errors
     ///
@@ -288,8 +300,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().copy_from_host(source)
     }
 
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer; returns when `destination` is filled. See
-    /// [`DeviceSlice::copy_to_host`].
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer; returns when `destination`
+    /// is filled. See [`DeviceSlice::copy_to_host`].
     ///
     /// # Errors
     ///
@@ -299,8 +311,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_slice().copy_to_host(destination)
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer from page-locked memory, directly. See
-    /// [`DeviceSliceMut::copy_from_pinned`].
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer from page-locked
+    /// memory, directly. See [`DeviceSliceMut::copy_from_pinned`].
     ///
     /// # Errors
     ///
@@ -309,8 +321,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().copy_from_pinned(source)
     }
 
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer to page-locked memory, directly. See
-    /// [`DeviceSlice::copy_to_pinned`].
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer to page-locked memory,
+    /// directly. See [`DeviceSlice::copy_to_pinned`].
     ///
     /// # Errors
     ///

@@ -10,8 +10,8 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Misaligned`] if no `U` may start at the address, [`Error::Uneven`] if the bytes are not a whole number of
-    /// them.
+    /// [`Error::Misaligned`] if no `U` may start at the address, [`Error::Uneven`] if the bytes are
+    /// not a whole number of them.
     pub fn cast<U: DeviceRepr>(self) -> Result<DeviceSlice<'a, U>> {
         let len = len_of_cast::<U>(self.as_raw(), self.bytes())?;
         Ok(DeviceSlice {

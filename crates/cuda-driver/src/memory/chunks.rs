@@ -13,7 +13,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
 }
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size` is 0.
+    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size`
+    /// is 0.
     #[must_use]
     pub fn chunks_mut(self, size: usize) -> Option<impl ExactSizeIterator<Item = Self>> {
         let starts = starts(self.len(), size)?;

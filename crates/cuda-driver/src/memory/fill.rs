@@ -18,11 +18,12 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         self.fill(T::zeroed())
     }
 
-    /// `cuMemsetD8Async(value)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues `value` for all elements, on the home stream.
+    /// `cuMemsetD8Async(value)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues `value` for all
+    /// elements, on the home stream.
     ///
-    /// One call if the bytes of `value` repeat after 1, 2 or 4 bytes, as those of any number of up to 32 bits do. If
-    /// not, the first element is written in pieces of up to 4 bytes, and then copied over the others, twice as many each
-    /// time.
+    /// One call if the bytes of `value` repeat after 1, 2 or 4 bytes, as those of any number of up
+    /// to 32 bits do. If not, the first element is written in pieces of up to 4 bytes, and then
+    /// copied over the others, twice as many each time.
     ///
     /// # Errors
     ///
@@ -51,8 +52,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             while done < bytes {
                 let next = done.min(bytes - done);
                 let to = address + done as CUdeviceptr;
-                // SAFETY: both ranges must be ours, and apart ← `next` bytes of the view from its start, and as many
-                // behind the `done` first ones.
+                // SAFETY: both ranges must be ours, and apart ← `next` bytes of the view from its
+                // start, and as many behind the `done` first ones.
                 unsafe {
                     call!(
                         home.driver(),
@@ -66,7 +67,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 }
 
-/// The shortest unit of 1, 2 or 4 bytes that `value` is made of, if the address is one of such a unit.
+/// The shortest unit of 1, 2 or 4 bytes that `value` is made of, if the address is one of such a
+/// unit.
 pub(crate) fn repeated(value: &[u8], address: CUdeviceptr) -> Option<&[u8]> {
     [1, 2, 4].into_iter().find_map(|size| {
         let unit = value.get(..size)?;
@@ -97,7 +99,8 @@ unsafe fn set(
     match *unit {
         [a, b, c, d] => {
             let word = u32::from_ne_bytes([a, b, c, d]);
-            // SAFETY: the range must be writable, and start at a unit ← the caller says so, and asks for no other.
+            // SAFETY: the range must be writable, and start at a unit ← the caller says so, and
+            // asks for no other.
             unsafe { call!(driver, cuMemsetD32Async(address, word, count, raw)) }
         }
         [a, b] => {

@@ -8,21 +8,25 @@ use crate::error::Result;
 use crate::order::{Gate, Scope};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on this buffer's home stream.
+    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on this
+    /// buffer's home stream.
     ///
-    /// The devices need no access to each other: where they have none, the driver goes through host memory. The copy waits
-    /// for what other streams do with both sides, and what comes after waits for the copy, as within one context. Until the
-    /// source is used again, it may keep this buffer's context alive; if it has the last handle, that context ends on a
-    /// thread of its own, and no call on the source waits for it.
+    /// The devices need no access to each other: where they have none, the driver goes through host
+    /// memory. The copy waits for what other streams do with both sides, and what comes after waits
+    /// for the copy, as within one context. Until the source is used again, it may keep this
+    /// buffer's context alive; if it has the last handle, that context ends on a thread of its own,
+    /// and no call on the source waits for it.
     ///
-    /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are copied to the host in that
-    /// context and from there in this one, and the call returns when the source has been read: the owner of the context may
-    /// end it at any time, and could not wait for a copy that was queued elsewhere.
+    /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are
+    /// copied to the host in that context and from there in this one, and the call returns when the
+    /// source has been read: the owner of the context may end it at any time, and could not wait
+    /// for a copy that was queued elsewhere.
     ///
     /// # Errors
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or what the calls answer.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or
+    /// what the calls answer.
     #[doc(alias = "cuMemcpyPeerAsync")]
     pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         let (home, peer) = (self.memory.home(), source.memory.home().context());
@@ -52,8 +56,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let mut scope = Scope::new(home);
         source.memory.tracker.before_peer(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold the bytes and belong to the contexts given, which are alive ← the lengths are
-            // equal, both views are within their allocations, whose frees wait for this use; both buffers are borrowed.
+            // SAFETY: both sides must hold the bytes and belong to the contexts given, which are
+            // alive ← the lengths are equal, both views are within their allocations, whose frees
+            // wait for this use; both buffers are borrowed.
             unsafe {
                 call!(
                     home.driver(),

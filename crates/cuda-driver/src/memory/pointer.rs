@@ -56,7 +56,8 @@ pub struct PointerAttributes {
 }
 
 impl PointerAttributes {
-    /// The raw context in which the memory was allocated or registered; null where it belongs to none, as that of a pool.
+    /// The raw context in which the memory was allocated or registered; null where it belongs to
+    /// none, as that of a pool.
     #[must_use]
     pub fn context_as_raw(&self) -> CUcontext {
         self.context.0
@@ -99,8 +100,9 @@ impl Context {
             .each_mut()
             .map(|value| ptr::from_mut(value).cast::<c_void>());
         let _current = self.enter()?;
-        // SAFETY: there must be as many places as attributes, each writable for its type ← both are of one length, and no
-        // type is longer than a `u64`. The address is looked up and not followed.
+        // SAFETY: there must be as many places as attributes, each writable for its type ← both are
+        // of one length, and no type is longer than a `u64`. The address is looked up and not
+        // followed.
         unsafe {
             call!(
                 self.driver(),

@@ -2,9 +2,9 @@
 
 /// A type whose values may lie in device memory and be arguments of kernels.
 ///
-/// Implemented for the integers and floats and arrays of them, for [vectors](crate::vector), and with the feature `half` for
-/// `f16` and `bf16`. With the feature `derive`, `#[derive(DeviceRepr)]` does it for a `#[repr(C)]` struct without padding, and
-/// checks that it is one. By hand:
+/// Implemented for the integers and floats and arrays of them, for [vectors](crate::vector), and
+/// with the feature `half` for `f16` and `bf16`. With the feature `derive`, `#[derive(DeviceRepr)]`
+/// does it for a `#[repr(C)]` struct without padding, and checks that it is one. By hand:
 ///
 /// ```
 /// use cuda_driver::DeviceRepr;
@@ -26,14 +26,15 @@
 ///
 /// # Safety
 ///
-/// The type has the same layout on the device as on the host. That any bits are a value of it, and that it has
-/// no padding, is what [`bytemuck::Pod`] promises: a kernel may write any bits.
+/// The type has the same layout on the device as on the host. That any bits are a value of it, and
+/// that it has no padding, is what [`bytemuck::Pod`] promises: a kernel may write any bits.
 pub unsafe trait DeviceRepr: bytemuck::Pod + Send + Sync {}
 
 macro_rules! device_repr {
     ($($ty:ty),*) => {
         $(
-            // SAFETY: layouts must agree ← the CUDA C++ type of this width has the size and alignment of the host's.
+            // SAFETY: layouts must agree ← the CUDA C++ type of this width has the size and
+            // alignment of the host's.
             unsafe impl DeviceRepr for $ty {}
         )*
     };

@@ -173,7 +173,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         })
     }
 
-    /// At most `len` elements from `start` on, which is within the view. Others may have other pieces.
+    /// At most `len` elements from `start` on, which is within the view. Others may have other
+    /// pieces.
     pub(super) fn piece(&self, start: usize, len: usize) -> Self {
         Self {
             address: offset::<T>(self.address, start),
@@ -204,13 +205,14 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         ))
     }
 
-    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on this buffer's home stream.
+    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on this buffer's
+    /// home stream.
     ///
     /// # Errors
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or what the calls
-    /// answer.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or
+    /// what the calls answer.
     #[doc(alias = "cuMemcpyDtoDAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         expect_len(source.len, self.len)?;
@@ -223,8 +225,9 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are within their
-            // allocations, whose frees wait for this use. They cannot overlap: one is borrowed mutably.
+            // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are
+            // within their allocations, whose frees wait for this use. They cannot overlap: one is
+            // borrowed mutably.
             unsafe {
                 call!(
                     home.driver(),
@@ -246,7 +249,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
 
 /// The address of element `index` of a view that has at least as many.
 fn offset<T>(address: CUdeviceptr, index: usize) -> CUdeviceptr {
-    // No overflow: the view's bytes fit in an address (`bytes_of`), and `index` is at most its length.
+    // No overflow: the view's bytes fit in an address (`bytes_of`), and `index` is at most its
+    // length.
     address + (index * size_of::<T>()) as CUdeviceptr
 }
 

@@ -27,7 +27,8 @@ pub(crate) struct ModuleInner {
 enum Code {
     /// It is unloaded with this.
     Module(Box<Owned>),
-    /// The library has what all its handles of one context share, and the order of the uses of its variables.
+    /// The library has what all its handles of one context share, and the order of the uses of its
+    /// variables.
     Library(Arc<LibraryInner>, Arc<Shared>),
 }
 
@@ -60,8 +61,8 @@ impl Destroy for RawModule {
     type Raw = SendPtr<CUmod_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the module must be loaded, none of its kernels may run and nothing may use its variables ← the handle
-        // owns it, and `Unloading` has waited for both.
+        // SAFETY: the module must be loaded, none of its kernels may run and nothing may use its
+        // variables ← the handle owns it, and `Unloading` has waited for both.
         unsafe { call!(driver, cuModuleUnload(raw.0)) }
     }
 }
@@ -140,7 +141,8 @@ impl ModuleInner {
         match &self.code {
             Code::Module(owned) => {
                 let module = owned.handle.raw().0;
-                // SAFETY: pointers and name must be valid, the module loaded ← locals, and `self` owns it.
+                // SAFETY: pointers and name must be valid, the module loaded ← locals, and `self`
+                // owns it.
                 unsafe {
                     call!(
                         driver,
@@ -180,7 +182,8 @@ impl Drop for ModuleInner {
         let Code::Module(owned) = &mut self.code else {
             return;
         };
-        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a `ManuallyDrop` stays.
+        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a
+        // `ManuallyDrop` stays.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
         let variables = owned.shared.take_trackers();
         Unloading::new(handle, variables, vec![self.context.clone()]).start();

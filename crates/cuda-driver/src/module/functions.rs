@@ -18,13 +18,14 @@ pub struct LoadingMode(pub u32);
 impl LoadingMode {
     /// With the module.
     pub const EAGER: Self = Self(CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING.0);
-    /// Each kernel when it is first used. That may wait for the device, and deadlock kernels that wait for each other:
-    /// [`Function::load`] loads one before.
+    /// Each kernel when it is first used. That may wait for the device, and deadlock kernels that
+    /// wait for each other: [`Function::load`] loads one before.
     pub const LAZY: Self = Self(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING.0);
 }
 
 impl Driver {
-    /// `cuModuleGetLoadingMode()`—When code is loaded in this process: as the variable `CUDA_MODULE_LOADING` says.
+    /// `cuModuleGetLoadingMode()`—When code is loaded in this process: as the variable
+    /// `CUDA_MODULE_LOADING` says.
     ///
     /// # Errors
     ///
@@ -39,8 +40,8 @@ impl Driver {
 }
 
 impl Module {
-    /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—All kernels of the module, loaded, with their names as they stand in
-    /// the image.
+    /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—All kernels of the module, loaded, with their
+    /// names as they stand in the image.
     ///
     /// # Errors
     ///
@@ -60,7 +61,8 @@ impl Module {
             )
         }?;
         let mut raw: Vec<CUfunction> = vec![ptr::null_mut(); count as usize];
-        // SAFETY: there must be room for `count` functions, the module loaded ← there is; `self` owns it.
+        // SAFETY: there must be room for `count` functions, the module loaded ← there is; `self`
+        // owns it.
         unsafe {
             call!(
                 driver,
@@ -70,9 +72,11 @@ impl Module {
         let mut functions = Vec::with_capacity(raw.len());
         for raw in raw {
             let mut name = ptr::null();
-            // SAFETY: the pointer must be writable, the function of a loaded module ← a local, and `self` owns it.
+            // SAFETY: the pointer must be writable, the function of a loaded module ← a local, and
+            // `self` owns it.
             unsafe { call!(driver, cuFuncGetName(&raw mut name, raw)) }?;
-            // SAFETY: it must be a string that lives as long as it is used ← the driver's, which lives with the module.
+            // SAFETY: it must be a string that lives as long as it is used ← the driver's, which
+            // lives with the module.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
             // Of one that is enumerated but not loaded the driver tells no attributes.
             // SAFETY: the function must be of a loaded module ← `self` owns it.
@@ -84,7 +88,8 @@ impl Module {
 }
 
 impl Function {
-    /// `cuFuncIsLoaded()`—Whether its code is on the device: always, unless loading is [lazy](LoadingMode::LAZY).
+    /// `cuFuncIsLoaded()`—Whether its code is on the device: always, unless loading is
+    /// [lazy](LoadingMode::LAZY).
     ///
     /// # Errors
     ///
@@ -93,12 +98,14 @@ impl Function {
     pub fn is_loaded(&self) -> Result<bool> {
         let mut state = CUfunctionLoadingState(0);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable, the function alive ← a local, and `self` keeps its module.
+        // SAFETY: the pointer must be writable, the function alive ← a local, and `self` keeps its
+        // module.
         unsafe { call!(self.driver(), cuFuncIsLoaded(&raw mut state, self.as_raw())) }?;
         Ok(state == CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
     }
 
-    /// `cuFuncLoad()`—Loads its code now, if it is not loaded: the first launch then waits for nothing.
+    /// `cuFuncLoad()`—Loads its code now, if it is not loaded: the first launch then waits for
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -110,8 +117,9 @@ impl Function {
         Ok(unsafe { call!(self.driver(), cuFuncLoad(self.as_raw())) }?)
     }
 
-    /// `cuFuncSetCacheConfig(config)`—What this kernel prefers, before what its [context](crate::Context) does. A launch may
-    /// wait for the device where it changes the preference.
+    /// `cuFuncSetCacheConfig(config)`—What this kernel prefers, before what its
+    /// [context](crate::Context) does. A launch may wait for the device where it changes the
+    /// preference.
     ///
     /// # Errors
     ///

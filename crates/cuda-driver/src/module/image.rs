@@ -76,7 +76,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 ///
 /// # Safety
 ///
-/// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker of NVIDIA's made it.
+/// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker of
+/// NVIDIA's made it.
 pub(crate) unsafe fn read_image(path: &Path) -> Result<Loadable> {
     let bytes = read(path)?;
     // SAFETY: machine code must be whole and unaltered ← the caller says so.

@@ -66,7 +66,8 @@ impl fmt::Display for JitLog {
 /// How much of each log is kept.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Options in the form that the driver takes, with the buffers that it writes to. None of it moves when this does.
+/// Options in the form that the driver takes, with the buffers that it writes to. None of it moves
+/// when this does.
 pub(crate) struct Compilation {
     names: Vec<CUjit_option>,
     values: Vec<*mut c_void>,
@@ -74,8 +75,8 @@ pub(crate) struct Compilation {
     errors: Vec<u8>,
 }
 
-// SAFETY: the pointers must be usable from any thread ← they are to the buffers beside them, and only the driver
-// follows them, in calls that are given this.
+// SAFETY: the pointers must be usable from any thread ← they are to the buffers beside them, and
+// only the driver follows them, in calls that are given this.
 unsafe impl Send for Compilation {}
 // SAFETY: through `&self` nothing is written.
 unsafe impl Sync for Compilation {}

@@ -32,8 +32,9 @@ pub(crate) use unload::Unloading;
 
 /// Device code in a context. Cloning it gives another handle of the same code.
 ///
-/// It is unloaded when the last handle and the last [`Function`] of it are gone; that waits for the uses of its
-/// [variables](crate::Global), also by other contexts, and for its context, as a kernel of it may still run. A [`Library`](crate::Library) is the same for all contexts at once.
+/// It is unloaded when the last handle and the last [`Function`] of it are gone; that waits for the
+/// uses of its [variables](crate::Global), also by other contexts, and for its context, as a kernel
+/// of it may still run. A [`Library`](crate::Library) is the same for all contexts at once.
 #[derive(Clone)]
 pub struct Module {
     raw: SendPtr<CUmod_st>,
@@ -45,8 +46,9 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`] with the log of the driver's compiler: for PTX that is wrong, that was written by a compiler
-    /// newer than the driver (the text says which versions met), or for a cubin of another architecture.
+    /// [`Error::Jit`] with the log of the driver's compiler: for PTX that is wrong, that was
+    /// written by a compiler newer than the driver (the text says which versions met), or for a
+    /// cubin of another architecture.
     #[doc(alias = "cuModuleLoadData")]
     #[doc(alias = "cuModuleLoadDataEx")]
     #[doc(alias = "cuModuleLoadFatBinary")]
@@ -58,7 +60,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load); [`Error::Unsupported`] for an option that the driver is too old for.
+    /// As [`load`](Self::load); [`Error::Unsupported`] for an option that the driver is too old
+    /// for.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with<'a>(
         context: &Context,
@@ -70,9 +73,9 @@ impl Module {
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUmodule = ptr::null_mut();
         let current = context.enter()?;
-        // SAFETY: the data must be a whole image, the options and buffers valid for the call ← a `Ptx` ends with
-        // NUL, a `Cubin` and a `Fatbin` are whole by their contracts; there are as many values as options, and the
-        // buffers are of the sizes given.
+        // SAFETY: the data must be a whole image, the options and buffers valid for the call ← a
+        // `Ptx` ends with NUL, a `Cubin` and a `Fatbin` are whole by their contracts; there are as
+        // many values as options, and the buffers are of the sizes given.
         let result = unsafe {
             call!(
                 driver,
@@ -97,17 +100,21 @@ impl Module {
         Ok(Self { raw, inner })
     }
 
-    /// `cuModuleLoadDataEx(image, options)`—Loads the file at `path`: PTX, a cubin or a fat binary, as it begins.
+    /// `cuModuleLoadDataEx(image, options)`—Loads the file at `path`: PTX, a cubin or a fat binary,
+    /// as it begins.
     ///
-    /// PTX alone needs no `unsafe`: read the text, make a [`Ptx`](crate::Ptx) of it, and [`load`](Self::load) that.
+    /// PTX alone needs no `unsafe`: read the text, make a [`Ptx`](crate::Ptx) of it, and
+    /// [`load`](Self::load) that.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is no image; else as [`load_with`](Self::load_with).
+    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is no image; else as
+    /// [`load_with`](Self::load_with).
     ///
     /// # Safety
     ///
-    /// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker of NVIDIA's made it.
+    /// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker
+    /// of NVIDIA's made it.
     #[doc(alias = "cuModuleLoad")]
     pub unsafe fn load_file(
         context: &Context,
@@ -119,7 +126,8 @@ impl Module {
         Self::load_with(context, image_of(&image)?, options)
     }
 
-    /// `cuModuleGetFunction(name)`—The kernel of this name, as it stands in the image (C++ names mangled).
+    /// `cuModuleGetFunction(name)`—The kernel of this name, as it stands in the image (C++ names
+    /// mangled).
     ///
     /// # Errors
     ///

@@ -5,11 +5,12 @@ use cuda_sys::{CUjit_cacheMode, CUjit_fallback, CUjit_option, CUjit_target, Vers
 use crate::device::ComputeCapability;
 use crate::error::{Error, Result};
 
-/// Options for [`Module::load_with`](crate::Module::load_with), [`Library::load`](crate::Library::load) and
-/// [`Linker::new`](crate::Linker::new). What is not set is as the driver likes; what is set twice is as set last.
+/// Options for [`Module::load_with`](crate::Module::load_with),
+/// [`Library::load`](crate::Library::load) and [`Linker::new`](crate::Linker::new). What is not set
+/// is as the driver likes; what is set twice is as set last.
 ///
-/// They are for code that is compiled: PTX. Machine code is loaded as it is. An option that the driver does not know is
-/// an error.
+/// They are for code that is compiled: PTX. Machine code is loaded as it is. An option that the
+/// driver does not know is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JitOptions {
     values: Vec<(CUjit_option, u32)>,
@@ -88,32 +89,37 @@ impl JitOptions {
     number_options! {
         /// `CU_JIT_MAX_REGISTERS`—The most registers that a thread may use.
         max_registers(count) = CU_JIT_MAX_REGISTERS;
-        /// `CU_JIT_THREADS_PER_BLOCK`—So many threads in a block must be possible: the compiler keeps the registers few
-        /// enough. Not together with [`target`](Self::target).
+        /// `CU_JIT_THREADS_PER_BLOCK`—So many threads in a block must be possible: the compiler
+        /// keeps the registers few enough. Not together with [`target`](Self::target).
         threads_per_block(count) = CU_JIT_THREADS_PER_BLOCK;
-        /// `CU_JIT_MIN_CTA_PER_SM`—So many blocks on a multiprocessor at once are to be possible. Not in CUDA 12.0. It needs
-        /// [`max_threads_per_block`](Self::max_threads_per_block), and goes not together with
-        /// [`max_registers`](Self::max_registers) and [`threads_per_block`](Self::threads_per_block).
+        /// `CU_JIT_MIN_CTA_PER_SM`—So many blocks on a multiprocessor at once are to be possible.
+        /// Not in CUDA 12.0. It needs [`max_threads_per_block`](Self::max_threads_per_block), and
+        /// goes not together with [`max_registers`](Self::max_registers) and
+        /// [`threads_per_block`](Self::threads_per_block).
         min_blocks_per_multiprocessor(count) = CU_JIT_MIN_CTA_PER_SM;
         /// `CU_JIT_MAX_THREADS_PER_BLOCK`—The most threads in a block. Not in CUDA 12.0.
         max_threads_per_block(count) = CU_JIT_MAX_THREADS_PER_BLOCK;
-        /// `CU_JIT_SPLIT_COMPILE`—Compile on so many threads; 0: one for each processor. From CUDA 13.0 on.
+        /// `CU_JIT_SPLIT_COMPILE`—Compile on so many threads; 0: one for each processor. From CUDA
+        /// 13.0 on.
         split_compile(threads) = CU_JIT_SPLIT_COMPILE;
-        /// `CU_JIT_BINARY_LOADER_THREAD_COUNT`—Load machine code on so many threads. From CUDA 13.1 on.
+        /// `CU_JIT_BINARY_LOADER_THREAD_COUNT`—Load machine code on so many threads. From CUDA 13.1
+        /// on.
         binary_loader_threads(count) = CU_JIT_BINARY_LOADER_THREAD_COUNT;
     }
 
     switch_options! {
         /// `CU_JIT_GENERATE_DEBUG_INFO`—Whether to make what a debugger needs.
         debug_info = CU_JIT_GENERATE_DEBUG_INFO;
-        /// `CU_JIT_GENERATE_LINE_INFO`—Whether to make what a profiler needs to show lines of source.
+        /// `CU_JIT_GENERATE_LINE_INFO`—Whether to make what a profiler needs to show lines of
+        /// source.
         line_info = CU_JIT_GENERATE_LINE_INFO;
-        /// `CU_JIT_LOG_VERBOSE`—Whether the [log](super::JitLog::info) tells registers and memory of each kernel.
+        /// `CU_JIT_LOG_VERBOSE`—Whether the [log](super::JitLog::info) tells registers and memory
+        /// of each kernel.
         verbose = CU_JIT_LOG_VERBOSE;
         /// `CU_JIT_POSITION_INDEPENDENT_CODE`—Whether the code may lie anywhere.
         position_independent_code = CU_JIT_POSITION_INDEPENDENT_CODE;
-        /// `CU_JIT_OVERRIDE_DIRECTIVE_VALUES`—Whether limits of registers, threads and blocks that are given here go
-        /// before those in the PTX. Not in CUDA 12.0.
+        /// `CU_JIT_OVERRIDE_DIRECTIVE_VALUES`—Whether limits of registers, threads and blocks that
+        /// are given here go before those in the PTX. Not in CUDA 12.0.
         override_directives = CU_JIT_OVERRIDE_DIRECTIVE_VALUES;
     }
 

@@ -8,12 +8,13 @@ use crate::handle::{Destroy, Handle};
 use crate::order::Tracker;
 use crate::pending;
 
-/// A module or a library on its way out: it is unloaded when the uses of its variables and all work in its contexts
-/// are over.
+/// A module or a library on its way out: it is unloaded when the uses of its variables and all work
+/// in its contexts are over.
 pub(crate) struct Unloading<T: Destroy> {
     /// The trackers of its variables. A stream of any context may copy from them.
     variables: Vec<Arc<Tracker>>,
-    /// The contexts in which its kernels may run. Their launches are queued, and nothing else remembers them.
+    /// The contexts in which its kernels may run. Their launches are queued, and nothing else
+    /// remembers them.
     contexts: Vec<Context>,
     handle: Handle<T>,
 }
@@ -34,8 +35,8 @@ where
         }
     }
 
-    /// Unloads the code: before this returns, or on another thread where this one must not wait, or when the captures
-    /// that a wait would break have ended.
+    /// Unloads the code: before this returns, or on another thread where this one must not wait, or
+    /// when the captures that a wait would break have ended.
     ///
     /// If a wait fails, the code stays loaded until its context ends.
     pub(crate) fn start(self) {
@@ -64,7 +65,8 @@ where
 
     fn wait_for_contexts(mut self) {
         let Some(context) = self.contexts.pop() else {
-            // On this thread, which may wait: so does the driver if a stream of the context waits for the program.
+            // On this thread, which may wait: so does the driver if a stream of the context waits
+            // for the program.
             let _ = self.handle.close();
             return;
         };

@@ -11,8 +11,8 @@ use crate::module::Module;
 impl Module {
     /// Compiles `program` for the device of `context` and loads it.
     ///
-    /// To a cubin, which loads at once and whatever the versions of NVRTC and driver are; to PTX for a driver that
-    /// takes no cubin. An architecture in `options` is replaced by the device's.
+    /// To a cubin, which loads at once and whatever the versions of NVRTC and driver are; to PTX
+    /// for a driver that takes no cubin. An architecture in `options` is replaced by the device's.
     ///
     /// # Errors
     ///
@@ -25,11 +25,13 @@ impl Module {
         Source::new(context, program, options, None)?.load()
     }
 
-    /// The same through a disk cache: what was compiled before, by any process, is loaded without the compiler.
+    /// The same through a disk cache: what was compiled before, by any process, is loaded without
+    /// the compiler.
     ///
     /// # Errors
     ///
-    /// What the compiler or the driver says. Trouble with the cache is none: see [`Cache::problem`].
+    /// What the compiler or the driver says. Trouble with the cache is none: see
+    /// [`Cache::problem`].
     pub fn compile_cached(
         context: &Context,
         program: &Program,

@@ -1,5 +1,5 @@
-//! What needs both a compiler and a device: the architecture to compile for, source to module in one call, and
-//! the tuner.
+//! What needs both a compiler and a device: the architecture to compile for, source to module in
+//! one call, and the tuner.
 
 mod load;
 mod remembered;
@@ -38,7 +38,8 @@ impl fmt::Debug for CompileError {
 
 /// With the feature `nvrtc`.
 impl Device {
-    /// The real architecture of the device, to compile machine code for: [`Options::arch`](cuda_nvrtc::Options::arch).
+    /// The real architecture of the device, to compile machine code for:
+    /// [`Options::arch`](cuda_nvrtc::Options::arch).
     ///
     /// # Errors
     ///
@@ -48,7 +49,8 @@ impl Device {
         Ok(Arch::sm(capability.major, capability.minor))
     }
 
-    /// The virtual architecture of the device, to compile PTX for: [`Options::arch`](cuda_nvrtc::Options::arch).
+    /// The virtual architecture of the device, to compile PTX for:
+    /// [`Options::arch`](cuda_nvrtc::Options::arch).
     ///
     /// # Errors
     ///

@@ -75,8 +75,8 @@ pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Optio
     reader.0.is_empty().then_some(trials)
 }
 
-/// Keeps a result, in the order of the candidates. If that fails the cache tells why, and next time they are tried
-/// again.
+/// Keeps a result, in the order of the candidates. If that fails the cache tells why, and next time
+/// they are tried again.
 pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
     let mut note = Writer::default();
     let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

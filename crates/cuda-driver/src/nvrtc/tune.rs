@@ -1,7 +1,8 @@
 //! A tuner: which block size and which compile-time constants make a kernel fastest on a device.
 //!
-//! It tries every candidate, times each by events, and shows what it tried. It knows nothing of the kernel: what a
-//! candidate means for grid and arguments is the caller's closure, and so is whether the results are right.
+//! It tries every candidate, times each by events, and shows what it tried. It knows nothing of the
+//! kernel: what a candidate means for grid and arguments is the caller's closure, and so is whether
+//! the results are right.
 
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ pub enum TuneError {
 impl<'a> Tuner<'a> {
     /// A tuner of the kernel of this name, with a block of 256 and no constants.
     ///
-    /// The name is that of an `extern "C"` kernel, or a name expression of the program, such as `scale<float>`.
+    /// The name is that of an `extern "C"` kernel, or a name expression of the program, such as
+    /// `scale<float>`.
     pub fn new(program: &'a Program, kernel: impl Into<String>) -> Self {
         let kernel = kernel.into();
         Self {
@@ -110,9 +112,10 @@ impl<'a> Tuner<'a> {
 
     /// Keeps results in `cache`, and compilations too: the next time nothing is launched.
     ///
-    /// What is remembered is of the same machine code, candidates and number of samples, on a device of the same
-    /// name and compute capability with the same version of the driver. What else decides, such as the size of the
-    /// arrays, `problem` has to tell: it is compared as text. Candidates that failed are remembered as failed.
+    /// What is remembered is of the same machine code, candidates and number of samples, on a
+    /// device of the same name and compute capability with the same version of the driver. What
+    /// else decides, such as the size of the arrays, `problem` has to tell: it is compared as text.
+    /// Candidates that failed are remembered as failed.
     pub fn remember(mut self, cache: &'a Cache, problem: impl Into<String>) -> Self {
         self.memory = Some((cache, problem.into()));
         self
@@ -120,12 +123,13 @@ impl<'a> Tuner<'a> {
 
     /// Compiles, launches and times every candidate, unless the result is remembered.
     ///
-    /// `launch` queues one launch of the candidate on `stream`; it is called several times for each and must do the
-    /// same work each time.
+    /// `launch` queues one launch of the candidate on `stream`; it is called several times for each
+    /// and must do the same work each time.
     ///
     /// # Errors
     ///
-    /// [`TuneError::NothingRan`] with the reason of each, [`TuneError::Lost`] if a kernel took the device with it.
+    /// [`TuneError::NothingRan`] with the reason of each, [`TuneError::Lost`] if a kernel took the
+    /// device with it.
     pub fn tune(
         &self,
         stream: &Stream,

@@ -44,8 +44,8 @@ impl Access {
         signal: true,
     };
 
-    /// Both: what two nodes of a graph do to a buffer. What is waited for or set and used otherwise too is ordered as a use, as
-    /// it is on streams.
+    /// Both: what two nodes of a graph do to a buffer. What is waited for or set and used otherwise
+    /// too is ordered as a use, as it is on streams.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self {
             write: self.write || other.write,
@@ -78,8 +78,9 @@ pub(crate) const fn matters(one: Access, other: Access) -> bool {
 
 /// The uses that one call makes: a launch, or a copy. They share one event.
 ///
-/// As long as it lives, the context is current if calls on the stream need it. If it uses memory that graphs hold it is inside the
-/// gate of the context: it must not wait for the device, nor for the program.
+/// As long as it lives, the context is current if calls on the stream need it. If it uses memory
+/// that graphs hold it is inside the gate of the context: it must not wait for the device, nor for
+/// the program.
 pub(crate) struct Scope<'a> {
     pub(super) stream: &'a Stream,
     /// The identity of `stream`, at hand; `NOWHERE` if the context could not be made current.
@@ -99,7 +100,8 @@ struct More<'a> {
     entered: OnceCell<Entered<'a>>,
 }
 
-/// No stream has this identity: those of threads have a stream and a thread in them, and others do not get there.
+/// No stream has this identity: those of threads have a stream and a thread in them, and others do
+/// not get there.
 const NOWHERE: u64 = 1 << 63;
 /// No stream gets to this epoch.
 const UNKNOWN: u64 = u64::MAX;

@@ -1,8 +1,9 @@
 //! What keeps replays of graphs and other uses of the same memory apart.
 //!
-//! A buffer that a graph holds is used by replays that borrow nothing. So nothing but this keeps another thread from
-//! using it between the moment in which a replay is ordered behind the other uses and the moment in which it is queued.
-//! Each context has one gate, taken by replays and by uses of memory that graphs hold, and by nothing else.
+//! A buffer that a graph holds is used by replays that borrow nothing. So nothing but this keeps
+//! another thread from using it between the moment in which a replay is ordered behind the other
+//! uses and the moment in which it is queued. Each context has one gate, taken by replays and by
+//! uses of memory that graphs hold, and by nothing else.
 
 use std::cell::Cell;
 use std::ptr;

@@ -66,7 +66,8 @@ impl Estate {
     }
 }
 
-/// Keeps memory that a graph uses: as long as one lives, the memory is not given back, whatever its owner does.
+/// Keeps memory that a graph uses: as long as one lives, the memory is not given back, whatever its
+/// owner does.
 pub(crate) struct Held {
     tracker: ManuallyDrop<Arc<Tracker>>,
 }
@@ -74,8 +75,9 @@ pub(crate) struct Held {
 impl Held {
     /// Holds the memory behind a borrow that allows what the graph is to do with it.
     ///
-    /// From now on each use of it takes the slow way: replays borrow nothing, so they are not to be missed. The borrow
-    /// sees to it that no use that this is in the way of is between its order and its note.
+    /// From now on each use of it takes the slow way: replays borrow nothing, so they are not to be
+    /// missed. The borrow sees to it that no use that this is in the way of is between its order
+    /// and its note.
     ///
     /// # Errors
     ///
@@ -111,7 +113,8 @@ impl Drop for Held {
         // SAFETY: it must not be used again ← this is the end of `self`.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
         let driver = tracker.home().driver().clone();
-        // Inside a host function not even the tracker is locked: who has it may wait for that function.
+        // Inside a host function not even the tracker is locked: who has it may wait for that
+        // function.
         pending::outside(&driver, move || {
             if let Some((address, bytes, source)) = tracker.let_go() {
                 let _ = source.take_back(Block {
@@ -157,7 +160,8 @@ impl Tracker {
         }
     }
 
-    /// Its owner goes: answers the source if nobody holds the memory, which otherwise goes with the last holder.
+    /// Its owner goes: answers the source if nobody holds the memory, which otherwise goes with the
+    /// last holder.
     pub(crate) fn leave(
         &self,
         address: CUdeviceptr,

@@ -4,12 +4,13 @@ use super::{Access, Tracker};
 use crate::error::{Error, Result};
 
 impl Tracker {
-    /// Gives the memory to the host until it is [taken back](Self::take_back): no launch that is in the way begins any more,
-    /// and those under way are waited for.
+    /// Gives the memory to the host until it is [taken back](Self::take_back): no launch that is in
+    /// the way begins any more, and those under way are waited for.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if the host has it in a way that matters, or what waiting answers. Then it is not given.
+    /// [`Error::Borrowed`] if the host has it in a way that matters, or what waiting answers. Then
+    /// it is not given.
     pub(crate) fn lend(&self, access: Access) -> Result<()> {
         let entered = self.home().context().gate().enter();
         let mut uses = self.lock();

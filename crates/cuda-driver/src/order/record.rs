@@ -1,13 +1,15 @@
 //! The replays of an executable graph as uses: one record for all memory that it uses.
 //!
-//! Noting a replay at each of its buffers would cost as much as the buffers are many. So an executable has one record of its
-//! last replay (the driver runs its replays one after the other), and each buffer that it uses knows the record. Uses elsewhere
-//! wait for the last replay where it matters to them, and tell the record that the buffer is dirty; a replay waits for the uses
-//! of the dirty buffers, of which there are none if nothing happened in between. Executables that share a buffer are peers: a
-//! replay of one waits for the last replay of the other.
+//! Noting a replay at each of its buffers would cost as much as the buffers are many. So an
+//! executable has one record of its last replay (the driver runs its replays one after the other),
+//! and each buffer that it uses knows the record. Uses elsewhere wait for the last replay where it
+//! matters to them, and tell the record that the buffer is dirty; a replay waits for the uses of
+//! the dirty buffers, of which there are none if nothing happened in between. Executables that
+//! share a buffer are peers: a replay of one waits for the last replay of the other.
 //!
-//! Locks are taken in this order: the lock of an executable's owners, that of its graph, the [gate](super::Gate) of the context,
-//! a tracker, a record. No two trackers, and no two records, are locked at once.
+//! Locks are taken in this order: the lock of an executable's owners, that of its graph, the
+//! [gate](super::Gate) of the context, a tracker, a record. No two trackers, and no two records,
+//! are locked at once.
 
 use std::sync::Arc;
 
@@ -55,8 +57,8 @@ struct Slot {
 type ToWaitFor = (SmallVec<[Arc<Tracker>; 4]>, SmallVec<[Arc<Record>; 4]>);
 
 impl Record {
-    /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says whether the graph can wait for
-    /// the program.
+    /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says
+    /// whether the graph can wait for the program.
     ///
     /// # Errors
     ///
@@ -87,7 +89,8 @@ impl Record {
             drop(awaited);
             state = self.lock();
         }
-        // On another stream the driver makes it wait for the last replay, which may itself wait for the program.
+        // On another stream the driver makes it wait for the last replay, which may itself wait for
+        // the program.
         let follows = |last: &Use| last.id != scope.id && stream.driver().may_block();
         let queued = if may_block || state.last.as_ref().is_some_and(follows) {
             stream.state().block(stream.context(), launch)
@@ -116,7 +119,8 @@ impl Record {
         self.lock().last.as_ref().map(look)
     }
 
-    /// Makes the stream of `scope` wait for the uses of `dirty` memory and for the last replays of `peers`.
+    /// Makes the stream of `scope` wait for the uses of `dirty` memory and for the last replays of
+    /// `peers`.
     fn wait(
         self: &Record,
         scope: &Scope<'_>,
@@ -147,8 +151,8 @@ impl Record {
         }
     }
 
-    /// The event behind the last replay; `None` if there is none, or it is done. Strays of `context` were
-    /// [settled](Self::settle).
+    /// The event behind the last replay; `None` if there is none, or it is done. Strays of
+    /// `context` were [settled](Self::settle).
     pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
         let mut state = self.lock();
         let Some(last) = &mut state.last else {
@@ -235,8 +239,8 @@ impl Record {
         }
     }
 
-    /// A node less uses the memory of `tracker`. What replays still do with it is noted there if it was the last. The gate is
-    /// entered.
+    /// A node less uses the memory of `tracker`. What replays still do with it is noted there if it
+    /// was the last. The gate is entered.
     pub(crate) fn detach(self: &Arc<Self>, tracker: &Arc<Tracker>) {
         let mut uses = tracker.lock();
         let Some(estate) = uses.estate.as_mut() else {
@@ -272,8 +276,9 @@ impl Record {
 }
 
 impl State {
-    /// Whether what was just queued in `scope` may be noted as the last replay: it then stands for those before it, which run
-    /// first if it was queued. If it failed its stream is made to wait for them; if that fails too, the one before stays.
+    /// Whether what was just queued in `scope` may be noted as the last replay: it then stands for
+    /// those before it, which run first if it was queued. If it failed its stream is made to wait
+    /// for them; if that fails too, the one before stays.
     fn may_note(&mut self, scope: &Scope<'_>, is_queued: bool) -> bool {
         let context = scope.stream.context();
         match &mut self.last {
@@ -282,8 +287,8 @@ impl State {
         }
     }
 
-    /// Notes a replay that was just queued in `scope`. Returns the event and the use that it replaces, to be dropped
-    /// without a lock.
+    /// Notes a replay that was just queued in `scope`. Returns the event and the use that it
+    /// replaces, to be dropped without a lock.
     fn note(&mut self, scope: &mut Scope<'_>) -> (Option<UseEvent>, Option<Use>) {
         let former = match &mut self.last {
             Some(last) if last.id == scope.id => (last.renew(), None),
@@ -370,7 +375,8 @@ impl Estate {
 }
 
 impl Tracker {
-    /// Before a replay of `record` on the stream of `scope`: makes it wait for what was done elsewhere.
+    /// Before a replay of `record` on the stream of `scope`: makes it wait for what was done
+    /// elsewhere.
     fn order_replay(&self, scope: &Scope<'_>, record: &Record) -> Result<(), DriverError> {
         let mut uses = self.lock();
         let uses = &mut *uses;

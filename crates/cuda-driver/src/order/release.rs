@@ -9,8 +9,8 @@ use crate::error::DriverError;
 use crate::pending;
 
 impl Tracker {
-    /// Waits for every use that a wait for the home context would not cover, such as a copy that a stream of
-    /// another context makes.
+    /// Waits for every use that a wait for the home context would not cover, such as a copy that a
+    /// stream of another context makes.
     ///
     /// The caller has waited for the [unsettled contexts](Self::unsettled), and holds no lock.
     pub(crate) fn wait_for_uses_elsewhere(&self) -> Result<(), DriverError> {
@@ -22,8 +22,8 @@ impl Tracker {
         }
     }
 
-    /// Returns the contexts with a use of this memory that has no event: only a wait for the whole context can end
-    /// such a use.
+    /// Returns the contexts with a use of this memory that has no event: only a wait for the whole
+    /// context can end such a use.
     pub(crate) fn unsettled(&self) -> Option<KeptContext> {
         if self.home.driver().has_strays() {
             self.strays(Access::WRITE, None).into_iter().next()
@@ -32,8 +32,9 @@ impl Tracker {
         }
     }
 
-    /// Keeps the home context alive as long as a stream of another context may use this memory: for memory that is
-    /// never freed because its uses could not be waited for, and that ends with its context.
+    /// Keeps the home context alive as long as a stream of another context may use this memory: for
+    /// memory that is never freed because its uses could not be waited for, and that ends with its
+    /// context.
     ///
     /// A worker thread waits for the uses. If that fails, the context is leaked.
     pub(crate) fn keep_context_while_used_elsewhere(this: &Arc<Self>) {

@@ -1,8 +1,9 @@
 //! Uses that nothing tells the end of.
 //!
-//! A use on the per-thread stream is recorded at once, as no other thread can do that later. If that fails, only a wait for the whole
-//! context tells that it is over. Such a wait can last as long as the program likes, so it is made where nothing is locked: before the
-//! gate is entered, and before a tracker is looked at.
+//! A use on the per-thread stream is recorded at once, as no other thread can do that later. If
+//! that fails, only a wait for the whole context tells that it is over. Such a wait can last as
+//! long as the program likes, so it is made where nothing is locked: before the gate is entered,
+//! and before a tracker is looked at.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +55,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which this would break; or what the call answers.
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which this would break; or
+    /// what the call answers.
     pub(crate) fn settle_strays(&self) -> Result<(), DriverError> {
         let strays = self.strays();
         let noted = strays.noted.load(Ordering::Acquire);
@@ -85,7 +87,8 @@ impl Use {
 }
 
 impl Record {
-    /// Waits for the last replay if it is a stray. Nothing must be locked. `context` is the executable's.
+    /// Waits for the last replay if it is a stray. Nothing must be locked. `context` is the
+    /// executable's.
     pub(crate) fn settle(&self, context: &Context) -> Result<(), DriverError> {
         if !context.driver().has_strays() {
             return Ok(());
@@ -98,7 +101,8 @@ impl Record {
         self.with_last(|last| last.stray_in(context)).flatten()
     }
 
-    /// Before a replay on a stream of `context`: waits for the strays among what it has to wait for.
+    /// Before a replay on a stream of `context`: waits for the strays among what it has to wait
+    /// for.
     #[cold]
     pub(super) fn settle_before(&self, context: &Context) -> Result<(), DriverError> {
         let (dirty, peers) = self.to_wait_for();
@@ -110,7 +114,8 @@ impl Record {
 }
 
 impl Tracker {
-    /// Waits for the strays among the uses that matter to `access`. Nothing must be locked, nor the gate entered.
+    /// Waits for the strays among the uses that matter to `access`. Nothing must be locked, nor the
+    /// gate entered.
     #[inline]
     pub(super) fn settle(&self, access: Access) -> Result<(), DriverError> {
         if self.home.driver().has_strays() {
@@ -131,7 +136,8 @@ impl Tracker {
             return Ok(());
         }
         if self.is_held() {
-            // Once it is inside, nothing more can be waited for, and the memory that it still gets to is not known yet.
+            // Once it is inside, nothing more can be waited for, and the memory that it still gets
+            // to is not known yet.
             scope.stream.context().settle_strays()?;
         }
         self.settle_strays(access, Some(scope.id))
@@ -145,7 +151,8 @@ impl Tracker {
             .try_for_each(|context| context.settle_strays())
     }
 
-    /// Returns the contexts of the strays among the uses that matter to `access`, except those of the stream `own`.
+    /// Returns the contexts of the strays among the uses that matter to `access`, except those of
+    /// the stream `own`.
     pub(super) fn strays(&self, access: Access, own: Option<u64>) -> SmallVec<[KeptContext; 2]> {
         let home = self.home.context();
         let uses = self.lock();

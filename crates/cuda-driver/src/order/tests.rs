@@ -19,8 +19,9 @@ fn set(stream: &Stream, address: cuda_sys::CUdeviceptr, word: u32) {
     .unwrap();
 }
 
-/// A launch on `s` notes its uses one after the other. Between two of them, other threads write another half of the
-/// second buffer on `t`, and make `s` wait for that: too late for the event of the launch to stand for it.
+/// A launch on `s` notes its uses one after the other. Between two of them, other threads write
+/// another half of the second buffer on `t`, and make `s` wait for that: too late for the event of
+/// the launch to stand for it.
 #[test]
 fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
     for seed in 0..64 {
@@ -55,7 +56,8 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
         let whole = Scope::new(&u);
         tracker.before(&whole, Access::READ).unwrap();
         let mut words = [0_u32; 2];
-        // SAFETY: both sides must hold 8 bytes until the copy is done ← two words each, and it is waited for below.
+        // SAFETY: both sides must hold 8 bytes until the copy is done ← two words each, and it is
+        // waited for below.
         unsafe {
             call!(
                 driver,

@@ -11,8 +11,8 @@ use crate::event::UseEvent;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream, StreamState};
 
-/// Uses that were taken off the list of a tracker or record. Dropping a use can call the driver, so these are
-/// dropped only after the lock is released.
+/// Uses that were taken off the list of a tracker or record. Dropping a use can call the driver, so
+/// these are dropped only after the lock is released.
 pub(super) type Removed = SmallVec<[Use; 1]>;
 
 /// A use of the buffer on a stream.
@@ -34,8 +34,8 @@ pub(super) struct Use {
     covers: u64,
     /// The streams that have waited for `event`.
     pub(super) waited: Vec<u64>,
-    /// The context of `stream`, if it is not the context of the buffer. Declared after `stream` and `event`, so
-    /// that it is dropped after them.
+    /// The context of `stream`, if it is not the context of the buffer. Declared after `stream` and
+    /// `event`, so that it is dropped after them.
     pub(super) elsewhere: Option<KeptContext>,
 }
 
@@ -93,8 +93,8 @@ impl Use {
         }
     }
 
-    /// Makes this the later use of the same stream that was just queued and is not recorded yet. Returns the event of
-    /// the earlier one, to be dropped without a lock.
+    /// Makes this the later use of the same stream that was just queued and is not recorded yet.
+    /// Returns the event of the earlier one, to be dropped without a lock.
     pub(super) fn renew(&mut self) -> Option<UseEvent> {
         self.epoch = self.stream.epoch();
         self.stray = 0;
@@ -132,13 +132,15 @@ impl Use {
         !self.is_open() && self.event.as_ref().is_some_and(UseEvent::is_done)
     }
 
-    /// Whether there may be uses at home behind its event that are not noted yet: threads queue them first.
+    /// Whether there may be uses at home behind its event that are not noted yet: threads queue
+    /// them first.
     pub(super) fn is_open(&self) -> bool {
         self.is_home && self.event.is_some() && self.covers != u64::MAX
     }
 
-    /// Makes the stream of `scope` wait for this use, unless it is its own or has waited already. `home` is the buffer's context,
-    /// `home_epoch` that of the last use at home that left no trace.
+    /// Makes the stream of `scope` wait for this use, unless it is its own or has waited already.
+    /// `home` is the buffer's context, `home_epoch` that of the last use at home that left no
+    /// trace.
     pub(super) fn order_before(
         &mut self,
         scope: &Scope<'_>,
@@ -183,7 +185,8 @@ impl Use {
         }
     }
 
-    /// Returns the event to wait for, or `None` if the use is done. `waiting` is the stream that will wait.
+    /// Returns the event to wait for, or `None` if the use is done. `waiting` is the stream that
+    /// will wait.
     pub(super) fn behind(
         &mut self,
         waiting: &StreamState,
@@ -198,10 +201,11 @@ impl Use {
             return Ok(Some(event.clone()));
         }
         if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
-            // It could not be recorded when it was queued, and this may be another thread, where the stream is another.
+            // It could not be recorded when it was queued, and this may be another thread, where
+            // the stream is another.
             if !context.strays().is_over(self.stray) {
-                // The use was queued between the wait for the strays and the lock, or was not listed as one. It is
-                // listed now, and the caller waits again.
+                // The use was queued between the wait for the strays and the lock, or was not
+                // listed as one. It is listed now, and the caller waits again.
                 if self.stray == 0 {
                     context.driver().note_stray();
                     self.stray = context.strays().note();

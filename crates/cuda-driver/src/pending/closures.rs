@@ -10,7 +10,8 @@ use super::{message_of, quietly, watch};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// A closure with the number that the driver knows it by. When this goes, a call that still comes finds nothing.
+/// A closure with the number that the driver knows it by. When this goes, a call that still comes
+/// finds nothing.
 pub(crate) struct Closure {
     id: usize,
     shared: Arc<Shared>,

@@ -15,8 +15,8 @@ use crate::stream::{Stream, StreamState};
 
 /// That work is done: a future, for any runtime, which the driver wakes.
 ///
-/// Made by [`Stream::completion`] and [`Event::completion`]. The work goes on whatever becomes of this value. If the device is
-/// lost, the error comes within a second.
+/// Made by [`Stream::completion`] and [`Event::completion`]. The work goes on whatever becomes of
+/// this value. If the device is lost, the error comes within a second.
 pub struct Completion {
     outcome: Arc<Outcome>,
     /// Behind the work, if it could be recorded.
@@ -53,7 +53,8 @@ impl Completion {
 
     /// Of what `prepare` makes a hidden stream wait for; it answers an event that is done then.
     ///
-    /// The driver wakes from a stream of its own for each completion, so that none holds up another, nor the work.
+    /// The driver wakes from a stream of its own for each completion, so that none holds up
+    /// another, nor the work.
     fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<UseEvent>) -> Self {
         let queue = || {
             let side = context.take_side_stream()?;
@@ -64,8 +65,9 @@ impl Completion {
             let outcome = Arc::clone(&entry.outcome);
             let id = super::add(entry);
             let queued = side.queueing(context).and_then(|queueing| {
-                // SAFETY: the stream must be alive, and the function callable with this once, at any later time ← it is
-                // owned here, and the function only looks for an entry of this number.
+                // SAFETY: the stream must be alive, and the function callable with this once, at
+                // any later time ← it is owned here, and the function only looks for an entry of
+                // this number.
                 unsafe {
                     call!(
                         side.driver(),
@@ -137,7 +139,8 @@ impl fmt::Debug for Completion {
 }
 
 impl Stream {
-    /// `cuEventRecord()`, `cuLaunchHostFunc()`—A future that is ready when all that is queued on the stream now is done.
+    /// `cuEventRecord()`, `cuLaunchHostFunc()`—A future that is ready when all that is queued on
+    /// the stream now is done.
     ///
     /// What goes wrong here, it answers. `(&stream).await` is the same.
     #[doc(alias = "cuLaunchHostFunc")]
@@ -152,8 +155,8 @@ impl Stream {
 }
 
 impl Event {
-    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—A future that is ready when the work before the event, as it is recorded now, is
-    /// done; at once if it was never recorded.
+    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—A future that is ready when the work before the
+    /// event, as it is recorded now, is done; at once if it was never recorded.
     ///
     /// What goes wrong here, it answers. `(&event).await` is the same.
     #[must_use]

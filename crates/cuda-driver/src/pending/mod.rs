@@ -1,10 +1,13 @@
-//! What the driver reports later: host functions and completions, and a thread that looks after those that it never reports.
+//! What the driver reports later: host functions and completions, and a thread that looks after
+//! those that it never reports.
 //!
-//! What is pending is listed here under a number, and the number is all that the driver is given. So whoever takes an entry
-//! out of the list owns it, the driver's thread or another, and a call that comes too late finds nothing.
+//! What is pending is listed here under a number, and the number is all that the driver is given.
+//! So whoever takes an entry out of the list owns it, the driver's thread or another, and a call
+//! that comes too late finds nothing.
 //!
-//! A lost device calls no host functions. While something is pending, one thread asks the driver for it now and then, and
-//! ends what failed. It also does what must not be done inside a host function: calling the driver.
+//! A lost device calls no host functions. While something is pending, one thread asks the driver
+//! for it now and then, and ends what failed. It also does what must not be done inside a host
+//! function: calling the driver.
 
 mod closures;
 mod completion;

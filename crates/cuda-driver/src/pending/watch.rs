@@ -1,7 +1,8 @@
 //! The list of what is pending, and the service thread that looks after it.
 //!
-//! One thread serves all contexts and drivers of the process. So it makes only calls that never wait, and leaves everything
-//! else, such as dropping what a transfer owned, to the worker thread of the context.
+//! One thread serves all contexts and drivers of the process. So it makes only calls that never
+//! wait, and leaves everything else, such as dropping what a transfer owned, to the worker thread
+//! of the context.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -66,23 +67,25 @@ pub(crate) fn is_inside_host_function() -> bool {
     INSIDE.get()
 }
 
-/// Whether this thread must not wait for the device nor for the program: it is inside a host function, or it is the service
-/// thread, which looks after what is pending for all contexts and drivers.
+/// Whether this thread must not wait for the device nor for the program: it is inside a host
+/// function, or it is the service thread, which looks after what is pending for all contexts and
+/// drivers.
 #[inline]
 pub(crate) fn must_not_wait() -> bool {
     INSIDE.get() || IS_SERVICE.get()
 }
 
-/// Whether calls that give back an object of the context that `driver` is the handle of must be [deferred](defer): where
-/// nothing may wait, and while earlier ones of the same context are still to come. What was dropped first, as a stream before
-/// its context, is so given back first. Other contexts are not concerned.
+/// Whether calls that give back an object of the context that `driver` is the handle of must be
+/// [deferred](defer): where nothing may wait, and while earlier ones of the same context are still
+/// to come. What was dropped first, as a stream before its context, is so given back first. Other
+/// contexts are not concerned.
 #[inline]
 pub(crate) fn must_defer(driver: &Driver) -> bool {
     must_not_wait() || driver.jobs().is_open()
 }
 
-/// Waits up to a second until what was deferred of the context that `driver` is the handle of is done; returns whether it is.
-/// Waits for nothing where nothing may wait.
+/// Waits up to a second until what was deferred of the context that `driver` is the handle of is
+/// done; returns whether it is. Waits for nothing where nothing may wait.
 pub(crate) fn settle(driver: &Driver) -> bool {
     let start = Instant::now();
     while must_defer(driver) {
@@ -94,8 +97,8 @@ pub(crate) fn settle(driver: &Driver) -> bool {
     true
 }
 
-/// Does `work` on the worker thread of the context that `driver` is the handle of, behind all that was deferred there before.
-/// `work` may wait; it breaks no capture of other code.
+/// Does `work` on the worker thread of the context that `driver` is the handle of, behind all that
+/// was deferred there before. `work` may wait; it breaks no capture of other code.
 pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     driver.jobs().add(job(driver, work));
 }
@@ -109,8 +112,9 @@ fn job(driver: &Driver, work: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce(
     })
 }
 
-/// Gives something back by `work`: now, or behind all that is still to be given back in its context. `work` gives back itself what
-/// it owns: what it only dropped would be deferred again, and come behind its own context.
+/// Gives something back by `work`: now, or behind all that is still to be given back in its
+/// context. `work` gives back itself what it owns: what it only dropped would be deferred again,
+/// and come behind its own context.
 #[inline]
 pub(crate) fn in_turn(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if must_defer(driver) {
@@ -129,8 +133,8 @@ pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does `work`, which waits until a whole context is idle and owns all that it needs: now, or on a worker thread where nothing
-/// may wait. Other deferred work of the context does not wait for it.
+/// Does `work`, which waits until a whole context is idle and owns all that it needs: now, or on a
+/// worker thread where nothing may wait. Other deferred work of the context does not wait for it.
 pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if must_not_wait() {
         on_worker(driver, work);
@@ -167,7 +171,8 @@ pub(crate) fn set_event(id: Id, event: UseEvent) {
     }
 }
 
-/// Lets go of what is known to be done in a context now, rather than when the driver is asked next. Nothing must be locked.
+/// Lets go of what is known to be done in a context now, rather than when the driver is asked next.
+/// Nothing must be locked.
 pub(crate) fn sweep(context: &Context) {
     let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
     let probes: Vec<Probe> = {
@@ -185,7 +190,8 @@ pub(crate) fn sweep(context: &Context) {
     }
 }
 
-/// Starts the service thread unless it runs. Where none can be started, what is pending is only what the driver reports.
+/// Starts the service thread unless it runs. Where none can be started, what is pending is only
+/// what the driver reports.
 fn ensure(state: &mut State) {
     if !state.is_watched {
         let thread = thread::Builder::new().name(String::from("cuda-driver pending"));
@@ -276,8 +282,8 @@ impl Probe {
     }
 }
 
-/// Ends an entry by `end`: now, or on the worker thread of its context if it owns something whose drop may wait and nothing may
-/// wait here.
+/// Ends an entry by `end`: now, or on the worker thread of its context if it owns something whose
+/// drop may wait and nothing may wait here.
 fn finish(entry: Entry, end: impl FnOnce(Entry) + Send + 'static) {
     let owns = entry.run.is_some() || entry.keep.is_some();
     if owns && must_not_wait() {

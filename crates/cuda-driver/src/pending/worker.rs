@@ -1,15 +1,18 @@
 //! Threads that do what was deferred: give back what was dropped where nothing may wait.
 //!
-//! A call such as `cuMemFree` waits for all that runs in its context, which can take as long as the program likes. So the
-//! deferred jobs of one context never wait behind those of another: each context has a queue of its own, and each driver has
-//! one for objects that belong to no context. A queue is served by a thread that is started for its first job and ends when it
-//! has been idle for [`IDLE`].
+//! A call such as `cuMemFree` waits for all that runs in its context, which can take as long as the
+//! program likes. So the deferred jobs of one context never wait behind those of another: each
+//! context has a queue of its own, and each driver has one for objects that belong to no context. A
+//! queue is served by a thread that is started for its first job and ends when it has been idle for
+//! [`IDLE`].
 //!
 //! A queue has two lanes, so there are at most two threads for each context:
 //!
-//! - the ordered lane, where what was dropped first is given back first, and a context ends behind its objects;
-//! - the lane of jobs that wait until the whole context is idle, which is how modules are unloaded. They own what they need, so
-//!   nothing has to come behind them, and the ordered lane does not wait for them.
+//! - the ordered lane, where what was dropped first is given back first, and a context ends behind
+//!   its objects;
+//! - the lane of jobs that wait until the whole context is idle, which is how modules are unloaded.
+//!   They own what they need, so nothing has to come behind them, and the ordered lane does not
+//!   wait for them.
 
 use std::collections::VecDeque;
 use std::fmt;

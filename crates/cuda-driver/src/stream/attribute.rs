@@ -25,7 +25,8 @@ impl SynchronizationPolicy {
     pub const BLOCKING: Self = Self(CUsynchronizationPolicy::CU_SYNC_POLICY_BLOCKING_SYNC.0);
 }
 
-/// Memory of which the L2 cache keeps more, or less, than of other memory. A hint: what is at the address does not matter.
+/// Memory of which the L2 cache keeps more, or less, than of other memory. A hint: what is at the
+/// address does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AccessPolicyWindow {
     /// Where it begins.
@@ -67,7 +68,8 @@ impl Stream {
     /// `cuStreamSetAttribute()`.
     fn set_attribute(&self, attribute: CUstreamAttrID, value: &CUstreamAttrValue) -> Result<()> {
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be readable and the stream alive ← a reference, and `self` owns it.
+        // SAFETY: the pointer must be readable and the stream alive ← a reference, and `self` owns
+        // it.
         Ok(unsafe {
             call!(
                 self.driver(),
@@ -76,7 +78,8 @@ impl Stream {
         }?)
     }
 
-    /// `cuStreamGetAttribute(ACCESS_POLICY_WINDOW)`—The memory that the L2 cache treats in its own way.
+    /// `cuStreamGetAttribute(ACCESS_POLICY_WINDOW)`—The memory that the L2 cache treats in its own
+    /// way.
     ///
     /// # Errors
     ///
@@ -84,7 +87,8 @@ impl Stream {
     #[doc(alias = "cuStreamGetAttribute")]
     pub fn access_policy_window(&self) -> Result<AccessPolicyWindow> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a window, and all were.
+        // SAFETY: all bits must be initialised, and of this field ← any bits are a window, and all
+        // were.
         let window = unsafe { value.accessPolicyWindow };
         Ok(AccessPolicyWindow {
             address: window.base_ptr.addr() as CUdeviceptr,
@@ -95,11 +99,13 @@ impl Stream {
         })
     }
 
-    /// `cuStreamSetAttribute(ACCESS_POLICY_WINDOW)`—Has the L2 cache treat memory in its own way, for what is launched from now on.
+    /// `cuStreamSetAttribute(ACCESS_POLICY_WINDOW)`—Has the L2 cache treat memory in its own way,
+    /// for what is launched from now on.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if the window is longer than the device allows, or what else the call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the window is longer than the device allows, or what else the
+    /// call answers.
     #[doc(alias = "cuStreamSetAttribute")]
     pub fn set_access_policy_window(&self, window: AccessPolicyWindow) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
@@ -123,7 +129,8 @@ impl Stream {
     /// What the call answers.
     pub fn synchronization_policy(&self) -> Result<SynchronizationPolicy> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a policy, and all were.
+        // SAFETY: all bits must be initialised, and of this field ← any bits are a policy, and all
+        // were.
         Ok(SynchronizationPolicy(unsafe { value.syncPolicy }.0))
     }
 
@@ -141,7 +148,8 @@ impl Stream {
         )
     }
 
-    /// `cuStreamSetAttribute(PRIORITY)`—Changes the priority, for what is launched from now on, where the driver can.
+    /// `cuStreamSetAttribute(PRIORITY)`—Changes the priority, for what is launched from now on,
+    /// where the driver can.
     ///
     /// # Errors
     ///
@@ -159,7 +167,8 @@ impl Stream {
     /// What the call answers.
     pub fn mem_sync_domain(&self) -> Result<MemSyncDomain> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a domain, and all were.
+        // SAFETY: all bits must be initialised, and of this field ← any bits are a domain, and all
+        // were.
         let domain = unsafe { value.memSyncDomain };
         Ok(match domain {
             CUlaunchMemSyncDomain::CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE => MemSyncDomain::Remote,
@@ -178,14 +187,16 @@ impl Stream {
         self.set_attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value)
     }
 
-    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN_MAP)`—Which domains of the device the logical ones are.
+    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN_MAP)`—Which domains of the device the logical ones
+    /// are.
     ///
     /// # Errors
     ///
     /// What the call answers.
     pub fn mem_sync_domain_map(&self) -> Result<MemSyncDomainMap> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a map, and all were.
+        // SAFETY: all bits must be initialised, and of this field ← any bits are a map, and all
+        // were.
         let map = unsafe { value.memSyncDomainMap };
         Ok(MemSyncDomainMap {
             default: map.default_,
@@ -193,11 +204,13 @@ impl Stream {
         })
     }
 
-    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN_MAP)`—Chooses which domains of the device the logical ones are.
+    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN_MAP)`—Chooses which domains of the device the logical
+    /// ones are.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for a domain that the device does not have, or what else the call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` for a domain that the device does not have, or what else the call
+    /// answers.
     pub fn set_mem_sync_domain_map(&self, map: MemSyncDomainMap) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.memSyncDomainMap = CUlaunchMemSyncDomainMap {
@@ -210,7 +223,8 @@ impl Stream {
         )
     }
 
-    /// `cuStreamCopyAttributes(self, from)`—Takes over all attributes of another stream of the same context.
+    /// `cuStreamCopyAttributes(self, from)`—Takes over all attributes of another stream of the same
+    /// context.
     ///
     /// # Errors
     ///

@@ -19,13 +19,13 @@ pub enum CaptureStatus {
 }
 
 impl Stream {
-    /// `cuStreamIsCapturing()`—Whether other code captures on this stream. [Captures](crate::Graph::capture) of this crate use
-    /// streams of their own.
+    /// `cuStreamIsCapturing()`—Whether other code captures on this stream.
+    /// [Captures](crate::Graph::capture) of this crate use streams of their own.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` if this is the legacy stream and one that it waits for captures, or what the call
-    /// answers.
+    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` if this is the legacy stream and one that it waits for
+    /// captures, or what the call answers.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;

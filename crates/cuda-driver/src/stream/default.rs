@@ -47,8 +47,8 @@ impl ContextStreams {
 impl Context {
     /// The stream for those who need only one: the same for every handle of this context.
     ///
-    /// It is a stream of its own, not C's NULL stream: it neither waits for other streams nor makes them wait,
-    /// and no call on it needs a current context.
+    /// It is a stream of its own, not C's NULL stream: it neither waits for other streams nor makes
+    /// them wait, and no call on it needs a current context.
     ///
     /// # Errors
     ///
@@ -62,11 +62,11 @@ impl Context {
         Ok(Stream::of_state(self, Arc::clone(state)))
     }
 
-    /// `CU_STREAM_LEGACY`—C's NULL stream: it waits for all streams of the context that were made without
-    /// [`NON_BLOCKING`](crate::StreamFlags::NON_BLOCKING), and they wait for it.
+    /// `CU_STREAM_LEGACY`—C's NULL stream: it waits for all streams of the context that were made
+    /// without [`NON_BLOCKING`](crate::StreamFlags::NON_BLOCKING), and they wait for it.
     ///
-    /// For work together with code that uses it. Each call on it makes the context current first, which streams of
-    /// your own do not need.
+    /// For work together with code that uses it. Each call on it makes the context current first,
+    /// which streams of your own do not need.
     #[doc(alias = "CU_STREAM_LEGACY")]
     #[doc(alias = "cuStreamLegacy")]
     #[must_use]
@@ -78,12 +78,13 @@ impl Context {
         Stream::of_state(self, Arc::clone(state))
     }
 
-    /// `CU_STREAM_PER_THREAD`—The default stream of the thread that uses it: the same value is another queue on each
-    /// thread.
+    /// `CU_STREAM_PER_THREAD`—The default stream of the thread that uses it: the same value is
+    /// another queue on each thread.
     ///
-    /// Buffers know that: what one thread does with a buffer on this stream is ordered with what another does. Every use
-    /// leaves an event, as no other thread can record one there later. It is ordered with the
-    /// [legacy stream](Self::legacy_stream), and each call on it makes the context current first.
+    /// Buffers know that: what one thread does with a buffer on this stream is ordered with what
+    /// another does. Every use leaves an event, as no other thread can record one there later. It
+    /// is ordered with the [legacy stream](Self::legacy_stream), and each call on it makes the
+    /// context current first.
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     #[must_use]
     pub fn per_thread_stream(&self) -> Stream {
@@ -94,8 +95,8 @@ impl Context {
         Stream::of_state(self, Arc::clone(state))
     }
 
-    /// `cuCtxGetStreamPriorityRange()`—The priorities of streams, the least urgent first. A lower number is more urgent; both
-    /// are 0 where the device knows no priorities.
+    /// `cuCtxGetStreamPriorityRange()`—The priorities of streams, the least urgent first. A lower
+    /// number is more urgent; both are 0 where the device knows no priorities.
     ///
     /// # Errors
     ///

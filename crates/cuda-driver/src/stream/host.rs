@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::event::UseEvent;
 use crate::pending::{self, Entry, Id, Outcome};
 
-/// A closure that was queued on a stream: waits for it, or tells that it panicked. Dropping it changes nothing.
+/// A closure that was queued on a stream: waits for it, or tells that it panicked. Dropping it
+/// changes nothing.
 ///
 /// It is a future too.
 pub struct HostCall {
@@ -28,12 +29,13 @@ pub struct HostCall {
 }
 
 impl Stream {
-    /// `cuLaunchHostFunc(function)`—Queues a closure: the driver calls it when all that was queued before is done, and the
-    /// stream goes on when it has returned.
+    /// `cuLaunchHostFunc(function)`—Queues a closure: the driver calls it when all that was queued
+    /// before is done, and the stream goes on when it has returned.
     ///
-    /// It is called on a thread of the driver's, which has one for all: be short. It must not call the driver, nor wait
-    /// for something that does; what it drops is freed by another thread, soon. It may wait for the program (for a
-    /// channel, say), but then also holds up the host functions of other streams.
+    /// It is called on a thread of the driver's, which has one for all: be short. It must not call
+    /// the driver, nor wait for something that does; what it drops is freed by another thread,
+    /// soon. It may wait for the program (for a channel, say), but then also holds up the host
+    /// functions of other streams.
     ///
     /// If the device is lost first, the closure is dropped without being called, within a second.
     ///
@@ -50,8 +52,8 @@ impl Stream {
         let outcome = Arc::clone(&entry.outcome);
         let id = pending::add(entry);
         let queued = self.state().block(context, || {
-            // SAFETY: the stream must be alive, and the function callable with this once, at any later time ← it is
-            // borrowed, and the function only looks for an entry of this number.
+            // SAFETY: the stream must be alive, and the function callable with this once, at any
+            // later time ← it is borrowed, and the function only looks for an entry of this number.
             unsafe {
                 call!(
                     self.driver(),
@@ -91,12 +93,13 @@ impl HostCall {
         &self.context
     }
 
-    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned. (Where no event could be recorded behind it, until
-    /// the stream has done all that is queued.)
+    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned. (Where no event
+    /// could be recorded behind it, until the stream has done all that is queued.)
     ///
     /// # Errors
     ///
-    /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked), or the fault that lost the device.
+    /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked), or the fault that lost
+    /// the device.
     pub fn wait(self) -> Result<()> {
         let synchronized = match (&self.event, &self.stream) {
             (Some(event), _) => event.synchronize(),

@@ -1,7 +1,7 @@
 //! Streams: queues of work on a device.
 //!
-//! Where C's streams are bare handles, these keep their context alive, and a stream that is dropped with work in
-//! it finishes that work.
+//! Where C's streams are bare handles, these keep their context alive, and a stream that is dropped
+//! with work in it finishes that work.
 
 mod attribute;
 mod capturing;
@@ -41,8 +41,8 @@ bitflags::bitflags! {
 
 /// A queue of work: what is queued on one stream runs in order, streams run beside each other.
 ///
-/// Cloning it gives another handle of the same stream. The stream is destroyed when the last handle and the
-/// last buffer that it used are gone; work still in it runs to its end.
+/// Cloning it gives another handle of the same stream. The stream is destroyed when the last handle
+/// and the last buffer that it used are gone; work still in it runs to its end.
 #[derive(Clone)]
 pub struct Stream {
     /// Before `context`: a stream goes before its context.
@@ -53,11 +53,13 @@ pub struct Stream {
 impl Stream {
     /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream in `context`.
     ///
-    /// `priority` 0 is the default, a lower number is more urgent; one out of the device's range is moved into it.
+    /// `priority` 0 is the default, a lower number is more urgent; one out of the device's range is
+    /// moved into it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_OUT_OF_MEMORY`, or `CUDA_ERROR_INVALID_VALUE` for flags that the driver does not know.
+    /// `CUDA_ERROR_OUT_OF_MEMORY`, or `CUDA_ERROR_INVALID_VALUE` for flags that the driver does not
+    /// know.
     #[doc(alias = "cuStreamCreate")]
     #[doc(alias = "cuStreamCreateWithPriority")]
     pub fn new(context: &Context, flags: StreamFlags, priority: i32) -> Result<Self> {
@@ -127,7 +129,8 @@ impl Stream {
         Ok(self.state.wait(&self.context, event.as_raw())?)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—A new stream like this one, which begins behind what is queued here now.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—A new stream like this one, which begins behind
+    /// what is queued here now.
     ///
     /// # Errors
     ///
@@ -138,8 +141,8 @@ impl Stream {
         Ok(fork)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes what is queued here from now on wait for all that is queued on `other`
-    /// now.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes what is queued here from now on wait for all
+    /// that is queued on `other` now.
     ///
     /// Streams that share buffers need no join: their uses are ordered by themselves.
     ///
@@ -191,7 +194,8 @@ impl Stream {
         Ok(StreamFlags::from_bits_retain(flags))
     }
 
-    /// `cuStreamGetId()`—The number that the driver and its tools know the stream by, never used twice in a process.
+    /// `cuStreamGetId()`—The number that the driver and its tools know the stream by, never used
+    /// twice in a process.
     ///
     /// # Errors
     ///
@@ -205,7 +209,8 @@ impl Stream {
         Ok(id)
     }
 
-    /// `cuStreamDestroy()`—Lets the stream go; if this was the last that used it, destroys it and answers what the driver says.
+    /// `cuStreamDestroy()`—Lets the stream go; if this was the last that used it, destroys it and
+    /// answers what the driver says.
     ///
     /// Other handles, and buffers that were used on it, keep it. What is queued runs to its end.
     ///

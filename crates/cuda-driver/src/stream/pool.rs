@@ -14,7 +14,8 @@ pub struct StreamPool {
 }
 
 impl StreamPool {
-    /// `cuStreamCreateWithPriority(NON_BLOCKING, priority)`—`count` streams in `context`, at least one.
+    /// `cuStreamCreateWithPriority(NON_BLOCKING, priority)`—`count` streams in `context`, at least
+    /// one.
     ///
     /// # Errors
     ///

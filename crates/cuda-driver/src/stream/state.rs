@@ -1,9 +1,10 @@
 //! What a stream is to the order of uses: a queue with an identity, a tail, and checkpoints.
 //!
-//! A use that is not recorded is waited for by the tail of its stream. That is wrong where the tail stands behind
-//! something that waits for the program: a value, or a host function. So an event, a checkpoint, is recorded before each
-//! of those, and begins a new epoch of the stream. A use remembers the epoch in which it was queued, and whoever has to wait
-//! for it waits for the checkpoint that ended that epoch.
+//! A use that is not recorded is waited for by the tail of its stream. That is wrong where the tail
+//! stands behind something that waits for the program: a value, or a host function. So an event, a
+//! checkpoint, is recorded before each of those, and begins a new epoch of the stream. A use
+//! remembers the epoch in which it was queued, and whoever has to wait for it waits for the
+//! checkpoint that ended that epoch.
 
 mod checkpoint;
 
@@ -111,8 +112,8 @@ impl<T> fmt::Debug for SendPtr<T> {
     }
 }
 
-// SAFETY: the pointer is never followed here, it only names an object of the driver, which is thread safe
-// (docs/safety.md, Threads).
+// SAFETY: the pointer is never followed here, it only names an object of the driver, which is
+// thread safe (docs/safety.md, Threads).
 unsafe impl<T> Send for SendPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for SendPtr<T> {}
@@ -218,7 +219,8 @@ impl StreamState {
         self.kind
     }
 
-    /// Which queue it is, for this thread: the same for all threads, unless it is the per-thread stream.
+    /// Which queue it is, for this thread: the same for all threads, unless it is the per-thread
+    /// stream.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         if self.kind == Kind::PerThread {
@@ -247,14 +249,15 @@ impl StreamState {
 
     /// The epoch that what was queued so far belongs to.
     ///
-    /// If the driver has put a call of this thread before a checkpoint, this is the epoch that the checkpoint ended, or one
-    /// before: the epoch moves before the checkpoint is recorded, and what two calls on one stream do is in the order in
-    /// which they happen.
+    /// If the driver has put a call of this thread before a checkpoint, this is the epoch that the
+    /// checkpoint ended, or one before: the epoch moves before the checkpoint is recorded, and what
+    /// two calls on one stream do is in the order in which they happen.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         let epoch = self.epoch.load(Ordering::Acquire);
         if self.kind == Kind::Legacy {
-            // After the epoch was read: a checkpoint that misses this ends this epoch or a later one.
+            // After the epoch was read: a checkpoint that misses this ends this epoch or a later
+            // one.
             self.is_used.store(true, Ordering::Release);
         }
         epoch
@@ -264,12 +267,13 @@ impl StreamState {
         self.tail.lock()
     }
 
-    /// Prepares a call that queues something on this stream: gives the handle for it, and makes `context`, which must
-    /// be the stream's, current if the handle needs that.
+    /// Prepares a call that queues something on this stream: gives the handle for it, and makes
+    /// `context`, which must be the stream's, current if the handle needs that.
     ///
-    /// Work on the legacy stream waits for the blocking streams, and later work on those waits for it. So if a stream may
-    /// be waiting for the program, each blocking stream gets a checkpoint first: earlier uses on it can still be waited for
-    /// on their own. A default stream cannot be used without a current context, and only this function and
+    /// Work on the legacy stream waits for the blocking streams, and later work on those waits for
+    /// it. So if a stream may be waiting for the program, each blocking stream gets a checkpoint
+    /// first: earlier uses on it can still be waited for on their own. A default stream cannot be
+    /// used without a current context, and only this function and
     /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues can skip the step.
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
@@ -294,7 +298,8 @@ impl StreamState {
         self.kind == Kind::Legacy && self.driver.may_block()
     }
 
-    /// Makes `context`, which must be that of the stream, current for a call that needs it and queues nothing.
+    /// Makes `context`, which must be that of the stream, current for a call that needs it and
+    /// queues nothing.
     #[inline]
     pub(crate) fn bind_to_ask<'a>(
         &self,
@@ -362,16 +367,16 @@ impl StreamState {
         }
     }
 
-    /// The same for a stream on which nothing was used that others may have to wait for, and where no stream may wait
-    /// for the program.
+    /// The same for a stream on which nothing was used that others may have to wait for, and where
+    /// no stream may wait for the program.
     pub(crate) fn wait_at_once(
         &self,
         context: &Context,
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
         let _current = self.bind_to_ask(context)?;
-        // SAFETY: stream and event must be alive for the call ← the caller has the event, `self` the stream; what the
-        // event stands for is taken over by the driver at the call.
+        // SAFETY: stream and event must be alive for the call ← the caller has the event, `self`
+        // the stream; what the event stands for is taken over by the driver at the call.
         unsafe { call!(self.driver, cuStreamWaitEvent(self.raw(), event, 0)) }
     }
 }

@@ -18,7 +18,8 @@ use crate::order::{Access, Scope};
 pub struct WaitCondition(u32);
 
 impl WaitCondition {
-    /// As signed numbers, the difference to the one given is not negative: a counter, also one that wraps, has come so far.
+    /// As signed numbers, the difference to the one given is not negative: a counter, also one that
+    /// wraps, has come so far.
     pub const GREATER_OR_EQUAL: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ.0);
     /// The same.
     pub const EQUAL: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ.0);
@@ -133,7 +134,8 @@ stream_word!(
     CU_STREAM_MEM_OP_WRITE_VALUE_64
 );
 
-/// The operation as C has it: type, address, value and flags lie at the same place for waits and writes.
+/// The operation as C has it: type, address, value and flags lie at the same place for waits and
+/// writes.
 fn op(
     operation: CUstreamBatchMemOpType,
     address: CUdeviceptr,
@@ -185,20 +187,22 @@ impl<'a, T: StreamWord> At<'a, T> {
 }
 
 impl Stream {
-    /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—What is queued on the stream from now on waits until element `index` of
-    /// `memory` is so, compared with `value`.
+    /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—What is queued on the stream from now on
+    /// waits until element `index` of `memory` is so, compared with `value`.
     ///
     /// The wait is ordered behind the writes of the buffer that were queued before, but not with
-    /// [`write_value`](Self::write_value): whether that comes before or after, on which stream ever, it ends the wait. Whatever
-    /// else writes or frees the buffer waits for the wait.
+    /// [`write_value`](Self::write_value): whether that comes before or after, on which stream
+    /// ever, it ends the wait. Whatever else writes or frees the buffer waits for the wait.
     ///
-    /// If nothing ever sets the value, the stream never goes on; waiting for it, or for the context, then never ends.
+    /// If nothing ever sets the value, the stream never goes on; waiting for it, or for the
+    /// context, then never ends.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], [`Error::OtherContext`], `CUDA_ERROR_NOT_SUPPORTED` where the device cannot,
-    /// `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have, and for managed memory
-    /// ([`DeviceBuffer::zeroed_plain`](crate::DeviceBuffer::zeroed_plain) has neither), or what else the calls answer.
+    /// [`Error::OutOfRange`], [`Error::OtherContext`], `CUDA_ERROR_NOT_SUPPORTED` where the device
+    /// cannot, `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have, and for
+    /// managed memory ([`DeviceBuffer::zeroed_plain`](crate::DeviceBuffer::zeroed_plain) has
+    /// neither), or what else the calls answer.
     #[doc(alias = "cuStreamWaitValue32")]
     #[doc(alias = "cuStreamWaitValue64")]
     pub fn wait_value<'a, T: StreamWord>(
@@ -213,19 +217,20 @@ impl Stream {
         at.view.memory.tracker.before(&scope, Access::AWAIT)?;
         self.driver().note_blocking();
         self.state().block(self.context(), || {
-            // SAFETY: stream and word must be there until it has waited ← the stream is borrowed and runs to its end, and
-            // the free of the memory waits for this use.
+            // SAFETY: stream and word must be there until it has waited ← the stream is borrowed
+            // and runs to its end, and the free of the memory waits for this use.
             unsafe { value.wait(self.driver(), self.as_raw(), at.address, condition.0) }
         })?;
         at.view.memory.tracker.after(&mut scope, Access::AWAIT);
         Ok(())
     }
 
-    /// `cuStreamWriteValue32()`, `cuStreamWriteValue64()`—Sets element `index` of `memory` to `value` when all that was queued on the
-    /// stream before is done, and visible to those that see the value.
+    /// `cuStreamWriteValue32()`, `cuStreamWriteValue64()`—Sets element `index` of `memory` to
+    /// `value` when all that was queued on the stream before is done, and visible to those that see
+    /// the value.
     ///
-    /// It is ordered with the other uses of the buffer, but not with those that wait for a value: see
-    /// [`wait_value`](Self::wait_value). So it takes a shared borrow, as an atomic store does.
+    /// It is ordered with the other uses of the buffer, but not with those that wait for a value:
+    /// see [`wait_value`](Self::wait_value). So it takes a shared borrow, as an atomic store does.
     ///
     /// # Errors
     ///
@@ -241,8 +246,8 @@ impl Stream {
         let at = At::new(memory.into(), index)?;
         let mut scope = Scope::new(self);
         at.view.memory.tracker.before(&scope, Access::SIGNAL)?;
-        // SAFETY: stream and word must be there until it has written ← the stream is borrowed and runs to its end, and the
-        // free of the memory waits for this use.
+        // SAFETY: stream and word must be there until it has written ← the stream is borrowed and
+        // runs to its end, and the free of the memory waits for this use.
         unsafe { value.write(self.driver(), self.as_raw(), at.address, WRITE) }?;
         at.view.memory.tracker.after(&mut scope, Access::SIGNAL);
         Ok(())
@@ -334,8 +339,9 @@ impl<'a> ValueBatch<'a> {
         stream.driver().note_blocking();
         let ops = self.ops.as_mut_ptr();
         stream.state().block(stream.context(), || {
-            // SAFETY: there must be `count` operations, stream and words until they are done ← they are in the vector, the
-            // stream is borrowed and runs to its end, and the frees of the memory wait for these uses.
+            // SAFETY: there must be `count` operations, stream and words until they are done ← they
+            // are in the vector, the stream is borrowed and runs to its end, and the frees of the
+            // memory wait for these uses.
             unsafe {
                 call!(
                     stream.driver(),

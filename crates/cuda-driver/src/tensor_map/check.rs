@@ -1,4 +1,5 @@
-//! What a tensor map is checked against before the driver is called: the limits that the driver's manual tells.
+//! What a tensor map is checked against before the driver is called: the limits that the driver's
+//! manual tells.
 
 use super::layout::{
     Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorSwizzle,
@@ -106,8 +107,8 @@ impl TensorLayout {
             within("element stride", Some(at), step.into(), (1, 8))?;
         }
         self.check_modes()?;
-        // How groups of channels lie, the strides alone do not tell.
-        // Copies write the channels of a pixel in pieces, the last of which may reach behind the last channel.
+        // How groups of channels lie, the strides alone do not tell. Copies write the channels of a
+        // pixel in pieces, the last of which may reach behind the last channel.
         let piece = if least == Self::IMAGE { 16 } else { 1 };
         let tensor = self.bytes(piece);
         if self.interleave == TensorInterleave::None && tensor > memory {

@@ -58,7 +58,8 @@ pub enum TensorInterleave {
     Bytes32,
 }
 
-/// How pieces of a row change places in shared memory, so that columns can be read without conflicts of banks.
+/// How pieces of a row change places in shared memory, so that columns can be read without
+/// conflicts of banks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorSwizzle {
@@ -115,16 +116,18 @@ pub enum WidePixels {
     W128,
 }
 
-/// The columns that `im2col` makes of an image, whose dimensions are channels, width, height, depth, and images.
+/// The columns that `im2col` makes of an image, whose dimensions are channels, width, height,
+/// depth, and images.
 ///
-/// A filter begins at each pixel of the box between the corners, or, by [`element_strides`](TensorLayout::element_strides), at every
-/// so manieth. For a convolution with padding `p`, `q` behind the last pixel, and filters of `n` taps that are `d` apart they are
-/// `-p` and `q - (n - 1) * d`. A kernel says at which filter a column begins, and how far the tap is from there; the
-/// column goes on with the filters that follow, of the next row, plane and image.
+/// A filter begins at each pixel of the box between the corners, or, by
+/// [`element_strides`](TensorLayout::element_strides), at every so manieth. For a convolution with
+/// padding `p`, `q` behind the last pixel, and filters of `n` taps that are `d` apart they are `-p`
+/// and `q - (n - 1) * d`. A kernel says at which filter a column begins, and how far the tap is
+/// from there; the column goes on with the filters that follow, of the next row, plane and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2col<'a> {
-    /// The corner of the first pixel at which a filter begins, as offsets from the first of the image: a number for each dimension
-    /// but channels and images, width first.
+    /// The corner of the first pixel at which a filter begins, as offsets from the first of the
+    /// image: a number for each dimension but channels and images, width first.
     pub lower_corner: &'a [i32],
     /// The corner of the last of them, as offsets from the last pixel.
     pub upper_corner: &'a [i32],

@@ -1,7 +1,8 @@
 //! Tensor maps: what the unit that copies whole tiles of tensors (TMA) has to know of a tensor.
 //!
-//! Where C's map holds an address and nobody knows whose, a map here is an argument of a launch only together with the memory that
-//! it was made for, so the launch is ordered with other uses of it.
+//! Where C's map holds an address and nobody knows whose, a map here is an argument of a launch
+//! only together with the memory that it was made for, so the launch is ordered with other uses of
+//! it.
 
 mod check;
 mod layout;
@@ -22,11 +23,12 @@ use crate::error::{Error, Result, TensorMapError};
 use crate::launch::{Accepts, KernelArg, KernelParam, Tracked};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 
-/// What a kernel needs to copy tiles of a tensor between device memory and shared memory by one instruction: a parameter
-/// `const __grid_constant__ CUtensorMap`. Compute capability 9.0 on.
+/// What a kernel needs to copy tiles of a tensor between device memory and shared memory by one
+/// instruction: a parameter `const __grid_constant__ CUtensorMap`. Compute capability 9.0 on.
 ///
-/// It is made for memory, and a launch takes it with that memory: [`reads`](Self::reads) or [`writes`](Self::writes). It
-/// borrows nothing itself: it is 128 bytes, and an address that nothing follows.
+/// It is made for memory, and a launch takes it with that memory: [`reads`](Self::reads) or
+/// [`writes`](Self::writes). It borrows nothing itself: it is 128 bytes, and an address that
+/// nothing follows.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Function, LaunchConfig, Stream, TensorDataType, TensorLayout, TensorMap};
@@ -48,7 +50,8 @@ pub struct TensorMap {
     align: u64,
 }
 
-/// Aligned as the driver asks, whichever header the bindings are of: those of CUDA 12 say 64, later ones 128.
+/// Aligned as the driver asks, whichever header the bindings are of: those of CUDA 12 say 64, later
+/// ones 128.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Aligned(CUtensorMap);
@@ -65,12 +68,13 @@ pub struct TensorMapArg<'a> {
 }
 
 impl TensorMap {
-    /// `cuTensorMapEncodeTiled(layout, tile)`—Of a tensor in `memory`, for tiles of so many elements along each dimension.
+    /// `cuTensorMapEncodeTiled(layout, tile)`—Of a tensor in `memory`, for tiles of so many
+    /// elements along each dimension.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] that names the limit, [`Error::Unsupported`] below compute capability 9.0, or what the call
-    /// answers.
+    /// [`Error::TensorMap`] that names the limit, [`Error::Unsupported`] below compute capability
+    /// 9.0, or what the call answers.
     #[doc(alias = "cuTensorMapEncodeTiled")]
     pub fn tiled<T: DeviceRepr>(
         memory: &DeviceSlice<'_, T>,
@@ -80,8 +84,9 @@ impl TensorMap {
         let (mut this, context) = Self::of(memory, layout, 9)?;
         layout.check_tiled(this.address, this.bytes, tile)?;
         let _current = context.enter()?;
-        // SAFETY: there must be as many lengths and element strides as dimensions, one stride less, and the map must be
-        // writable and aligned ← checked, and a local of 128 bytes aligned to them. The address is only noted.
+        // SAFETY: there must be as many lengths and element strides as dimensions, one stride less,
+        // and the map must be writable and aligned ← checked, and a local of 128 bytes aligned to
+        // them. The address is only noted.
         unsafe {
             call!(
                 context.driver(),
@@ -104,10 +109,12 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Of images in `memory`, for the columns of a convolution.
+    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Of images in `memory`, for the columns of a
+    /// convolution.
     ///
-    /// Copies to the images write the channels of a pixel in pieces of 16 bytes: behind a last channel that is not the end
-    /// of one, they write what the kernel has there. So `memory` has room for whole pieces.
+    /// Copies to the images write the channels of a pixel in pieces of 16 bytes: behind a last
+    /// channel that is not the end of one, they write what the kernel has there. So `memory` has
+    /// room for whole pieces.
     ///
     /// # Errors
     ///
@@ -147,7 +154,8 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—The same along the width alone. Compute capability 10.0 and CUDA 12.8 on.
+    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—The same along the width alone. Compute
+    /// capability 10.0 and CUDA 12.8 on.
     ///
     /// # Errors
     ///
@@ -189,11 +197,13 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapReplaceAddress(memory)`—Makes it a map of the same tensor in other memory, which has at least as many bytes.
+    /// `cuTensorMapReplaceAddress(memory)`—Makes it a map of the same tensor in other memory, which
+    /// has at least as many bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] if the memory is shorter or not aligned, or what the call answers; the map is as before then.
+    /// [`Error::TensorMap`] if the memory is shorter or not aligned, or what the call answers; the
+    /// map is as before then.
     #[doc(alias = "cuTensorMapReplaceAddress")]
     pub fn replace_address<T: DeviceRepr>(&mut self, memory: &DeviceSlice<'_, T>) -> Result<()> {
         let (given, given_bytes) = (memory.as_raw(), memory.bytes() as u64);
@@ -211,7 +221,8 @@ impl TensorMap {
         let context = memory.memory.home().context();
         let mut raw = self.raw;
         let _current = context.enter()?;
-        // SAFETY: it must be a map, writable and aligned ← it is a copy of one that the driver has made.
+        // SAFETY: it must be a map, writable and aligned ← it is a copy of one that the driver has
+        // made.
         unsafe {
             call!(
                 context.driver(),
@@ -223,7 +234,8 @@ impl TensorMap {
         Ok(())
     }
 
-    /// As an argument of a kernel that only reads the tensor: with the memory that the map was made for.
+    /// As an argument of a kernel that only reads the tensor: with the memory that the map was made
+    /// for.
     ///
     /// # Errors
     ///
@@ -234,7 +246,8 @@ impl TensorMap {
         self.with(bytes)
     }
 
-    /// As an argument of a kernel that writes the tensor: with the memory that the map was made for.
+    /// As an argument of a kernel that writes the tensor: with the memory that the map was made
+    /// for.
     ///
     /// # Errors
     ///
@@ -308,8 +321,8 @@ fn pointer(address: CUdeviceptr) -> *mut c_void {
     std::ptr::without_provenance_mut(address as usize)
 }
 
-// SAFETY: the kernel takes the 128 bytes of the map, which point into `memory`; the tracker is that of its memory, which is
-// borrowed for 'a.
+// SAFETY: the kernel takes the 128 bytes of the map, which point into `memory`; the tracker is that
+// of its memory, which is borrowed for 'a.
 unsafe impl KernelArg for TensorMapArg<'_> {
     type Value = [u64; 16];
 

@@ -1,7 +1,7 @@
 //! Copies between device and page-locked host memory that go on when the call has returned.
 //!
-//! Where C leaves it to the program not to touch or free the memory meanwhile, a [`Transfer`] owns the host memory until the copy
-//! is done, and a [`CopyScope`] borrows it until it ends.
+//! Where C leaves it to the program not to touch or free the memory meanwhile, a [`Transfer`] owns
+//! the host memory until the copy is done, and a [`CopyScope`] borrows it until it ends.
 
 mod scope;
 
@@ -26,11 +26,11 @@ use crate::stream::Stream;
 
 /// A copy under way, with the page-locked memory that it reads or writes.
 ///
-/// [`wait`](Self::wait) or `.await` gives the memory back. Dropping this does not wait: the memory is freed when the copy is
-/// done.
+/// [`wait`](Self::wait) or `.await` gives the memory back. Dropping this does not wait: the memory
+/// is freed when the copy is done.
 ///
-/// If the device is lost, or the copy cannot be waited for, the memory is never freed: the copy's last bytes may be on their
-/// way.
+/// If the device is lost, or the copy cannot be waited for, the memory is never freed: the copy's
+/// last bytes may be on their way.
 #[must_use = "it has the memory; dropping it frees that behind the copy"]
 pub struct Transfer<P> {
     memory: Option<P>,
@@ -105,9 +105,10 @@ impl<P> Transfer<P> {
     }
 }
 
-/// The error of a wait for a copy. It returns `memory` if nothing uses it any more: the work in a borrowed context is done
-/// when its owner declares it dead ([`Context::borrow_raw`] requires that). Otherwise the memory stays allocated for
-/// ever, and so does `memory_context`, the context of the memory if the copy runs in another one.
+/// The error of a wait for a copy. It returns `memory` if nothing uses it any more: the work in a
+/// borrowed context is done when its owner declares it dead ([`Context::borrow_raw`] requires
+/// that). Otherwise the memory stays allocated for ever, and so does `memory_context`, the context
+/// of the memory if the copy runs in another one.
 fn failed<P>(
     error: Error,
     memory: P,
@@ -175,8 +176,8 @@ impl<P> fmt::Debug for Transfer<P> {
     }
 }
 
-/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy, and the context of the memory if the copy
-/// runs in another one.
+/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy, and the context of the
+/// memory if the copy runs in another one.
 struct Left<P>(P, Option<KeptContext>);
 
 impl<P: Lock + Send> Keep for Left<P> {
@@ -269,8 +270,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free
-            // waits for this use; the caller says so of the other.
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its
+            // allocation, whose free waits for this use; the caller says so of the other.
             unsafe {
                 call!(
                     stream.driver(),
@@ -281,13 +282,14 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         Ok(true)
     }
 
-    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements to page-locked memory on `stream`, in the order of the buffer's uses.
+    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements to page-locked memory on `stream`, in
+    /// the order of the buffer's uses.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
-    /// answer.
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
+    /// stream is of another context than the buffer or the memory of another driver or of another
+    /// context that is borrowed, or what the calls answer.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
         &self,
@@ -296,8 +298,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ) -> Result<Transfer<P>, TransferError<P>> {
         start(destination, stream, |destination| {
             expect_len(self.len(), destination.len())?;
-            // SAFETY: there must be room, for nobody else, until the copy is done ← the lengths are equal, and the transfer
-            // owns the memory until then.
+            // SAFETY: there must be room, for nobody else, until the copy is done ← the lengths are
+            // equal, and the transfer owns the memory until then.
             unsafe { self.queue_to_host(destination.start().cast(), stream) }
         })
     }
@@ -315,8 +317,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its allocation, whose free
-            // waits for this use; the caller says so of the other.
+            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its
+            // allocation, whose free waits for this use; the caller says so of the other.
             unsafe {
                 call!(
                     stream.driver(),
@@ -327,14 +329,14 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         Ok(true)
     }
 
-    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements on `stream`, in the order of the buffer's
-    /// uses.
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements on `stream`,
+    /// in the order of the buffer's uses.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
-    /// answer.
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
+    /// stream is of another context than the buffer or the memory of another driver or of another
+    /// context that is borrowed, or what the calls answer.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
         &mut self,
@@ -343,8 +345,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ) -> Result<Transfer<P>, TransferError<P>> {
         start(source, stream, |source| {
             expect_len(source.len(), self.len())?;
-            // SAFETY: there must be as many, written by nobody, until the copy is done ← the lengths are equal, and the
-            // transfer owns the memory until then.
+            // SAFETY: there must be as many, written by nobody, until the copy is done ← the
+            // lengths are equal, and the transfer owns the memory until then.
             unsafe { self.queue_from_host(source.start().cast_const().cast(), stream) }
         })
     }
@@ -385,7 +387,8 @@ impl<P> TransferError<P> {
         &self.error
     }
 
-    /// The memory, if no copy was started. Otherwise it stays allocated for ever: the copy may be under way.
+    /// The memory, if no copy was started. Otherwise it stays allocated for ever: the copy may be
+    /// under way.
     #[must_use]
     pub fn into_memory(self) -> Option<P> {
         self.memory

@@ -24,8 +24,8 @@ pub struct CopyScope<'scope, 'env: 'scope> {
 }
 
 impl Stream {
-    /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies borrow page-locked memory of the program, and waits for them
-    /// before it returns: when `f` returns, and when it panics.
+    /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies borrow page-locked memory of
+    /// the program, and waits for them before it returns: when `f` returns, and when it panics.
     ///
     /// ```no_run
     /// # use cuda_driver::prelude::*;
@@ -40,9 +40,9 @@ impl Stream {
     /// # }
     /// ```
     ///
-    /// If the stream cannot be waited for, because the device is lost, the process is aborted: the copies may still be
-    /// writing memory that the program would get back. A [`Transfer`](crate::Transfer) owns its memory and gives an error
-    /// instead.
+    /// If the stream cannot be waited for, because the device is lost, the process is aborted: the
+    /// copies may still be writing memory that the program would get back. A
+    /// [`Transfer`](crate::Transfer) owns its memory and gives an error instead.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl Stream {
             env: PhantomData,
         };
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        // What was queued in a borrowed context is done when its owner declares it dead: `Context::borrow_raw` asks for that.
+        // What was queued in a borrowed context is done when its owner declares it dead:
+        // `Context::borrow_raw` asks for that.
         if scope.is_used.get()
             && let Err(error) = self
                 .state()
@@ -82,9 +83,9 @@ impl<'scope> CopyScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
-    /// answer.
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
+    /// stream is of another context than the buffer or the memory of another driver or of another
+    /// context that is borrowed, or what the calls answer.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -110,20 +111,21 @@ impl<'scope> CopyScope<'scope, '_> {
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(source.len(), len)?;
         let first = destination.start().cast::<T>().wrapping_add(start);
-        // SAFETY: there must be room, for nobody else, until the copy is done ← the range is within the memory, which is
-        // borrowed for all of the scope, and that ends behind the copy.
+        // SAFETY: there must be room, for nobody else, until the copy is done ← the range is within
+        // the memory, which is borrowed for all of the scope, and that ends behind the copy.
         let is_queued = unsafe { source.queue_to_host(first, self.stream) }?;
         self.is_used.set(self.is_used.get() || is_queued);
         Ok(())
     }
 
-    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements of `destination`.
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements of
+    /// `destination`.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the stream is of another context than
-    /// the buffer or the memory of another driver or of another context that is borrowed, or what the calls
-    /// answer.
+    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
+    /// stream is of another context than the buffer or the memory of another driver or of another
+    /// context that is borrowed, or what the calls answer.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -149,8 +151,8 @@ impl<'scope> CopyScope<'scope, '_> {
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(len, destination.len())?;
         let first = source.start().cast_const().cast::<T>().wrapping_add(start);
-        // SAFETY: there must be as many, written by nobody, until the copy is done ← the range is within the memory, which is
-        // borrowed for all of the scope, and that ends behind the copy.
+        // SAFETY: there must be as many, written by nobody, until the copy is done ← the range is
+        // within the memory, which is borrowed for all of the scope, and that ends behind the copy.
         let is_queued = unsafe { destination.queue_from_host(first, self.stream) }?;
         self.is_used.set(self.is_used.get() || is_queued);
         Ok(())

@@ -1,5 +1,6 @@
-//! Contexts that are borrowed from other code, and withdrawn. The owner keeps to the contract of `Context::borrow_raw`: it
-//! declares a context dead when what was queued in it is done, and destroys it then.
+//! Contexts that are borrowed from other code, and withdrawn. The owner keeps to the contract of
+//! `Context::borrow_raw`: it declares a context dead when what was queued in it is done, and
+//! destroys it then.
 
 use std::ptr;
 use std::sync::Arc;
@@ -43,8 +44,8 @@ impl Owner {
     }
 
     fn borrow(&self) -> Context {
-        // SAFETY: the context must be alive while the token says so, and what was queued in it be done when it does not
-        // any more ← `withdraw` waits for that.
+        // SAFETY: the context must be alive while the token says so, and what was queued in it be
+        // done when it does not any more ← `withdraw` waits for that.
         unsafe { Context::borrow_raw(&self.driver, self.raw, Arc::clone(&self.token) as _) }
             .unwrap()
     }
@@ -59,9 +60,10 @@ impl Owner {
     }
 }
 
-/// Claim: once a context is declared dead no call reaches the driver, in drops too, and page-locked memory is the program's
-/// own. All kinds of objects outlive their context, are used, and are dropped in a random order. (The driver's graphs are left:
-/// destroying a context does not destroy them, and no call destroys them later.)
+/// Claim: once a context is declared dead no call reaches the driver, in drops too, and page-locked
+/// memory is the program's own. All kinds of objects outlive their context, are used, and are
+/// dropped in a random order. (The driver's graphs are left: destroying a context does not destroy
+/// them, and no call destroys them later.)
 #[test]
 fn everything_outlives_a_withdrawn_context() {
     Attack::new().leaks().run(|case| {
@@ -128,7 +130,8 @@ fn everything_outlives_a_withdrawn_context() {
     });
 }
 
-/// Claim: all handles of one context are one, whether it is primary, our own or borrowed: the order of uses rests on it.
+/// Claim: all handles of one context are one, whether it is primary, our own or borrowed: the order
+/// of uses rests on it.
 #[test]
 fn handles_of_one_context_order_each_others_streams() {
     Attack::new().run(|case| {
@@ -164,8 +167,8 @@ fn handles_of_one_context_order_each_others_streams() {
     });
 }
 
-/// Claim: a context is kept alive by what is in it and by threads that have it current. Contexts are dropped while they are
-/// current here and on threads that end.
+/// Claim: a context is kept alive by what is in it and by threads that have it current. Contexts
+/// are dropped while they are current here and on threads that end.
 #[test]
 fn contexts_go_while_they_are_current() {
     Attack::new().run(|case| {
@@ -198,8 +201,8 @@ fn contexts_go_while_they_are_current() {
     });
 }
 
-/// Claim: primary contexts are retained as often as there are handles. They are dropped and retained again by threads while
-/// work is queued, and the memory of earlier handles stays.
+/// Claim: primary contexts are retained as often as there are handles. They are dropped and
+/// retained again by threads while work is queued, and the memory of earlier handles stays.
 #[test]
 fn primary_contexts_are_retained_again() {
     Attack::new().run(|case| {

@@ -14,8 +14,9 @@ fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
     to.as_mut_slice().copy_from_peer(&from.as_slice()).unwrap();
 }
 
-/// Claim: a copy to another context is a use of both buffers. Its source is freed to a caching pool, which hands the memory
-/// out again, and to the driver, and is written before the copy has run.
+/// Claim: a copy to another context is a use of both buffers. Its source is freed to a caching
+/// pool, which hands the memory out again, and to the driver, and is written before the copy has
+/// run.
 #[test]
 fn peer_copy_source_is_freed_and_handed_out() {
     Attack::new().with_two_contexts().run(|case| {
@@ -53,7 +54,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
     });
 }
 
-/// Claim: a target of a copy from another context is freed behind it, and its memory is not written afterwards.
+/// Claim: a target of a copy from another context is freed behind it, and its memory is not written
+/// afterwards.
 #[test]
 fn peer_copy_target_is_dropped() {
     Attack::new().with_two_contexts().run(|case| {
@@ -72,8 +74,8 @@ fn peer_copy_target_is_dropped() {
     });
 }
 
-/// Claim: a module is unloaded when no use of its variables is left. A variable is the source of a copy to another context;
-/// variable and module go, and another module is loaded.
+/// Claim: a module is unloaded when no use of its variables is left. A variable is the source of a
+/// copy to another context; variable and module go, and another module is loaded.
 #[test]
 fn module_goes_under_a_peer_copy_of_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
@@ -126,8 +128,8 @@ fn module_goes_under_a_peer_copy_to_its_variable() {
     });
 }
 
-/// Claim: contexts are ended behind their work, and outside of locks. The other context of a peer copy goes with all that is
-/// in it; the buffer that is left is used at once.
+/// Claim: contexts are ended behind their work, and outside of locks. The other context of a peer
+/// copy goes with all that is in it; the buffer that is left is used at once.
 #[test]
 fn buffers_are_used_after_the_other_context_has_gone() {
     Attack::new().run(|case| {
@@ -189,7 +191,8 @@ fn objects_of_the_wrong_context_are_refused() {
     });
 }
 
-/// Claim: streams wait for events and streams of other contexts, which are kept. They are dropped before they are done.
+/// Claim: streams wait for events and streams of other contexts, which are kept. They are dropped
+/// before they are done.
 #[test]
 fn streams_wait_across_contexts() {
     Attack::new().with_two_contexts().run(|case| {
@@ -230,7 +233,8 @@ fn ping_pong(case: &Case, sides: [&Side; 2], first: u32) {
     case.expect(&a, first * 81);
 }
 
-/// Claim: peer copies of threads in both directions are in order, while access between the devices is switched.
+/// Claim: peer copies of threads in both directions are in order, while access between the devices
+/// is switched.
 #[test]
 fn threads_copy_both_ways_while_access_is_switched() {
     Attack::new().with_two_contexts().run(|case| {

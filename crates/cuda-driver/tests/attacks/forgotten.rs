@@ -7,8 +7,8 @@ use cuda_driver::{CachingPool, Graph, PinnedCachingPool, ValueBatch};
 
 use crate::rig::Attack;
 
-/// Claim: memory that a copy still uses is not handed out again. A download into a block of a caching pool is forgotten; the
-/// next block that the pool hands out must not be written by it.
+/// Claim: memory that a copy still uses is not handed out again. A download into a block of a
+/// caching pool is forgotten; the next block that the pool hands out must not be written by it.
 #[test]
 fn forgotten_download_keeps_its_block() {
     Attack::new().leaks().run(|case| {
@@ -27,8 +27,9 @@ fn forgotten_download_keeps_its_block() {
     });
 }
 
-/// Claim: an asynchronous copy owns its source until it is done. An upload is forgotten, its pool hands out other blocks,
-/// which are overwritten: the device must have the words of the first block.
+/// Claim: an asynchronous copy owns its source until it is done. An upload is forgotten, its pool
+/// hands out other blocks, which are overwritten: the device must have the words of the first
+/// block.
 #[test]
 fn forgotten_upload_reads_its_own_words() {
     Attack::new().leaks().run(|case| {
@@ -46,8 +47,8 @@ fn forgotten_upload_reads_its_own_words() {
     });
 }
 
-/// Claim: a buffer that is forgotten is leaked, and nothing else changes: its uses stay ordered, and its address is not
-/// given to another buffer.
+/// Claim: a buffer that is forgotten is leaked, and nothing else changes: its uses stay ordered,
+/// and its address is not given to another buffer.
 #[test]
 fn forgotten_buffers_are_not_handed_out() {
     Attack::new().leaks().run(|case| {
@@ -76,7 +77,8 @@ fn forgotten_buffers_are_not_handed_out() {
     });
 }
 
-/// Claim: a use keeps its stream. Streams with work in them are forgotten: the work runs, and buffers are ordered with it.
+/// Claim: a use keeps its stream. Streams with work in them are forgotten: the work runs, and
+/// buffers are ordered with it.
 #[test]
 fn forgotten_streams_run_their_work() {
     Attack::new().leaks().run(|case| {
@@ -93,8 +95,8 @@ fn forgotten_streams_run_their_work() {
     });
 }
 
-/// Claim: launches borrow nothing, and graphs hold what their nodes use. Executables and graphs are forgotten while they are
-/// launched; the buffers are dropped, and others made.
+/// Claim: launches borrow nothing, and graphs hold what their nodes use. Executables and graphs are
+/// forgotten while they are launched; the buffers are dropped, and others made.
 #[test]
 fn forgotten_executables_hold_their_buffers() {
     Attack::new().leaks().run(|case| {
@@ -117,8 +119,8 @@ fn forgotten_executables_hold_their_buffers() {
     });
 }
 
-/// Claim: host functions and what waits for them are independent. Calls, completions and events are forgotten: the closures
-/// run once each, and later work is in order.
+/// Claim: host functions and what waits for them are independent. Calls, completions and events are
+/// forgotten: the closures run once each, and later work is in order.
 #[test]
 fn forgotten_calls_and_completions_still_run() {
     use std::sync::Arc;

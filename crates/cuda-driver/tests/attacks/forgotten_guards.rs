@@ -8,8 +8,9 @@ use cuda_driver::{Capture, ContextFlags, Graph, GraphHostBuffer};
 
 use crate::rig::{Attack, is_borrowed};
 
-/// Claim: as long as the host has the memory of a `GraphHostBuffer`, a launch that uses it is refused. A guard to write is
-/// forgotten: the memory stays the host's for ever, and no launch writes it.
+/// Claim: as long as the host has the memory of a `GraphHostBuffer`, a launch that uses it is
+/// refused. A guard to write is forgotten: the memory stays the host's for ever, and no launch
+/// writes it.
 #[test]
 fn forgotten_host_write_refuses_launches() {
     Attack::new().leaks().run(|case| {
@@ -35,8 +36,9 @@ fn forgotten_host_write_refuses_launches() {
     });
 }
 
-/// Claim: several guards may read at once, and a launch that writes the memory is refused as long as there is one. Guards to
-/// read are forgotten: launches that only read go on, launches that write do not.
+/// Claim: several guards may read at once, and a launch that writes the memory is refused as long
+/// as there is one. Guards to read are forgotten: launches that only read go on, launches that
+/// write do not.
 #[test]
 fn forgotten_host_read_refuses_writers_only() {
     Attack::new().leaks().run(|case| {
@@ -61,8 +63,8 @@ fn forgotten_host_read_refuses_writers_only() {
     });
 }
 
-/// Claim: what is beside a capture goes on as ever. A capture is forgotten: buffers, modules, copies and host memory go on,
-/// drops do not hang, and other captures are possible.
+/// Claim: what is beside a capture goes on as ever. A capture is forgotten: buffers, modules,
+/// copies and host memory go on, drops do not hang, and other captures are possible.
 #[test]
 fn forgotten_capture_stops_nothing_else() {
     Attack::new().leaks().run(|case| {
@@ -87,8 +89,8 @@ fn forgotten_capture_stops_nothing_else() {
     });
 }
 
-/// Claim: branches that were not joined are joined when the capture ends. Forked scopes are forgotten: what they captured is
-/// in the graph, and ordered where it shares memory.
+/// Claim: branches that were not joined are joined when the capture ends. Forked scopes are
+/// forgotten: what they captured is in the graph, and ordered where it shares memory.
 #[test]
 fn forgotten_forks_are_joined() {
     Attack::new().leaks().run(|case| {
@@ -113,8 +115,9 @@ fn forgotten_forks_are_joined() {
     });
 }
 
-/// Claim: every call makes the context of its object current, and leaves what was current as it was. Guards that make
-/// contexts current are forgotten, on this and on other threads: objects still work in their own contexts.
+/// Claim: every call makes the context of its object current, and leaves what was current as it
+/// was. Guards that make contexts current are forgotten, on this and on other threads: objects
+/// still work in their own contexts.
 #[test]
 fn forgotten_current_context_changes_no_object() {
     Attack::new().with_two_contexts().leaks().run(|case| {
@@ -141,7 +144,8 @@ fn forgotten_current_context_changes_no_object() {
     });
 }
 
-/// Claim: a graph in which memory is allocated and not freed cannot be made an executable. The value is let go.
+/// Claim: a graph in which memory is allocated and not freed cannot be made an executable. The
+/// value is let go.
 #[test]
 fn forgotten_graph_allocation_is_no_executable() {
     Attack::new().run(|case| {

@@ -45,7 +45,8 @@ fn finish<F: Future + Unpin>(case: &Case, mut future: F) -> F::Output {
     }
 }
 
-/// Claim: the work goes on whatever becomes of its futures. They are dropped before and after they were polled and done.
+/// Claim: the work goes on whatever becomes of its futures. They are dropped before and after they
+/// were polled and done.
 #[test]
 fn futures_are_dropped_at_every_point() {
     Attack::new().run(|case| {
@@ -79,7 +80,8 @@ fn futures_are_dropped_at_every_point() {
     });
 }
 
-/// Claim: a waker is the program's, and may panic. Wakers of completions, calls and transfers panic: other futures go on.
+/// Claim: a waker is the program's, and may panic. Wakers of completions, calls and transfers
+/// panic: other futures go on.
 #[test]
 fn wakers_panic() {
     Attack::new().run(|case| {
@@ -141,8 +143,8 @@ fn futures_move_between_threads() {
     });
 }
 
-/// Claim: memory that a future gave up is not handed out before its copy is done. Transfers are polled, dropped and their
-/// blocks taken by a waker-owned pool.
+/// Claim: memory that a future gave up is not handed out before its copy is done. Transfers are
+/// polled, dropped and their blocks taken by a waker-owned pool.
 #[test]
 fn polled_transfers_are_dropped_into_their_pool() {
     Attack::new().run(|case| {

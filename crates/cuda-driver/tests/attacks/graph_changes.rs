@@ -9,7 +9,8 @@ use cuda_driver::{Error, Graph, GraphExec, ValueBatch};
 
 use crate::rig::{Attack, Case};
 
-/// Claim: changing a node counts from the next launch on, and the old memory stays until launches under way are done.
+/// Claim: changing a node counts from the next launch on, and the old memory stays until launches
+/// under way are done.
 #[test]
 fn targets_change_under_launches() {
     Attack::new().run(|case| {
@@ -39,8 +40,8 @@ fn targets_change_under_launches() {
     });
 }
 
-/// Claim: a launch keeps what it uses, though the executable lets go of it. The source of a copy is replaced and dropped
-/// while launches that read it are queued.
+/// Claim: a launch keeps what it uses, though the executable lets go of it. The source of a copy is
+/// replaced and dropped while launches that read it are queued.
 #[test]
 fn sources_are_replaced_and_dropped_under_launches() {
     Attack::new().run(|case| {
@@ -70,8 +71,8 @@ fn sources_are_replaced_and_dropped_under_launches() {
     });
 }
 
-/// Claim: executables keep a removed node and what it uses. Nodes are removed from the graph while executables of it run, and
-/// the edges that the node stood for stay.
+/// Claim: executables keep a removed node and what it uses. Nodes are removed from the graph while
+/// executables of it run, and the edges that the node stood for stay.
 #[test]
 fn nodes_are_removed_under_launches() {
     Attack::new().run(|case| {
@@ -111,7 +112,8 @@ fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> G
     graph
 }
 
-/// Claim: an update takes over what the new nodes keep, and lets the old go behind launches under way.
+/// Claim: an update takes over what the new nodes keep, and lets the old go behind launches under
+/// way.
 #[test]
 fn updates_swap_all_memory_under_launches() {
     Attack::new().run(|case| {
@@ -139,8 +141,9 @@ fn updates_swap_all_memory_under_launches() {
     });
 }
 
-/// Claim: graphs and executables have a lock each. Threads launch, change, update, switch nodes, clone and make executables
-/// of the same graph at once: every launch does what one of the states says.
+/// Claim: graphs and executables have a lock each. Threads launch, change, update, switch nodes,
+/// clone and make executables of the same graph at once: every launch does what one of the states
+/// says.
 #[test]
 fn threads_change_and_launch_at_once() {
     Attack::new().run(|case| {
@@ -181,8 +184,9 @@ fn threads_change_and_launch_at_once() {
     });
 }
 
-/// Claim: closures are kept until launches that call them are done. Closures are replaced while launches are queued: each
-/// launch calls the one that it was queued with, and each is dropped once.
+/// Claim: closures are kept until launches that call them are done. Closures are replaced while
+/// launches are queued: each launch calls the one that it was queued with, and each is dropped
+/// once.
 #[test]
 fn closures_are_replaced_under_launches() {
     Attack::new().run(|case| {
@@ -212,8 +216,8 @@ fn closures_are_replaced_under_launches() {
     });
 }
 
-/// Claim: what is dropped by a change is dropped when nothing is locked. A closure that is replaced launches and changes its
-/// own executable when it is dropped.
+/// Claim: what is dropped by a change is dropped when nothing is locked. A closure that is replaced
+/// launches and changes its own executable when it is dropped.
 #[test]
 fn replaced_closure_launches_its_executable_in_drop() {
     struct Launches(Option<Arc<GraphExec>>, Stream, Arc<AtomicU32>);
@@ -251,8 +255,8 @@ fn replaced_closure_launches_its_executable_in_drop() {
     });
 }
 
-/// Claim: bodies of conditional nodes are ordered with the graph around them, also where they change after the executable was
-/// made, or go with their node.
+/// Claim: bodies of conditional nodes are ordered with the graph around them, also where they
+/// change after the executable was made, or go with their node.
 #[test]
 fn conditional_bodies_change_and_go() {
     Attack::new().since(12, 3).run(|case| {
@@ -284,7 +288,8 @@ fn conditional_bodies_change_and_go() {
     });
 }
 
-/// Claim: a child is copied when it is added, and set children keep their memory until launches are done.
+/// Claim: a child is copied when it is added, and set children keep their memory until launches are
+/// done.
 #[test]
 fn children_are_replaced_under_launches() {
     Attack::new().run(|case| {
@@ -317,7 +322,8 @@ fn children_are_replaced_under_launches() {
     });
 }
 
-/// Claim: words that a graph's batch writes are held like any memory, and events of its nodes are kept.
+/// Claim: words that a graph's batch writes are held like any memory, and events of its nodes are
+/// kept.
 #[test]
 fn events_and_words_of_nodes_are_dropped() {
     Attack::new().run(|case| {

@@ -20,8 +20,9 @@ fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {
     .unwrap()
 }
 
-/// Claim: memory that a graph allocates with `alloc_zeroed` is never read before it was written. The node that fills it with
-/// zeros is to be removed, in a captured and in a built graph, and its edges too.
+/// Claim: memory that a graph allocates with `alloc_zeroed` is never read before it was written.
+/// The node that fills it with zeros is to be removed, in a captured and in a built graph, and its
+/// edges too.
 #[test]
 fn zero_fill_of_an_allocation_cannot_be_removed() {
     Attack::new().run(|case| {
@@ -58,8 +59,8 @@ fn zero_fill_of_an_allocation_cannot_be_removed() {
     });
 }
 
-/// Claim: an update never makes an executable read memory that another graph allocates. An executable is updated from another
-/// allocating graph, whose addresses are others.
+/// Claim: an update never makes an executable read memory that another graph allocates. An
+/// executable is updated from another allocating graph, whose addresses are others.
 #[test]
 fn update_from_another_allocating_graph() {
     Attack::new().run(|case| {
@@ -86,8 +87,8 @@ fn update_from_another_allocating_graph() {
     });
 }
 
-/// Claim: memory that a graph allocates is used by nodes of that graph only. Allocations are used in other graphs, in clones,
-/// and freed in other graphs.
+/// Claim: memory that a graph allocates is used by nodes of that graph only. Allocations are used
+/// in other graphs, in clones, and freed in other graphs.
 #[test]
 fn allocations_stay_in_their_graph() {
     Attack::new().run(|case| {
@@ -115,8 +116,8 @@ fn allocations_stay_in_their_graph() {
     });
 }
 
-/// Claim: a use of allocated memory lies between the node that allocates and the one that frees it, whatever edges are
-/// removed, and launches that overlap do not share it.
+/// Claim: a use of allocated memory lies between the node that allocates and the one that frees it,
+/// whatever edges are removed, and launches that overlap do not share it.
 #[test]
 fn allocations_outlive_their_uses() {
     Attack::new().run(|case| {
@@ -151,8 +152,8 @@ fn allocations_outlive_their_uses() {
     });
 }
 
-/// Claim: the graph that a capture's closure is lent is the captured one. The closure swaps it with another graph, and drops,
-/// launches or keeps what it got.
+/// Claim: the graph that a capture's closure is lent is the captured one. The closure swaps it with
+/// another graph, and drops, launches or keeps what it got.
 #[test]
 fn captured_graph_is_swapped_away() {
     Attack::new().run(|case| {
@@ -191,8 +192,8 @@ fn captured_graph_is_swapped_away() {
     });
 }
 
-/// Claim: a captured graph is ordered by the bytes that its nodes use. Its nodes are removed and added while it is captured,
-/// and it is changed through a graph that was stolen or cloned.
+/// Claim: a captured graph is ordered by the bytes that its nodes use. Its nodes are removed and
+/// added while it is captured, and it is changed through a graph that was stolen or cloned.
 #[test]
 fn captured_graph_is_changed_meanwhile() {
     Attack::new().run(|case| {

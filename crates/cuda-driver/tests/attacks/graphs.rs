@@ -61,7 +61,8 @@ fn executables_share_buffers_between_threads() {
     });
 }
 
-/// Claim: a use of memory that a graph holds is ordered with its launches, in both directions and on every stream.
+/// Claim: a use of memory that a graph holds is ordered with its launches, in both directions and
+/// on every stream.
 #[test]
 fn uses_between_launches_are_in_order() {
     Attack::new().run(|case| {
@@ -92,7 +93,8 @@ fn uses_between_launches_are_in_order() {
     });
 }
 
-/// Claim: a buffer that a node uses may be dropped, and is freed behind the last launch of the last graph that holds it.
+/// Claim: a buffer that a node uses may be dropped, and is freed behind the last launch of the last
+/// graph that holds it.
 #[test]
 fn buffers_dropped_under_launches_stay() {
     Attack::new().run(|case| {
@@ -118,8 +120,8 @@ fn buffers_dropped_under_launches_stay() {
     });
 }
 
-/// Claim: what the device does between the nodes of one graph is ordered by edges, from the bytes that nodes use. Nodes
-/// without any edge of the program's use overlapping pieces of one buffer.
+/// Claim: what the device does between the nodes of one graph is ordered by edges, from the bytes
+/// that nodes use. Nodes without any edge of the program's use overlapping pieces of one buffer.
 #[test]
 fn overlapping_pieces_are_ordered_by_their_bytes() {
     Attack::new().run(|case| {
@@ -148,8 +150,8 @@ fn overlapping_pieces_are_ordered_by_their_bytes() {
     });
 }
 
-/// Claim: halves of one buffer may be used at once, while a launch takes one of them. Each half is written on the per-thread
-/// stream of a thread, and a graph takes the lower one.
+/// Claim: halves of one buffer may be used at once, while a launch takes one of them. Each half is
+/// written on the per-thread stream of a thread, and a graph takes the lower one.
 #[test]
 fn halves_on_per_thread_streams_beside_a_graph() {
     Attack::new().run(|case| {
@@ -160,7 +162,8 @@ fn halves_on_per_thread_streams_beside_a_graph() {
         let mut graph = Graph::new(&case.context).unwrap();
         let low = x.slice_mut(..half).unwrap();
         let args = (low, one.slice(..half).unwrap(), half as u32);
-        // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces are so long.
+        // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces are
+        // so long.
         unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
         let exec = graph.instantiate().unwrap();
         let (low, high) = x.as_mut_slice().split_at_mut(half).unwrap();
@@ -185,8 +188,8 @@ fn halves_on_per_thread_streams_beside_a_graph() {
     });
 }
 
-/// Claim: host memory of a graph is only the graph's and the guards'. Guards are taken on several threads while launches
-/// read and write the memory: nobody sees words of two launches.
+/// Claim: host memory of a graph is only the graph's and the guards'. Guards are taken on several
+/// threads while launches read and write the memory: nobody sees words of two launches.
 #[test]
 fn host_guards_never_see_half_a_launch() {
     Attack::new().run(|case| {
@@ -218,7 +221,8 @@ fn host_guards_never_see_half_a_launch() {
     });
 }
 
-/// Claim: an executable that is dropped lets a launch under way run to its end; graph and clones keep what theirs use.
+/// Claim: an executable that is dropped lets a launch under way run to its end; graph and clones
+/// keep what theirs use.
 #[test]
 fn clones_and_children_outlive_their_origin() {
     Attack::new().run(|case| {

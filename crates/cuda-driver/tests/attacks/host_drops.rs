@@ -1,4 +1,5 @@
-//! Owners that are dropped inside host functions, where the driver must not be called: another thread gives them back.
+//! Owners that are dropped inside host functions, where the driver must not be called: another
+//! thread gives them back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,8 +21,8 @@ fn drop_inside<T: Send + 'static>(case: &Case, stream: &Stream, owners: T) {
     call.wait().unwrap();
 }
 
-/// Claim: what is dropped inside a host function is given back by another thread, behind its uses. Device buffers of all
-/// sources are dropped while another stream reads them.
+/// Claim: what is dropped inside a host function is given back by another thread, behind its uses.
+/// Device buffers of all sources are dropped while another stream reads them.
 #[test]
 fn device_buffers_dropped_inside_outlive_readers() {
     Attack::new().run(|case| {
@@ -61,8 +62,9 @@ fn device_buffers_dropped_inside_outlive_readers() {
     });
 }
 
-/// Claim: owners of page-locked memory are dropped only when no copy uses them. Transfers are dropped inside a host
-/// function with their memory, which comes from a pool, from the driver and from a `Vec`.
+/// Claim: owners of page-locked memory are dropped only when no copy uses them. Transfers are
+/// dropped inside a host function with their memory, which comes from a pool, from the driver and
+/// from a `Vec`.
 #[test]
 fn transfers_dropped_inside_end_their_copies() {
     Attack::new().run(|case| {
@@ -91,8 +93,8 @@ fn transfers_dropped_inside_end_their_copies() {
     });
 }
 
-/// Claim: streams and events are destroyed by the driver when their work is done. They are dropped inside a host function
-/// while other streams wait for them.
+/// Claim: streams and events are destroyed by the driver when their work is done. They are dropped
+/// inside a host function while other streams wait for them.
 #[test]
 fn streams_and_events_dropped_inside_are_waited_for() {
     Attack::new().run(|case| {
@@ -117,8 +119,9 @@ fn streams_and_events_dropped_inside_are_waited_for() {
     });
 }
 
-/// Claim: a module waits for its context before it is unloaded, in the background where its last handle was dropped in a
-/// host function. Modules, functions, libraries and variables are dropped while their kernels are queued.
+/// Claim: a module waits for its context before it is unloaded, in the background where its last
+/// handle was dropped in a host function. Modules, functions, libraries and variables are dropped
+/// while their kernels are queued.
 #[test]
 fn code_dropped_inside_runs_to_its_end() {
     Attack::new().run(|case| {
@@ -147,8 +150,9 @@ fn code_dropped_inside_runs_to_its_end() {
     });
 }
 
-/// Claim: a graph's parts are freed behind its last launch, by another thread where the last owner was dropped in a host
-/// function. Graphs, executables, their buffers and host memory are dropped while they are launched.
+/// Claim: a graph's parts are freed behind its last launch, by another thread where the last owner
+/// was dropped in a host function. Graphs, executables, their buffers and host memory are dropped
+/// while they are launched.
 #[test]
 fn graphs_dropped_inside_run_to_their_end() {
     Attack::new().run(|case| {
@@ -171,8 +175,8 @@ fn graphs_dropped_inside_run_to_their_end() {
     });
 }
 
-/// Claim: closures of graphs are kept until the launches that call them are done. The closure of a node owns the last handles
-/// of other graphs and buffers, and is dropped by another host function.
+/// Claim: closures of graphs are kept until the launches that call them are done. The closure of a
+/// node owns the last handles of other graphs and buffers, and is dropped by another host function.
 #[test]
 fn closures_dropped_inside_closures_are_freed() {
     Attack::new().run(|case| {
@@ -228,8 +232,8 @@ fn other_memory_dropped_inside_outlives_readers() {
     });
 }
 
-/// Claim: the last handle of a context may be dropped anywhere. It is dropped inside a host function of that context, with
-/// pools, streams and buffers, while work is queued.
+/// Claim: the last handle of a context may be dropped anywhere. It is dropped inside a host
+/// function of that context, with pools, streams and buffers, while work is queued.
 #[test]
 fn context_dropped_inside_ends_behind_its_work() {
     Attack::new().run(|case| {
@@ -255,8 +259,8 @@ fn context_dropped_inside_ends_behind_its_work() {
     });
 }
 
-/// Claim: a host function must not drop the last handle of its own context into the driver. The closure itself owns the
-/// stream it runs on, its context and a buffer.
+/// Claim: a host function must not drop the last handle of its own context into the driver. The
+/// closure itself owns the stream it runs on, its context and a buffer.
 #[test]
 fn closure_owns_its_own_stream_and_context() {
     Attack::new().run(|case| {

@@ -19,8 +19,9 @@ fn blocking(case: &Case) -> Stream {
     Stream::new(&case.context, StreamFlags::empty(), 0).unwrap()
 }
 
-/// Holds a blocking stream up, queues a use of a buffer on another, lets `meddle` queue something in the legacy stream, and
-/// reads the buffer on a third stream, which has to wait for the use only.
+/// Holds a blocking stream up, queues a use of a buffer on another, lets `meddle` queue something
+/// in the legacy stream, and reads the buffer on a third stream, which has to wait for the use
+/// only.
 fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
     let (held, user, reader) = (blocking(case), blocking(case), case.stream());
     let writer = case.stream();
@@ -53,8 +54,8 @@ fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
     });
 }
 
-/// Claim: what was used on blocking streams can be waited for on its own, though the legacy stream waits for a stream that is
-/// held up. An event is recorded there.
+/// Claim: what was used on blocking streams can be waited for on its own, though the legacy stream
+/// waits for a stream that is held up. An event is recorded there.
 #[test]
 fn event_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -160,8 +161,8 @@ fn calls_on_the_legacy_stream_hold_nothing_up() {
     });
 }
 
-/// Claim: the same; nothing is queued in the legacy stream while the other stream is held up, but the program has used it
-/// before.
+/// Claim: the same; nothing is queued in the legacy stream while the other stream is held up, but
+/// the program has used it before.
 #[test]
 fn legacy_stream_that_was_used_before_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -173,13 +174,15 @@ fn legacy_stream_that_was_used_before_holds_nothing_up() {
     });
 }
 
-/// Claim: a blocked stream holds up the deferred drops of its own context, and no other. Owners of all kinds are dropped
-/// in a host function while a stream that uses them is held up. What another context drops must be given back in time.
+/// Claim: a blocked stream holds up the deferred drops of its own context, and no other. Owners of
+/// all kinds are dropped in a host function while a stream that uses them is held up. What another
+/// context drops must be given back in time.
 #[test]
 fn held_up_stream_stops_no_other_deferred_drop() {
     Attack::new().with_two_contexts().run(|case| {
         let (held, writer, host) = (case.stream(), case.stream(), case.stream());
-        // Not the home stream of a buffer that is dropped: that one waits for the uses of the buffer.
+        // Not the home stream of a buffer that is dropped: that one waits for the uses of the
+        // buffer.
         let release = case.stream();
         let flags = DeviceBuffer::<u32>::zeroed_plain(&release, 1).unwrap();
         let mut result = case.filled(&held, 0);

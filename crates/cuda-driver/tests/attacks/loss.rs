@@ -15,8 +15,8 @@ fn lose(case: &Case) {
     case.simulator.as_ref().unwrap().lose_device(0, LOST);
 }
 
-/// Claim: page-locked memory of a copy that failed is neither used again nor freed. Transfers are waited for, dropped and
-/// polled after the device was lost; their blocks are not handed out.
+/// Claim: page-locked memory of a copy that failed is neither used again nor freed. Transfers are
+/// waited for, dropped and polled after the device was lost; their blocks are not handed out.
 #[test]
 fn blocks_of_lost_copies_are_not_handed_out() {
     Attack::new().loses_device().run(|case| {
@@ -53,8 +53,8 @@ fn blocks_of_lost_copies_are_not_handed_out() {
     });
 }
 
-/// Claim: every call on a lost device is an error, drops stay quiet, and futures and host functions end. All kinds of owners
-/// are used and dropped after the loss, on several threads.
+/// Claim: every call on a lost device is an error, drops stay quiet, and futures and host functions
+/// end. All kinds of owners are used and dropped after the loss, on several threads.
 #[test]
 fn everything_is_dropped_after_the_loss() {
     Attack::new().loses_device().run(|case| {
@@ -94,7 +94,8 @@ fn everything_is_dropped_after_the_loss() {
     });
 }
 
-/// Claim: a copy of pageable memory that fails has not written the destination afterwards: the slices are the program's.
+/// Claim: a copy of pageable memory that fails has not written the destination afterwards: the
+/// slices are the program's.
 #[test]
 fn slices_are_free_after_the_loss() {
     Attack::new().loses_device().injects_failures().run(|case| {
@@ -120,7 +121,8 @@ fn slices_are_free_after_the_loss() {
     });
 }
 
-/// Claim: other devices go on. One device is lost while a copy between both is queued; the buffers of the other are right.
+/// Claim: other devices go on. One device is lost while a copy between both is queued; the buffers
+/// of the other are right.
 #[test]
 fn other_device_goes_on() {
     Attack::new()

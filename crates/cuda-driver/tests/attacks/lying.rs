@@ -62,8 +62,9 @@ fn shifting(n: usize) -> Vec<Shifting> {
     ends.into_iter().map(Shifting::new).collect()
 }
 
-/// Claim: ranges out of bounds are `None`, whatever the range says when it is asked again. Views of all kinds of memory are
-/// made with such ranges: each lies inside its memory, and only its words are written.
+/// Claim: ranges out of bounds are `None`, whatever the range says when it is asked again. Views of
+/// all kinds of memory are made with such ranges: each lies inside its memory, and only its words
+/// are written.
 #[test]
 fn ranges_that_change_stay_in_bounds() {
     Attack::new().run(|case| {
@@ -186,8 +187,8 @@ fn fill_of(
     (graph.instantiate().unwrap(), node)
 }
 
-/// Claim: changing an executable counts from the next launch on. The conversion of the new target launches the executable
-/// that is being changed, changes it, and uses its streams.
+/// Claim: changing an executable counts from the next launch on. The conversion of the new target
+/// launches the executable that is being changed, changes it, and uses its streams.
 #[test]
 fn conversions_launch_what_is_being_changed() {
     Attack::new().run(|case| {
@@ -211,8 +212,8 @@ fn conversions_launch_what_is_being_changed() {
     });
 }
 
-/// Claim: nodes are ordered by the bytes that they use. While a node is added, the conversions of its arguments add nodes to
-/// the same captured graph through a fork.
+/// Claim: nodes are ordered by the bytes that they use. While a node is added, the conversions of
+/// its arguments add nodes to the same captured graph through a fork.
 #[test]
 fn conversions_add_nodes_in_between() {
     Attack::new().run(|case| {
@@ -245,7 +246,8 @@ fn conversions_add_nodes_in_between() {
     });
 }
 
-/// Claim: a conversion that panics in the middle of a call leaves graph and executable as they were.
+/// Claim: a conversion that panics in the middle of a call leaves graph and executable as they
+/// were.
 #[test]
 fn conversions_panic() {
     Attack::new().run(|case| {
@@ -275,7 +277,8 @@ fn conversions_panic() {
     });
 }
 
-/// Claim: a node of another graph is an error. A node's conversion gives another node each time it is asked.
+/// Claim: a node of another graph is an error. A node's conversion gives another node each time it
+/// is asked.
 #[test]
 fn nodes_that_change_are_refused() {
     thread_local! {
@@ -313,7 +316,8 @@ fn nodes_that_change_are_refused() {
         }
         NODES.set([Some(alien.id()), Some(own.id())]);
         assert!(matches!(graph.remove(Lying), Err(Error::OtherGraph)));
-        // A node that a closure of a capture says it has added: one of another graph, and one that was there before.
+        // A node that a closure of a capture says it has added: one of another graph, and one that
+        // was there before.
         let mut before = None;
         let captured = Graph::capture(&case.context, |scope| {
             before = Some(scope.fill(&mut a, 2_u32)?.id());

@@ -1,4 +1,5 @@
-//! Values of the program whose trait implementations lie: elements, wakers, and closures that are asked for numbers.
+//! Values of the program whose trait implementations lie: elements, wakers, and closures that are
+//! asked for numbers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ fn numbers(liars: &[Liar]) -> Vec<u32> {
     liars.iter().map(|liar| liar.0).collect()
 }
 
-/// Claim: elements are bits. Their `Clone` and `PartialEq` panic: no call uses them, and bits arrive as they are.
+/// Claim: elements are bits. Their `Clone` and `PartialEq` panic: no call uses them, and bits
+/// arrive as they are.
 #[cfg(feature = "derive")]
 #[test]
 fn elements_that_cannot_be_cloned_are_copied_as_bits() {
@@ -106,7 +108,8 @@ fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
     });
 }
 
-/// Claim: a launch's size is checked once it is a number. A conversion to `Dim3` gives sizes that do not exist.
+/// Claim: a launch's size is checked once it is a number. A conversion to `Dim3` gives sizes that
+/// do not exist.
 #[test]
 fn launch_sizes_that_do_not_exist_are_refused() {
     struct Huge(u32);
@@ -135,7 +138,8 @@ fn launch_sizes_that_do_not_exist_are_refused() {
     });
 }
 
-/// Claim: a callback that is asked for bytes may say anything. It says more than there are, and other numbers each time.
+/// Claim: a callback that is asked for bytes may say anything. It says more than there are, and
+/// other numbers each time.
 #[test]
 fn occupancy_callbacks_lie() {
     Attack::new().run(|case| {
@@ -159,8 +163,9 @@ fn occupancy_callbacks_lie() {
     });
 }
 
-/// Claim: lengths are the elements' own. Views are cut into chunks, and the iterators are asked for their lengths, taken from
-/// both ends, and moved to other threads: the chunks are apart, and cover the memory once.
+/// Claim: lengths are the elements' own. Views are cut into chunks, and the iterators are asked for
+/// their lengths, taken from both ends, and moved to other threads: the chunks are apart, and cover
+/// the memory once.
 #[test]
 fn chunks_cover_memory_once() {
     Attack::new().run(|case| {
@@ -195,8 +200,8 @@ fn chunks_cover_memory_once() {
     });
 }
 
-/// Claim: what a host buffer of a graph is shared by is its memory. Handles are cloned and dropped on several threads while
-/// launches use it.
+/// Claim: what a host buffer of a graph is shared by is its memory. Handles are cloned and dropped
+/// on several threads while launches use it.
 #[test]
 fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
     Attack::new().run(|case| {

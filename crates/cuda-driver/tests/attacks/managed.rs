@@ -10,8 +10,8 @@ fn is_concurrent(case: &Case) -> bool {
     case.context.device().attribute(attribute).unwrap() != 0
 }
 
-/// Claim: a host slice of managed memory borrows the buffer, and is made behind the uses that matter. Kernels on several
-/// streams write and read the memory before each slice.
+/// Claim: a host slice of managed memory borrows the buffer, and is made behind the uses that
+/// matter. Kernels on several streams write and read the memory before each slice.
 #[test]
 fn host_slices_wait_for_kernels() {
     Attack::new().run(|case| {
@@ -38,7 +38,8 @@ fn host_slices_wait_for_kernels() {
     });
 }
 
-/// Claim: managed memory is not held by graphs, since the host may have slices of it. A graph is to write it under a slice.
+/// Claim: managed memory is not held by graphs, since the host may have slices of it. A graph is to
+/// write it under a slice.
 #[test]
 fn graphs_write_no_managed_memory_under_slices() {
     Attack::new().run(|case| {
@@ -92,8 +93,8 @@ fn managed_memory_goes_behind_its_readers() {
     });
 }
 
-/// Claim: a tensor map is an argument only together with memory that begins where its own did and is as long. Maps outlive
-/// their memory, and are used with other memory.
+/// Claim: a tensor map is an argument only together with memory that begins where its own did and
+/// is as long. Maps outlive their memory, and are used with other memory.
 #[test]
 fn tensor_maps_take_no_other_memory() {
     Attack::new().run(|case| {

@@ -24,8 +24,8 @@ fn scale(function: &Function, stream: &Stream, words: &mut DeviceBuffer<u32>) {
     unsafe { stream.launch(function, LaunchConfig::new(1, 4), (words,)) }.unwrap();
 }
 
-/// Claim: a module waits for its context before it is unloaded. Modules and functions are dropped in all orders while their
-/// kernels are queued, and others are loaded in their place.
+/// Claim: a module waits for its context before it is unloaded. Modules and functions are dropped
+/// in all orders while their kernels are queued, and others are loaded in their place.
 #[test]
 fn modules_go_under_their_kernels() {
     Attack::new().run(|case| {
@@ -64,8 +64,9 @@ fn modules_go_under_their_kernels() {
     });
 }
 
-/// Claim: a variable's memory is its module's, which waits for its uses. Globals are dropped with their modules while copies
-/// read and write them on other streams, and the same image is loaded again.
+/// Claim: a variable's memory is its module's, which waits for its uses. Globals are dropped with
+/// their modules while copies read and write them on other streams, and the same image is loaded
+/// again.
 #[test]
 fn modules_go_under_copies_of_their_variables() {
     Attack::new().run(|case| {
@@ -96,7 +97,8 @@ fn modules_go_under_copies_of_their_variables() {
     });
 }
 
-/// Claim: a graph keeps what its nodes use, modules of kernels and of variables too. All handles go while it is launched.
+/// Claim: a graph keeps what its nodes use, modules of kernels and of variables too. All handles go
+/// while it is launched.
 #[test]
 fn modules_go_under_graphs() {
     Attack::new().run(|case| {
@@ -135,7 +137,8 @@ fn modules_go_under_graphs() {
     });
 }
 
-/// Claim: a library waits for every context in which it was used, and keeps those contexts until then.
+/// Claim: a library waits for every context in which it was used, and keeps those contexts until
+/// then.
 #[test]
 fn libraries_go_under_kernels_of_two_contexts() {
     Attack::new().with_two_contexts().run(|case| {
@@ -161,8 +164,9 @@ fn libraries_go_under_kernels_of_two_contexts() {
     });
 }
 
-/// Claim: a variable is lent to one owner at a time, with the order of its uses. It is taken out, used on another stream,
-/// given back and taken out again, by kernels that use it by name on its home stream.
+/// Claim: a variable is lent to one owner at a time, with the order of its uses. It is taken out,
+/// used on another stream, given back and taken out again, by kernels that use it by name on its
+/// home stream.
 #[test]
 fn variables_are_handed_over_in_order() {
     Attack::new().run(|case| {
@@ -185,7 +189,8 @@ fn variables_are_handed_over_in_order() {
             case.mix(side, counter.as_mut_slice(), add.as_slice())
                 .unwrap();
             expected = 2 * expected + round;
-            // The home stream waits for the other use before the kernel that uses the variable by name.
+            // The home stream waits for the other use before the kernel that uses the variable by
+            // name.
             counter.as_mut_slice().fill(expected).unwrap();
             // SAFETY: the kernel adds to the variable, whose home stream this is.
             unsafe { home.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }.unwrap();

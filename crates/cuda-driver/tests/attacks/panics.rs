@@ -9,7 +9,8 @@ use cuda_driver::{Error, Graph};
 
 use crate::rig::{Attack, panics};
 
-/// Claim: a scope waits for its copies when it panics. The borrowed memory is used at once after the panic was caught.
+/// Claim: a scope waits for its copies when it panics. The borrowed memory is used at once after
+/// the panic was caught.
 #[test]
 fn copy_scope_panics_behind_its_copies() {
     Attack::new().run(|case| {
@@ -32,7 +33,8 @@ fn copy_scope_panics_behind_its_copies() {
     });
 }
 
-/// Claim: each scope waits for its own copies. Scopes on several streams are nested, and the innermost one panics.
+/// Claim: each scope waits for its own copies. Scopes on several streams are nested, and the
+/// innermost one panics.
 #[test]
 fn nested_copy_scopes_panic_behind_all_copies() {
     Attack::new().run(|case| {
@@ -63,7 +65,8 @@ fn nested_copy_scopes_panic_behind_all_copies() {
     });
 }
 
-/// Claim: if the closure of a capture panics, the capture ends and there is no graph. Buffers and later captures work.
+/// Claim: if the closure of a capture panics, the capture ends and there is no graph. Buffers and
+/// later captures work.
 #[test]
 fn capture_that_panics_leaves_no_graph() {
     Attack::new().run(|case| {
@@ -115,7 +118,8 @@ fn capture_into_that_panics_keeps_an_ordered_graph() {
     });
 }
 
-/// Claim: a panic of a host function is an error of its call alone. Values that panic when they are dropped are left over.
+/// Claim: a panic of a host function is an error of its call alone. Values that panic when they are
+/// dropped are left over.
 #[test]
 fn host_functions_panic_in_calls_and_drops() {
     struct Bomb(Arc<AtomicU32>);
@@ -148,7 +152,8 @@ fn host_functions_panic_in_calls_and_drops() {
     });
 }
 
-/// Claim: a panic in a node of a graph never crosses into C; `check_host` reports it, and the rest of the graph runs.
+/// Claim: a panic in a node of a graph never crosses into C; `check_host` reports it, and the rest
+/// of the graph runs.
 #[test]
 fn host_nodes_panic_and_their_graph_runs_on() {
     Attack::new().run(|case| {
@@ -227,8 +232,8 @@ fn nested_occupancy_callbacks_panic() {
     });
 }
 
-/// Claim: a closure that a capture is given runs while the scope is the program's: a panic in `CaptureScope::node` leaves a
-/// scope that can go on.
+/// Claim: a closure that a capture is given runs while the scope is the program's: a panic in
+/// `CaptureScope::node` leaves a scope that can go on.
 #[test]
 fn node_closures_panic_inside_a_capture() {
     Attack::new().run(|case| {

@@ -8,8 +8,8 @@ use cuda_driver::{CachingPool, MemoryPool, PinnedCachingPool};
 
 use crate::rig::Attack;
 
-/// Claim: a block is not written by its next owner before its readers are done. A pool with room for few blocks serves
-/// several streams, and each block is dropped while another stream reads it.
+/// Claim: a block is not written by its next owner before its readers are done. A pool with room
+/// for few blocks serves several streams, and each block is dropped while another stream reads it.
 #[test]
 fn blocks_move_between_streams_under_readers() {
     Attack::new().run(|case| {
@@ -30,8 +30,8 @@ fn blocks_move_between_streams_under_readers() {
     });
 }
 
-/// Claim: memory of a pool is zeroed in the order of its new stream. Threads take, write and drop blocks of one small pool,
-/// also through views that are still in use on other streams.
+/// Claim: memory of a pool is zeroed in the order of its new stream. Threads take, write and drop
+/// blocks of one small pool, also through views that are still in use on other streams.
 #[test]
 fn threads_share_a_small_pool() {
     Attack::new().run(|case| {
@@ -61,7 +61,8 @@ fn threads_share_a_small_pool() {
     });
 }
 
-/// Claim: a pool that goes leaves the blocks that are in use, and those are freed behind their uses.
+/// Claim: a pool that goes leaves the blocks that are in use, and those are freed behind their
+/// uses.
 #[test]
 fn pools_go_before_their_blocks() {
     Attack::new().run(|case| {
@@ -124,7 +125,8 @@ fn trimming_spares_what_is_read() {
     });
 }
 
-/// Claim: when the device's memory runs out, a pool gives up blocks that nobody uses, and takes none that is in use.
+/// Claim: when the device's memory runs out, a pool gives up blocks that nobody uses, and takes
+/// none that is in use.
 #[test]
 fn device_memory_runs_out() {
     Attack::new()

@@ -1,4 +1,5 @@
-//! Runs a program in a process of its own, on adversarial schedules, and looks for what a broken promise leaves behind.
+//! Runs a program in a process of its own, on adversarial schedules, and looks for what a broken
+//! promise leaves behind.
 
 use std::any::type_name;
 use std::env;
@@ -25,7 +26,8 @@ const FULL: u64 = 24;
 const REDUCED: u64 = 3;
 /// A schedule that runs longer than this hangs.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long memory may take to be freed after its last owner was dropped: a thread looks ten times a second.
+/// How long memory may take to be freed after its last owner was dropped: a thread looks ten times
+/// a second.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Names the program that a child process runs.
 const CHILD: &str = "CUDA_DRIVER_ATTACK";
@@ -99,7 +101,8 @@ impl Attack {
     ///
     /// # Panics
     ///
-    /// If the program panics, crashes or hangs, if the simulator reports anything, or if memory is left.
+    /// If the program panics, crashes or hangs, if the simulator reports anything, or if memory is
+    /// left.
     pub(crate) fn run<F: Fn(&Case)>(self, program: F) {
         // The path of the test function, as the test harness spells it.
         let path = type_name::<F>().trim_end_matches("::{{closure}}");
@@ -317,7 +320,8 @@ impl Case {
 
     /// Holds a stream up, so that what is queued behind it runs late.
     pub(crate) fn hold_up(&self, stream: &Stream) {
-        // The late software device runs everything as late as it may, so that a call is enough there.
+        // The late software device runs everything as late as it may, so that a call is enough
+        // there.
         let millis = match &self.simulator {
             Some(_) if self.is_late => 0,
             Some(_) => 3,
@@ -405,7 +409,8 @@ impl Side {
     ) -> Result<()> {
         assert_eq!(to.len(), from.len());
         let n = to.len() as u32;
-        // SAFETY: the kernel reads n words of the one and writes n words of the other ← both have n words.
+        // SAFETY: the kernel reads n words of the one and writes n words of the other ← both have n
+        // words.
         unsafe { stream.launch(&self.copy, LaunchConfig::for_num_elems(n), (from, to, n)) }
     }
 
@@ -418,7 +423,8 @@ impl Side {
     ) -> Result<()> {
         assert_eq!(x.len(), y.len());
         let n = x.len() as u32;
-        // SAFETY: the kernel reads n words of `y`, and reads and writes n words of `x` ← both have n words.
+        // SAFETY: the kernel reads n words of `y`, and reads and writes n words of `x` ← both have
+        // n words.
         unsafe { stream.launch(&self.mix, LaunchConfig::for_num_elems(n), (x, y, n)) }
     }
 }

@@ -7,8 +7,8 @@ use cuda_driver::prelude::*;
 
 use crate::rig::Attack;
 
-/// Claim: halves of one buffer may be written on two streams at once, and "the last write" is the set of both. The pieces are
-/// written, split again, read as a whole, and written as a whole.
+/// Claim: halves of one buffer may be written on two streams at once, and "the last write" is the
+/// set of both. The pieces are written, split again, read as a whole, and written as a whole.
 #[test]
 fn pieces_on_several_streams_join_in_the_whole() {
     Attack::new().run(|case| {
@@ -40,8 +40,9 @@ fn pieces_on_several_streams_join_in_the_whole() {
     });
 }
 
-/// Claim: two readers on two streams are done before a third stream writes. Many readers of many pieces are dropped with
-/// their streams before the buffer is written, and again before it is freed.
+/// Claim: two readers on two streams are done before a third stream writes. Many readers of many
+/// pieces are dropped with their streams before the buffer is written, and again before it is
+/// freed.
 #[test]
 fn readers_are_done_before_writers_and_frees() {
     Attack::new().run(|case| {
@@ -69,8 +70,8 @@ fn readers_are_done_before_writers_and_frees() {
     });
 }
 
-/// Claim: the per-thread stream is a queue of the thread that calls. Threads use buffers there and end at once, while the
-/// work is queued; others read the buffers.
+/// Claim: the per-thread stream is a queue of the thread that calls. Threads use buffers there and
+/// end at once, while the work is queued; others read the buffers.
 #[test]
 fn threads_end_with_work_on_their_streams() {
     Attack::new().run(|case| {
@@ -93,8 +94,8 @@ fn threads_end_with_work_on_their_streams() {
     });
 }
 
-/// Claim: the same handle names another queue on each thread. A per-thread stream is handed to threads, which use pieces of
-/// one buffer on it at once.
+/// Claim: the same handle names another queue on each thread. A per-thread stream is handed to
+/// threads, which use pieces of one buffer on it at once.
 #[test]
 fn one_per_thread_handle_on_many_threads() {
     Attack::new().run(|case| {
@@ -120,8 +121,8 @@ fn one_per_thread_handle_on_many_threads() {
     });
 }
 
-/// Claim: buffers are ordered between all kinds of streams. They go through blocking, non-blocking, legacy and per-thread
-/// streams in a random order, and are dropped between.
+/// Claim: buffers are ordered between all kinds of streams. They go through blocking, non-blocking,
+/// legacy and per-thread streams in a random order, and are dropped between.
 #[test]
 fn kinds_of_streams_are_mixed() {
     Attack::new().run(|case| {
@@ -146,8 +147,8 @@ fn kinds_of_streams_are_mixed() {
     });
 }
 
-/// Claim: a copy is a use of both buffers, on the home stream of its target. The source is written and dropped, and its
-/// memory handed out again, before the copy has run.
+/// Claim: a copy is a use of both buffers, on the home stream of its target. The source is written
+/// and dropped, and its memory handed out again, before the copy has run.
 #[test]
 fn copy_source_is_written_and_dropped() {
     Attack::new().run(|case| {

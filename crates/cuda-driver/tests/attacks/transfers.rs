@@ -8,8 +8,8 @@ use cuda_sim::Rule;
 
 use crate::rig::Attack;
 
-/// Claim: a dropped transfer keeps its memory until the copy is done. Transfers in both directions are dropped, and their
-/// pool hands the blocks out again.
+/// Claim: a dropped transfer keeps its memory until the copy is done. Transfers in both directions
+/// are dropped, and their pool hands the blocks out again.
 #[test]
 fn dropped_transfers_keep_their_blocks() {
     Attack::new().run(|case| {
@@ -38,8 +38,8 @@ fn dropped_transfers_keep_their_blocks() {
     });
 }
 
-/// Claim: memory that was registered is the program's again when nothing uses it. The `Vec` of a transfer is taken back as
-/// soon as the transfer gives its buffer back.
+/// Claim: memory that was registered is the program's again when nothing uses it. The `Vec` of a
+/// transfer is taken back as soon as the transfer gives its buffer back.
 #[test]
 fn registered_memory_comes_back_when_its_copy_is_done() {
     Attack::new().run(|case| {
@@ -65,8 +65,8 @@ fn registered_memory_comes_back_when_its_copy_is_done() {
     });
 }
 
-/// Claim: copies from and to slices are done with the slice when they return, also behind work that is late, and on every
-/// kind of stream. The slices are overwritten and freed at once.
+/// Claim: copies from and to slices are done with the slice when they return, also behind work that
+/// is late, and on every kind of stream. The slices are overwritten and freed at once.
 #[test]
 fn slices_are_free_when_copies_return() {
     Attack::new().run(|case| {
@@ -94,8 +94,8 @@ fn slices_are_free_when_copies_return() {
     });
 }
 
-/// Claim: a block of the context that a copy goes through is used again behind its last copy. Many threads copy large and
-/// small slices through few blocks.
+/// Claim: a block of the context that a copy goes through is used again behind its last copy. Many
+/// threads copy large and small slices through few blocks.
 #[test]
 fn staging_blocks_are_shared_by_threads() {
     Attack::new().run(|case| {
@@ -117,8 +117,8 @@ fn staging_blocks_are_shared_by_threads() {
     });
 }
 
-/// Claim: if a copy or its event fails, its block is given up, the destination is not touched after the error, and other
-/// copies are right.
+/// Claim: if a copy or its event fails, its block is given up, the destination is not touched after
+/// the error, and other copies are right.
 #[test]
 fn copies_under_failures_touch_nothing_later() {
     Attack::new().injects_failures().run(|case| {
@@ -165,8 +165,8 @@ fn copies_under_failures_touch_nothing_later() {
     });
 }
 
-/// Claim: page-locked memory of a copy that failed is never freed nor handed out. Waits for transfers fail: the error has no
-/// memory, and the pool gives another block.
+/// Claim: page-locked memory of a copy that failed is never freed nor handed out. Waits for
+/// transfers fail: the error has no memory, and the pool gives another block.
 #[test]
 fn transfers_that_fail_keep_their_memory() {
     Attack::new().injects_failures().leaks().run(|case| {
@@ -197,7 +197,8 @@ fn transfers_that_fail_keep_their_memory() {
     });
 }
 
-/// Claim: memory is borrowed for a scope. Copies of two scopes on two streams overlap, in memory of pools and of `Vec`s.
+/// Claim: memory is borrowed for a scope. Copies of two scopes on two streams overlap, in memory of
+/// pools and of `Vec`s.
 #[test]
 fn scopes_on_two_streams_share_a_source() {
     Attack::new().run(|case| {

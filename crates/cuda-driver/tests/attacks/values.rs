@@ -13,8 +13,9 @@ fn words(stream: &Stream) -> DeviceBuffer<u32> {
     DeviceBuffer::zeroed_plain(stream, 8).unwrap()
 }
 
-/// Claim: the free of memory waits for those that wait for a word in it. The buffer is dropped while a stream waits, after
-/// the write that lets it go was queued elsewhere; others are made meanwhile.
+/// Claim: the free of memory waits for those that wait for a word in it. The buffer is dropped
+/// while a stream waits, after the write that lets it go was queued elsewhere; others are made
+/// meanwhile.
 #[test]
 fn word_is_dropped_under_its_waiter() {
     Attack::new().run(|case| {
@@ -35,8 +36,8 @@ fn word_is_dropped_under_its_waiter() {
     });
 }
 
-/// Claim: a write of a word is in the order of the buffer's other uses: what was read before is the old word, what is read
-/// behind is the new one.
+/// Claim: a write of a word is in the order of the buffer's other uses: what was read before is the
+/// old word, what is read behind is the new one.
 #[test]
 fn writes_of_words_are_uses() {
     Attack::new().run(|case| {
@@ -62,8 +63,9 @@ fn writes_of_words_are_uses() {
     });
 }
 
-/// Claim: the operations of a batch are in their order, and their memory is used by the stream. Two streams go in lock step,
-/// each waiting for the other's words, and all handles are dropped before they run.
+/// Claim: the operations of a batch are in their order, and their memory is used by the stream. Two
+/// streams go in lock step, each waiting for the other's words, and all handles are dropped before
+/// they run.
 #[test]
 fn batches_go_in_lock_step_without_owners() {
     Attack::new().run(|case| {
@@ -93,7 +95,8 @@ fn batches_go_in_lock_step_without_owners() {
     });
 }
 
-/// Claim: words outside of the memory, or of memory that no stream can wait for, are errors, and nothing was queued.
+/// Claim: words outside of the memory, or of memory that no stream can wait for, are errors, and
+/// nothing was queued.
 #[test]
 fn words_that_are_not_there_are_refused() {
     Attack::new().run(|case| {

@@ -1,4 +1,5 @@
-//! What all suites of tests share: drivers to test on, and what is said of those that are not there.
+//! What all suites of tests share: drivers to test on, and what is said of those that are not
+//! there.
 
 use std::env;
 use std::thread;
@@ -20,7 +21,8 @@ pub(crate) fn built(builder: &Builder) -> Simulator {
     }
 }
 
-/// A software driver as `builder` describes it, of the [version](older) that the tests run on unless that names one.
+/// A software driver as `builder` describes it, of the [version](older) that the tests run on
+/// unless that names one.
 pub(crate) fn simulator(builder: &Builder) -> Simulator {
     let simulator = built(builder);
     let Some(version) = older() else {
@@ -34,7 +36,8 @@ pub(crate) fn simulator(builder: &Builder) -> Simulator {
     built(&builder.clone().version(version.number()))
 }
 
-/// The CUDA version of the software drivers that tests run on, where it is not the newest: `CUDA_TEST_DRIVER=12.0`.
+/// The CUDA version of the software drivers that tests run on, where it is not the newest:
+/// `CUDA_TEST_DRIVER=12.0`.
 pub(crate) fn older() -> Option<Version> {
     let text = env::var("CUDA_TEST_DRIVER").ok()?;
     let (major, minor) = text.split_once('.').expect("CUDA_TEST_DRIVER is like 12.0");
@@ -42,7 +45,8 @@ pub(crate) fn older() -> Option<Version> {
     Some(Version::new(number))
 }
 
-/// The driver of the GPU, if there is one. Says what was skipped if not, and fails if it is required.
+/// The driver of the GPU, if there is one. Says what was skipped if not, and fails if it is
+/// required.
 pub(crate) fn gpu_driver(test: &str) -> Option<Driver> {
     found("GPU", test, Driver::load())
 }

@@ -140,7 +140,8 @@ fn single_precision() {
     }
 }
 
-/// Whether the sum of two floats is exact in double precision, zeros and what is not finite left out.
+/// Whether the sum of two floats is exact in double precision, zeros and what is not finite left
+/// out.
 fn sum_is_exact(a: f64, b: f64) -> bool {
     let sum = a + b;
     sum.is_finite() && sum != 0.0 && sum - a == b && sum - b == a
@@ -202,7 +203,8 @@ fn double_precision() {
     }
 }
 
-/// What is not a number is left to its own: what becomes of it as an integer is the device's choice.
+/// What is not a number is left to its own: what becomes of it as an integer is the device's
+/// choice.
 #[test]
 fn conversions() {
     let mut random = numbers(52);

@@ -33,7 +33,8 @@ fn histogram_in_shared_memory_and_then_in_global() {
 ///
 /// # Safety
 ///
-/// The kernel is `(const T *in, T *out, unsigned n)`, reads below `n` and writes only what `out` has.
+/// The kernel is `(const T *in, T *out, unsigned n)`, reads below `n` and writes only what `out`
+/// has.
 unsafe fn in_place<T: DeviceRepr>(name: &str, input: &[T], start: &[T], check: impl Fn(&[T])) {
     for bench in everywhere(name) {
         let kernel = bench.kernel(&SOURCE, name);
@@ -145,7 +146,8 @@ fn tickets_and_the_last_block() {
             &mut total,
             900_u32,
         );
-        // SAFETY: n is 900: `tickets` has one more, `partial` an element for each of 10 blocks, the others one.
+        // SAFETY: n is 900: `tickets` has one more, `partial` an element for each of 10 blocks, the
+        // others one.
         unsafe {
             bench
                 .stream

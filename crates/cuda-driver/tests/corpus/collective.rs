@@ -77,7 +77,8 @@ fn scan() {
     }
 }
 
-/// Off by a part in 100 000: two exponentials of 2 units in the last place, a sum of 3 per thread, 7 steps, a division.
+/// Off by a part in 100 000: two exponentials of 2 units in the last place, a sum of 3 per thread,
+/// 7 steps, a division.
 #[test]
 fn softmax() {
     let (rows, columns) = (5, 300);
@@ -121,7 +122,8 @@ fn votes_of_whole_warps_and_of_some_lanes() {
                 (0..32).fold(0_u32, |mask, lane| mask | u32::from(is(warp[lane])) << lane)
             };
             let odd = |v: i32| v % 2 == 1;
-            // All are below 16: `v >> 4` is the same everywhere, and the mask of all with 1 added is 0.
+            // All are below 16: `v >> 4` is the same everywhere, and the mask of all with 1 added
+            // is 0.
             let mut expected = [lanes(&odd), 2, lanes(&|v| v == me), 0, 0, 0, 0, 0];
             expected[1] += u32::from(warp.contains(&3));
             if odd(me) {
@@ -181,7 +183,8 @@ fn cooperative_groups() {
                 any * 2 + all,
             ];
             assert_eq!(found[..3], expected, "thread {i} on {}", bench.name);
-            // Those that take a branch together need not be all that take it: a GPU may run them in parts.
+            // Those that take a branch together need not be all that take it: a GPU may run them in
+            // parts.
             let warp = i / 32 * 32;
             let takers = |range: &[i32]| range.iter().filter(|v| **v % 3 == 0).count() as i32;
             let (size, rank) = (found[3] / 100, found[3] % 100);

@@ -7,14 +7,15 @@ use crate::support::{Source, simulated};
 
 const SOURCE: Source = Source::new("faults.cu", include_str!("kernels/faults.cu"));
 
-/// Launches `name` on 8 numbers of which the second last is `culprit`. Answers the status, and what the software
-/// device says of the fault.
+/// Launches `name` on 8 numbers of which the second last is `culprit`. Answers the status, and what
+/// the software device says of the fault.
 fn fault<T: DeviceRepr>(name: &str, input: &[T; 8]) -> Vec<(Status, String)> {
     let statuses = simulated(name).map(|bench| {
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.zeroed::<i32>(8));
         let config = LaunchConfig::new(1, 8);
-        // SAFETY: some of these kernels do not keep to their memory; the software device checks each access.
+        // SAFETY: some of these kernels do not keep to their memory; the software device checks
+        // each access.
         unsafe {
             bench
                 .stream

@@ -5,7 +5,8 @@ use crate::support::{Source, everywhere, numbers};
 const SOURCE: Source =
     Source::new("integers.cu", include_str!("kernels/integers.cu")).with_int128();
 
-/// Random words of random length, then the edges; the second of each pair is not 0, and no quotient overflows.
+/// Random words of random length, then the edges; the second of each pair is not 0, and no quotient
+/// overflows.
 fn pairs(seed: u64) -> Vec<[u32; 2]> {
     let mut random = numbers(seed);
     let mut pairs: Vec<[u32; 2]> = (0..500)

@@ -131,7 +131,8 @@ fn a_block_counts_bytes_and_moves_them() {
         let (mut found, mut heads) = (bench.zeroed::<u32>(1024), bench.zeroed::<u32>(4));
         let mut moved = bench.zeroed::<u8>(LEN);
         let args = (&source, &mut found, &mut heads, &mut moved);
-        // SAFETY: each of 4 blocks reads and writes 512 bytes, and writes 256 counts and one number of runs.
+        // SAFETY: each of 4 blocks reads and writes 512 bytes, and writes 256 counts and one number
+        // of runs.
         unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
         assert_eq!(bench.values(&found, "bytes"), counts, "{}", bench.name);
         assert_eq!(bench.values(&heads, "bytes"), runs, "{}", bench.name);
@@ -162,7 +163,8 @@ fn groups_of_a_warp_sum_and_scan() {
     }
 }
 
-/// Off by less than a part in 10^13: some roundings of `f64` each, and no result is near 0 where its parts are not.
+/// Off by less than a part in 10^13: some roundings of `f64` each, and no result is near 0 where
+/// its parts are not.
 #[test]
 fn complex_numbers() {
     let mut random = numbers(46);

@@ -1,7 +1,8 @@
-//! CUDA C++ kernels, compiled by NVRTC and run through the safe layer, against what the host computes.
+//! CUDA C++ kernels, compiled by NVRTC and run through the safe layer, against what the host
+//! computes.
 //!
-//! They run on software devices of four compute capabilities, which between them take both dialects of PTX that
-//! NVRTC writes, and on the GPU if there is one.
+//! They run on software devices of four compute capabilities, which between them take both dialects
+//! of PTX that NVRTC writes, and on the GPU if there is one.
 
 mod arithmetic;
 mod async_copies;

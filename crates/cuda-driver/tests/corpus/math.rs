@@ -1,7 +1,8 @@
 //! The functions of `<math.h>`, in single and double precision.
 //!
-//! The bounds are those of the CUDA programming guide's tables, in units in the last place of the result, and one
-//! more in double precision for the host's own error. References in single precision are computed in double.
+//! The bounds are those of the CUDA programming guide's tables, in units in the last place of the
+//! result, and one more in double precision for the host's own error. References in single
+//! precision are computed in double.
 
 use crate::support::{Source, everywhere, numbers};
 
@@ -103,7 +104,8 @@ fn single(value: f64) -> f64 {
     f64::from(value as f32)
 }
 
-/// The guide bounds some of these by an absolute error, and some by one that grows with the argument.
+/// The guide bounds some of these by an absolute error, and some by one that grows with the
+/// argument.
 #[test]
 fn intrinsics_of_fewer_bits() {
     let lines: [Line; 8] = [

@@ -87,7 +87,8 @@ fn dynamic_shared_memory_of_two_arrays() {
         let (k, v) = (bench.upload(&keys), bench.upload(&values));
         let (mut k_out, mut v_out) = (bench.zeroed::<i32>(400), bench.zeroed::<f64>(400));
         let config = LaunchConfig::new(4, 100).with_shared_bytes(100 * 12);
-        // SAFETY: each thread has an element of each buffer ← 400; shared memory is 8 and 4 bytes a thread ← 12.
+        // SAFETY: each thread has an element of each buffer ← 400; shared memory is 8 and 4 bytes a
+        // thread ← 12.
         unsafe {
             bench
                 .stream
@@ -176,7 +177,8 @@ fn bytes_and_shorts() {
         let mut bytes = bench.zeroed::<i8>(200);
         let (mut shorts, mut words) = (bench.zeroed::<i16>(200), bench.zeroed::<u32>(200));
         let args = (&input, &mut bytes, &mut shorts, &mut words, 200_u32);
-        // SAFETY: the kernel reads 13 bytes and writes one element each for indices below n ← 200 of them.
+        // SAFETY: the kernel reads 13 bytes and writes one element each for indices below n ← 200
+        // of them.
         unsafe {
             bench
                 .stream
@@ -221,7 +223,8 @@ fn arrays_woven_into_structs() {
         );
         let mut out = bench.zeroed::<[f32; 4]>(n);
         let args = (&bx, &by, &bz, &bw, &mut out, n as u32);
-        // SAFETY: the kernel stays below n ← the buffers have that many; `Vec4` is 4 floats, aligned as allocations.
+        // SAFETY: the kernel stays below n ← the buffers have that many; `Vec4` is 4 floats,
+        // aligned as allocations.
         unsafe {
             bench
                 .stream
@@ -251,7 +254,8 @@ fn wide_and_strided_loads() {
     }
 }
 
-/// Against the sum in double precision: 200 terms below 39, each off by at most a part in 2^22, are off by 0.002.
+/// Against the sum in double precision: 200 terms below 39, each off by at most a part in 2^22, are
+/// off by 0.002.
 #[test]
 fn nbody() {
     let mut random = numbers(6);
@@ -273,7 +277,8 @@ fn nbody() {
         let kernel = bench.kernel(&SOURCE, "nbody");
         let (input, mut output) = (bench.upload(&bodies), bench.zeroed::<[f32; 4]>(200));
         let config = LaunchConfig::new(4, 64).with_shared_bytes(64 * 16);
-        // SAFETY: the kernel stays below n ← both have 200; a `float4` of shared memory for each thread ← 16 bytes.
+        // SAFETY: the kernel stays below n ← both have 200; a `float4` of shared memory for each
+        // thread ← 16 bytes.
         unsafe {
             bench
                 .stream

@@ -1,5 +1,5 @@
-//! What software devices tell of kernels that are wrong, with the lines of the source, and what they do not tell of
-//! those that are right.
+//! What software devices tell of kernels that are wrong, with the lines of the source, and what
+//! they do not tell of those that are right.
 
 use cuda_driver::prelude::*;
 use cuda_sim::{Hazard, Report, ReportKind, SourceLine};
@@ -32,7 +32,8 @@ fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>
         unsafe { DeviceBuffer::uninit(&bench.stream, 128) }.unwrap()
     };
     let config = LaunchConfig::new(1, 128);
-    // SAFETY: some of these kernels do not keep to their memory; the software device checks each access.
+    // SAFETY: some of these kernels do not keep to their memory; the software device checks each
+    // access.
     unsafe { bench.stream.launch(&kernel, config, (&input, &mut out, n)) }.unwrap();
     let out = out.to_vec().ok();
     let simulator = bench.simulator.as_ref().unwrap();

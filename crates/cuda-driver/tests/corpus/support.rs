@@ -206,7 +206,8 @@ impl Bench {
 }
 
 impl Drop for Bench {
-    /// What the checks of the software device found, and no test took, is a mistake of a kernel or of the device.
+    /// What the checks of the software device found, and no test took, is a mistake of a kernel or
+    /// of the device.
     fn drop(&mut self) {
         if let Some(simulator) = &self.simulator
             && !thread::panicking()
@@ -229,7 +230,8 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     Bench::of(&driver, Some(simulator), nvrtc)
 }
 
-/// A software device of each compute capability that the compiler knows, fresh. One at a time; none if there is no compiler.
+/// A software device of each compute capability that the compiler knows, fresh. One at a time; none
+/// if there is no compiler.
 ///
 /// Each looks for the mistakes of kernels that a GPU does not tell of; what it finds is a failure.
 pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {

@@ -53,7 +53,8 @@ fn one_warp<A: DeviceRepr, C: DeviceRepr>(
     let (a, b) = (bench.upload(a), bench.upload(b));
     let mut c = bench.zeroed::<C>(len);
     let config = LaunchConfig::new(1, 32);
-    // SAFETY: the kernel reads matrices of the shape that each test gives it, and writes one of `len` elements.
+    // SAFETY: the kernel reads matrices of the shape that each test gives it, and writes one of
+    // `len` elements.
     unsafe { bench.stream.launch(&kernel, config, (&a, &b, &mut c)) }.unwrap();
     bench.values(&c, name)
 }

@@ -26,7 +26,8 @@ macro_rules! cases {
 
 pub(crate) use cases;
 
-/// Two kernels: `plain(u64, u32)`, and `large`, which has 40,000 bytes of shared memory and 128 threads at most.
+/// Two kernels: `plain(u64, u32)`, and `large`, which has 40,000 bytes of shared memory and 128
+/// threads at most.
 pub(crate) const PTX: &CStr = c"
 .version 8.0
 .target sm_75
@@ -141,7 +142,8 @@ impl<'a> Ground<'a> {
         self.host.wrapping_byte_add(SIZE).cast()
     }
 
-    /// Makes a call while a stream of its own is captured, which ends with it. Answers what the call did.
+    /// Makes a call while a stream of its own is captured, which ends with it. Answers what the
+    /// call did.
     pub(crate) fn captured(
         &self,
         mode: CUstreamCaptureMode,

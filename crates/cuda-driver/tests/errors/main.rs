@@ -1,8 +1,10 @@
-//! What the driver answers to calls that are wrong: the software device against codes that a GPU gave.
+//! What the driver answers to calls that are wrong: the software device against codes that a GPU
+//! gave.
 //!
-//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of; of some that are right, what
-//! they tell counts: 1,000,000 and the number. `codes.txt` has what a GPU answered; a call that is not in it has not been
-//! measured, and is listed. Where a GPU's driver crashed, any error is right: only a call that is taken would be wrong.
+//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of; of
+//! some that are right, what they tell counts: 1,000,000 and the number. `codes.txt` has what a GPU
+//! answered; a call that is not in it has not been measured, and is listed. Where a GPU's driver
+//! crashed, any error is right: only a call that is taken would be wrong.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,

@@ -266,7 +266,8 @@ pub(crate) fn op(
     unsafe {
         op.operation = operation;
         op.writeValue.address = address;
-        // Flags, where waits are for a value that is not smaller, and for a write without a barrier.
+        // Flags, where waits are for a value that is not smaller, and for a write without a
+        // barrier.
         op.writeValue.flags = 0;
     }
     op

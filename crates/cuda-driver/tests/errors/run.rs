@@ -13,7 +13,8 @@ use crate::ground::{Case, Ground};
 /// The first call that a child makes.
 const FROM: &str = "CUDA_ERRORS_FROM";
 
-/// What a software device of the kind that was measured answers: the driver of CUDA 13.0, compute capability 9.0.
+/// What a software device of the kind that was measured answers: the driver of CUDA 13.0, compute
+/// capability 9.0.
 pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
     let builder = Builder::new()
         .version(13_000)
@@ -74,7 +75,8 @@ pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
     Some(codes)
 }
 
-/// Makes the calls from the one that the variable says on. Ends with a failure when the device is lost.
+/// Makes the calls from the one that the variable says on. Ends with a failure when the device is
+/// lost.
 pub(crate) fn child(cases: &[Case]) {
     let Some(from) = env::var(FROM).ok().and_then(|from| from.parse().ok()) else {
         return;

@@ -71,7 +71,8 @@ fn foreign_memory_is_let_go_after_its_uses() {
         assert!(!is_gone.load(Ordering::SeqCst));
         drop(half);
         assert!(is_gone.load(Ordering::SeqCst), "{}", bench.name);
-        // The drop has waited for the kernel on the other stream. (On a GPU a stream may say so a little later.)
+        // The drop has waited for the kernel on the other stream. (On a GPU a stream may say so a
+        // little later.)
         if bench.simulator.is_some() {
             assert!(other.is_done().unwrap(), "{}", bench.name);
         }
@@ -168,7 +169,8 @@ fn chunks_are_pieces_of_a_buffer() {
         for (i, chunk) in buffer.chunks_mut(3).unwrap().enumerate() {
             let stream = if i % 2 == 0 { &home } else { &other };
             let n = chunk.len() as u32;
-            // SAFETY: the kernel reads up to 3 words of `source`, and writes as many as the piece has.
+            // SAFETY: the kernel reads up to 3 words of `source`, and writes as many as the piece
+            // has.
             unsafe { stream.launch(&copy, LaunchConfig::new(1, 3), (&source, chunk, n)) }.unwrap();
         }
         assert_eq!(

@@ -1,4 +1,5 @@
-//! What kernels take besides numbers and buffers: vectors, halves, structs; and the macro that launches them.
+//! What kernels take besides numbers and buffers: vectors, halves, structs; and the macro that
+//! launches them.
 
 use cuda_driver::prelude::*;
 use cuda_driver::vector::{Double2, Float3, Float4, Int4, UChar4, UInt2, UShort3};
@@ -6,7 +7,8 @@ use cuda_driver::{Error, launch};
 
 use crate::support::{COPY, everywhere};
 
-/// Writes the bytes of its arguments to `out`: 16 of a `float4`, 12 of a struct with three words, 2 of a half.
+/// Writes the bytes of its arguments to `out`: 16 of a `float4`, 12 of a struct with three words, 2
+/// of a half.
 #[cfg(all(feature = "derive", feature = "half"))]
 const ECHO: &str = include_str!("kernels/echo.ptx");
 

@@ -1,4 +1,5 @@
-//! What a program can get wrong, each told by an error of its own kind before the driver could do harm.
+//! What a program can get wrong, each told by an error of its own kind before the driver could do
+//! harm.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{

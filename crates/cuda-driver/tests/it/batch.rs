@@ -254,7 +254,8 @@ fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
             &*velocity,
             CONFIG,
         );
-        // SAFETY: the arguments are what the kernel takes, and the structures lie within the buffers.
+        // SAFETY: the arguments are what the kernel takes, and the structures lie within the
+        // buffers.
         unsafe {
             bench
                 .stream()

@@ -44,7 +44,7 @@ impl Foreign {
     }
 
     pub(crate) fn borrow(&self, token: Arc<dyn LivenessToken>) -> cuda_driver::Result<Context> {
-        // SAFETY: the context is alive until `self` goes; the tests let go of it before, or say that it is dead.
+        // SAFETY: the context outlives `self`; the tests drop their handles or declare it dead.
         unsafe { Context::borrow_raw(&self.driver, self.raw, token) }
     }
 }

@@ -88,7 +88,8 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
         counted.launch(&other, &warm_input, &mut warm_output);
     }
     let (_, calls) = counted.calls(|| {
-        // SAFETY: the kernel writes 8 words of the one buffer that it is given twice the address of.
+        // SAFETY: the kernel writes 8 words of the one buffer that it is given twice the address
+        // of.
         unsafe {
             other.launch(
                 &counted.copy,

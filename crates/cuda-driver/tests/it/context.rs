@@ -144,8 +144,8 @@ fn a_stream_waits_for_an_event_of_another_device() {
     bench.stream().wait(&event).unwrap();
 }
 
-/// Threads that make and drop their handles at the same time: each of them gets one that is alive, and the same as others
-/// have at that moment.
+/// Threads that make and drop their handles at the same time: each of them gets one that is alive,
+/// and the same as others have at that moment.
 #[test]
 fn threads_that_come_and_go_share_one_primary_context() {
     let bench = software(Builder::new().devices(2));

@@ -37,7 +37,8 @@ fn pop(driver: &Driver) -> *mut CUctx_st {
     popped
 }
 
-/// Runs `test` on a thread of its own, on which nothing is current, with the primary context and two of our own.
+/// Runs `test` on a thread of its own, on which nothing is current, with the primary context and
+/// two of our own.
 fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
     let own = || Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
     let contexts = [bench.context.clone(), own(), own()];

@@ -57,8 +57,8 @@ fn count(simulator: &Simulator, call: &str) -> u64 {
     simulator.calls().get(call).copied().unwrap_or_default()
 }
 
-/// Drops `code` on a thread of its own while a stream of another context is to copy from its variable: `unload` is called when
-/// the copy is done.
+/// Drops `code` on a thread of its own while a stream of another context is to copy from its
+/// variable: `unload` is called when the copy is done.
 fn unload_behind_copies(
     bench: &Bench,
     unload: &str,
@@ -205,8 +205,8 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
 
-/// A copy from memory of `bench` into another context, which is still to run when all handles of that context are dropped.
-/// What is sent lets it run.
+/// A copy from memory of `bench` into another context, which is still to run when all handles of
+/// that context are dropped. What is sent lets it run.
 fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>) {
     let (holding, open) = held(&bench.context);
     let event = cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
@@ -225,7 +225,8 @@ fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>)
     (source, open)
 }
 
-/// Calls `call` on a copied buffer: it must return before the copy has run, and the context of the copy ends later.
+/// Calls `call` on a copied buffer: it must return before the copy has run, and the context of the
+/// copy ends later.
 fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
     for bench in benches(test) {
         let (source, open) = copied_by_a_dropped_context(&bench);
@@ -359,8 +360,8 @@ fn borrowed_locked_memory_is_not_used_elsewhere() {
     }
 }
 
-/// Page-locked memory of one context is used by a copy in another, and the copy cannot be awaited. The memory must not end with
-/// its context.
+/// Page-locked memory of one context is used by a copy in another, and the copy cannot be awaited.
+/// The memory must not end with its context.
 #[test]
 fn a_failed_copy_keeps_the_context_of_its_memory() {
     for kind in ["transfer", "dropped transfer", "download", "upload"] {

@@ -60,7 +60,8 @@ fn a_fault_is_told_as_sticky_at_the_next_synchronise_and_drops_stay_quiet() {
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 16).unwrap();
-    // SAFETY: none: the addresses are wild, which is what this test is about. It is a software device.
+    // SAFETY: none: the addresses are wild, which is what this test is about. It is a software
+    // device.
     unsafe {
         stream.launch(
             &mix,

@@ -1,4 +1,5 @@
-//! Kernels that lose the device: what the program is told, and what goes on. Each in a process of its own.
+//! Kernels that lose the device: what the program is told, and what goes on. Each in a process of
+//! its own.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -233,7 +234,8 @@ fn child_of_two_devices() {
 
     let copied = fine.output.to_vec();
     if let (None, Err(error)) = (&bench.simulator, &copied) {
-        // Driver 580 takes the other device with it (docs/safety.md): that is told as well, and drops stay quiet.
+        // Driver 580 takes the other device with it (docs/safety.md): that is told as well, and
+        // drops stay quiet.
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS));
         assert_eq!(error.loss().unwrap().device(), 1);
         return;

@@ -1,4 +1,5 @@
-//! What a lost GPU does to memory of the host. Each in a process of its own, which has no GPU after it.
+//! What a lost GPU does to memory of the host. Each in a process of its own, which has no GPU after
+//! it.
 
 use std::env;
 use std::process::Command;
@@ -77,8 +78,8 @@ fn a_lost_device_writes_to_no_slice_after_its_copy_has_failed() {
         if into_pinned.is_err() {
             // What may be written still is nobody's any more.
             assert!(pinned.is_empty());
-            // SAFETY: none by the rules: it is looked at whether the device is still writing. It is mapped, as it was
-            // never freed.
+            // SAFETY: none by the rules: it is looked at whether the device is still writing. It is
+            // mapped, as it was never freed.
             let last = unsafe { address.add(len - 1) };
             // SAFETY: as above.
             let first = unsafe { last.read_volatile() };

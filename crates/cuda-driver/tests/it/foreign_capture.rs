@@ -61,8 +61,8 @@ fn pinned(context: &Context) -> PinnedBuffer<u32> {
     PinnedBuffer::zeroed(context, 64, PinnedFlags::empty()).unwrap()
 }
 
-/// What programs do in a context that another thread captures in. Made before the capture: what is called by name, and fails as
-/// the call of C does.
+/// What programs do in a context that another thread captures in. Made before the capture: what is
+/// called by name, and fails as the call of C does.
 type Prepared = Box<dyn FnOnce() + Send>;
 
 fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {

@@ -24,7 +24,8 @@ fn constants_and_globals_are_read_and_written() {
         factors.slice_mut(1..2).unwrap().fill(7).unwrap();
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let scale = module.function("scale").unwrap();
-        // SAFETY: the kernel scales 4 words, and reads the constants on the stream that they were written on.
+        // SAFETY: the kernel scales 4 words, and reads the constants on the stream that they were
+        // written on.
         unsafe { stream.launch(&scale, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
         assert_eq!(words.to_vec().unwrap(), [10, 14, 90, 160], "{}", bench.name);
         let counter: Global<u32> = module.global("counter", &stream).unwrap();

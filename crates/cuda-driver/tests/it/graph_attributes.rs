@@ -115,7 +115,8 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         }
         assert!(graph.is_empty() && graph.nodes().unwrap().is_empty());
     }
-    // What the driver refuses leaves none either; nor does the graph run if the node cannot be taken out again.
+    // What the driver refuses leaves none either; nor does the graph run if the node cannot be
+    // taken out again.
     for stays in [false, true] {
         let bench = software(if stays { late(1) } else { Builder::new() });
         let simulator = bench.simulator.as_ref().unwrap();

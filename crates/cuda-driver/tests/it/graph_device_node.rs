@@ -1,4 +1,5 @@
-//! Kernel nodes that kernels change on the device: what the host can do with them, and what is refused.
+//! Kernel nodes that kernels change on the device: what the host can do with them, and what is
+//! refused.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceNode, Error, Graph, Node, node_kind};
@@ -151,7 +152,8 @@ fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
         let fresh = filled(&ground.stream, 100);
         let config = LaunchConfig::for_num_elems(N);
         let args = (&mut ground.x, &fresh, N);
-        // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no kernel changes this one.
+        // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
+        // kernel changes this one.
         unsafe { exec.set_kernel(ground.node, &ground.mix, config, args) }.unwrap();
         drop(fresh);
         assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));

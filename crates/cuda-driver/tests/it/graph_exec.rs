@@ -55,7 +55,8 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
     let _ = x.to_vec().unwrap();
     // The use at home left an event, for which a launch there need not wait.
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
-    // The first launch on another stream waits for what left no trace at home; later ones for one use.
+    // The first launch on another stream waits for what left no trace at home; later ones for one
+    // use.
     let _ = x.to_vec().unwrap();
     exec.launch(&other).unwrap();
     let _ = x.to_vec().unwrap();
@@ -333,7 +334,8 @@ fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
         simulator.add_rule(Rule::new(full).function("cuGraphLaunch"));
         assert_eq!(exec.launch(&other).unwrap_err().status(), Some(full));
         simulator.clear_rules();
-        // The host and the memory wait for the first one, which is on another stream than the second.
+        // The host and the memory wait for the first one, which is on another stream than the
+        // second.
         assert!(host.read().unwrap().iter().all(|word| *word == 7), "{seed}");
         drop((exec, graph));
         assert_eq!(x.to_vec().unwrap(), vec![7; N as usize], "{seed}");

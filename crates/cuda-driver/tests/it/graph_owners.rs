@@ -32,7 +32,8 @@ fn live(bench: &Bench) -> Option<[usize; 5]> {
     Some([modules, graphs, graph_execs, allocations, host_allocations])
 }
 
-/// Waits until as much is live as before: what a launch under way has used is looked after ten times a second.
+/// Waits until as much is live as before: what a launch under way has used is looked after ten
+/// times a second.
 fn expect_live(bench: &Bench, before: Option<[usize; 5]>) {
     let start = Instant::now();
     // The context keeps blocks to copy through.
@@ -233,7 +234,8 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
         late_ones += u32::from(!is_gone());
         until("all is gone", Duration::from_secs(1), is_gone);
     }
-    // At once: nobody waits for the thread that looks after what is pending, unless that is just at it.
+    // At once: nobody waits for the thread that looks after what is pending, unless that is just at
+    // it.
     assert!(late_ones <= 2, "{late_ones} of 8");
 }
 

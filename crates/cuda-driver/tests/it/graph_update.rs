@@ -22,7 +22,8 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
 
 type Fill = Node<node_kind::Memset>;
 
-/// A graph with a fill of `inner` in the body of a conditional node, which runs, and a fill of `beside` that waits for nothing.
+/// A graph with a fill of `inner` in the body of a conditional node, which runs, and a fill of
+/// `beside` that waits for nothing.
 fn conditional(
     bench: &Bench,
     inner: &mut DeviceBuffer<u32>,

@@ -163,7 +163,7 @@ fn no_form_of_launch_allocates() {
     let mut output = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
     let mut elsewhere = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
     let config = LaunchConfig::new(1, 8);
-    // So that only this crate's part is counted: every call fails before the software driver does anything.
+    // Every call fails before the software driver allocates, so only this crate is counted.
     let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuLaunchKernel");
     bench.simulator.as_ref().unwrap().add_rule(rule);
     let mut launch = |with_typed: bool| {
@@ -231,7 +231,7 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
     }
 }
 
-/// Two threads with different sizes at once: what one has been allowed is not taken back by the other.
+/// Two threads raise the limit to different sizes at once. Neither lowers that of the other.
 #[test]
 fn dynamic_shared_memory_above_48_kib_just_works() {
     for bench in everywhere("dynamic_shared_memory_above_48_kib_just_works") {
@@ -463,7 +463,7 @@ fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
     let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);
 }
 
-/// The second kernel may begin before the first has ended, and sees what that has written once it has waited.
+/// The second kernel may start before the first ends. After its wait it sees the first's writes.
 #[test]
 fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
     const PAIR: &str = include_str!("kernels/dependent.ptx");
@@ -485,8 +485,9 @@ fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
             // SAFETY: the kernel reads and writes a word for each thread.
             unsafe { stream.launch(&first, config, (&mut x, round)) }.unwrap();
             let args = (&x, &mut y);
-            // SAFETY: the kernel reads a word of `x` for each thread once it has waited, and writes one of `y`, which
-            // nothing before it uses but the second kernel of the round before, for whose end the first one has waited.
+            // SAFETY: the kernel reads a word of `x` for each thread once it has waited, and writes
+            // one of `y`, which nothing before it uses but the second kernel of the round before,
+            // for whose end the first one has waited.
             unsafe { stream.launch_with(&second, config, &dependent, args) }.unwrap();
             for (i, (x, y)) in of_x.iter_mut().zip(&mut of_y).enumerate() {
                 *x = x.wrapping_mul(3).wrapping_add(i as u32 ^ round);

@@ -25,7 +25,8 @@ fn a_launch_computes_what_the_host_computes() {
             let mut x_device = DeviceBuffer::from_host(&stream, &x).unwrap();
             let y_device = DeviceBuffer::from_host(&stream, &y).unwrap();
             let config = LaunchConfig::for_num_elems(n);
-            // SAFETY: the kernel reads n words of `y` and reads and writes n words of `x`; each has n.
+            // SAFETY: the kernel reads n words of `y` and reads and writes n words of `x`; each has
+            // n.
             unsafe { stream.launch(&mix, config, (&mut x_device, &y_device, n)) }.unwrap();
             assert_eq!(
                 x_device.to_vec().unwrap(),
@@ -211,7 +212,8 @@ fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
     assert_eq!(layout, [(0, 8), (8, 8), (16, 4)]);
     let mut x = DeviceBuffer::from_host(&stream, &[5_u32, 6]).unwrap();
     let y = DeviceBuffer::from_host(&stream, &[100_u32, 200]).unwrap();
-    // SAFETY: the kernel touches two words of each; each has two. The second launch has too few arguments, and is none.
+    // SAFETY: the kernel touches two words of each; each has two. The second launch has too few
+    // arguments, and is none.
     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }.unwrap();
     // SAFETY: as above.
     let few = unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y)) };
@@ -238,8 +240,8 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
     }
 }
 
-/// Values go to the driver in one block where they are laid out as the kernel has its parameters, and one by one where not: here
-/// the kernel aligns the four floats to 16 bytes, or does not.
+/// Values go to the driver in one block where they are laid out as the kernel has its parameters,
+/// and one by one where not: here the kernel aligns the four floats to 16 bytes, or does not.
 #[test]
 fn values_arrive_wherever_the_kernel_has_its_parameters() {
     let test = "values_arrive_wherever_the_kernel_has_its_parameters";

@@ -114,7 +114,8 @@ impl Rig {
                 let source = DeviceBuffer::from_host(&home, &words[..words.len().min(64)])?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, source.len())?;
                 let config = LaunchConfig::for_num_elems(n.min(64));
-                // SAFETY: the kernel reads so many words of the one and writes as many of the other; each has as many.
+                // SAFETY: the kernel reads so many words of the one and writes as many of the
+                // other; each has as many.
                 unsafe { stream.launch(&self.kernel, config, (&source, &mut copy, n.min(64)))? };
                 drop(source);
             }
@@ -140,14 +141,16 @@ impl Rig {
                 drop(source);
                 assert_eq!(there.to_vec()?, words);
             }
-            // The source and the graph go before the launch, and the executable and its stream while it runs.
+            // The source and the graph go before the launch, and the executable and its stream
+            // while it runs.
             8 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&home, &words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
                 let mut graph = Graph::new(one)?;
                 let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
-                // SAFETY: the kernel reads so many words of the one and writes as many of the other; each has as many.
+                // SAFETY: the kernel reads so many words of the one and writes as many of the
+                // other; each has as many.
                 let node = unsafe { graph.kernel(&[], &self.kernel, config, args) }?;
                 let owned = Arc::clone(&self.calls);
                 let call = move || {
@@ -172,8 +175,8 @@ impl Rig {
     }
 }
 
-/// What an executable that was dropped while it ran has kept, another thread lets go a little later: again and again, where no event
-/// could be had.
+/// What an executable that was dropped while it ran has kept, another thread lets go a little
+/// later: again and again, where no event could be had.
 fn nothing_is_left(simulator: &Simulator) {
     let start = Instant::now();
     while !simulator.live().is_empty() {
@@ -231,7 +234,8 @@ fn cycles_that_fail_half_way_leave_nothing() {
     nothing_is_left(&simulator);
 }
 
-/// `bundle/run.sh` runs tests of such names one by one: what other tests allocate would be taken for a leak.
+/// `bundle/run.sh` runs tests of such names one by one: what other tests allocate would be taken
+/// for a leak.
 #[test]
 #[ignore = "needs the GPU to itself"]
 fn a_gpu_gets_all_memory_back_by_itself() {
@@ -253,7 +257,8 @@ fn a_gpu_gets_all_memory_back_by_itself() {
     rig.run(100_000, 100_000);
     let after = free(&rig);
     println!("free before: {before} bytes, after: {after} bytes");
-    // A page of the driver's more or less, of 2 MiB, is no leak: one in a hundred cycles would be 4 GiB.
+    // A page of the driver's more or less, of 2 MiB, is no leak: one in a hundred cycles would be 4
+    // GiB.
     assert!(
         after + (8 << 20) >= before,
         "{} bytes are gone",

@@ -1,4 +1,5 @@
-//! Work on the legacy stream behind a stream that waits for the program: what was ready before must still run.
+//! Work on the legacy stream behind a stream that waits for the program: what was ready before must
+//! still run.
 
 use std::any::Any;
 
@@ -186,7 +187,8 @@ fn an_idle_legacy_stream_makes_no_stream_wait() {
             context.synchronize().unwrap();
             one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
                 .unwrap();
-            // Nothing was queued on the legacy stream since: the checkpoint of this wait must not be either.
+            // Nothing was queued on the legacy stream since: the checkpoint of this wait must not
+            // be either.
             two.wait_value(&flag, 1, WaitCondition::EQUAL, 0_u32)
                 .unwrap();
             two.write_value(&flag, 0, 1_u32).unwrap();

@@ -9,7 +9,8 @@ use cuda_sim::Builder;
 use crate::support::{MIX, everywhere, software};
 use crate::task::until;
 
-/// A kernel that calls `weigh` and reads `offset`, both defined elsewhere: `x[i] = weigh(x[i]) + offset`.
+/// A kernel that calls `weigh` and reads `offset`, both defined elsewhere: `x[i] = weigh(x[i]) +
+/// offset`.
 const CALLER: &str = include_str!("kernels/link_caller.ptx");
 /// `weigh(x) = 3 * x + bias`, with a `bias` of its own, and `offset`, which is 1000.
 const CALLEE: &str = include_str!("kernels/link_callee.ptx");

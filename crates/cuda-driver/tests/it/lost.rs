@@ -1,4 +1,5 @@
-//! A device that is lost while work is pending. Each test does it in a process of its own, which has no device after it.
+//! A device that is lost while work is pending. Each test does it in a process of its own, which
+//! has no device after it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -156,7 +157,8 @@ fn child_with_a_copy_in_flight() {
         Some(Status::CUDA_ERROR_LAUNCH_FAILED)
     );
     assert!(error.into_memory().is_none());
-    // The memory was not given back: it is there, and nobody's. Whether anything is written to it is only told.
+    // The memory was not given back: it is there, and nobody's. Whether anything is written to it
+    // is only told.
     for i in (0..words).step_by(1024) {
         // SAFETY: the word must be allocated ← it is in the buffer, which is never freed.
         unsafe { start.wrapping_add(i).write_volatile(9) };

@@ -1,4 +1,5 @@
-//! Machine code in every form that the driver takes: loaded, and linked. The software device runs none of it, and says so.
+//! Machine code in every form that the driver takes: loaded, and linked. The software device runs
+//! none of it, and says so.
 
 use std::env;
 use std::ffi::OsStr;

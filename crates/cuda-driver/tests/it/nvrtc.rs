@@ -141,7 +141,8 @@ fn each_candidate_is_tried_and_what_fails_is_told() {
             .samples(3);
         let (tuning, launched) = tune(&bench, &tuner, &Options::new());
         let tuning = tuning.unwrap();
-        // Two block sizes with two constants ran, each once to warm up and three times for the clock.
+        // Two block sizes with two constants ran, each once to warm up and three times for the
+        // clock.
         assert_eq!(launched, 2 * 2 * 4, "{}", bench.name);
         assert_eq!(tuning.trials().len(), 9);
         assert!(!tuning.is_remembered());
@@ -258,7 +259,8 @@ fn a_kernel_that_takes_the_device_with_it_is_named() {
     let mut tried = Vec::new();
     let lost = tuner.tune(&stream, &Options::new(), |candidate, kernel| {
         tried.push(candidate.defines[0].1.clone());
-        // SAFETY: with UNROLL 2 the kernel follows a null pointer, which the software device survives.
+        // SAFETY: with UNROLL 2 the kernel follows a null pointer, which the software device
+        // survives.
         unsafe { stream.launch(kernel, LaunchConfig::new(1, 1), (&mut x, &y)) }
     });
     let Err(TuneError::Lost { candidate, source }) = lost else {

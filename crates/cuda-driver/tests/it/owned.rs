@@ -36,7 +36,8 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
         let mut x = DeviceBuffer::from_host(&home, &words).unwrap();
         let y = DeviceBuffer::from_host(&other, &words).unwrap();
         for on in [&home, &other] {
-            // SAFETY: the kernel reads 10,000 words of each and writes as many of `x`; each has as many.
+            // SAFETY: the kernel reads 10,000 words of each and writes as many of `x`; each has as
+            // many.
             unsafe {
                 on.launch(
                     &kernel,
@@ -281,7 +282,8 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
                 .copy_from_peer(&source.as_slice())
                 .unwrap();
             drop((target, context));
-            // The use of the source keeps the context of the copy alive, whose end does not hold up the drop.
+            // The use of the source keeps the context of the copy alive, whose end does not hold up
+            // the drop.
             assert!(simulator.pending() > 0);
             assert_eq!(simulator.live().contexts, 2);
             drop(source);

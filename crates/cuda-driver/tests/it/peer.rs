@@ -40,7 +40,8 @@ fn second(one: &Context) -> Vec<Context> {
     seconds
 }
 
-/// On late software devices, and on the GPUs. One at a time: a process has room for so many software drivers.
+/// On late software devices, and on the GPUs. One at a time: a process has room for so many
+/// software drivers.
 fn pairs(test: &str, seeds: u64) -> impl Iterator<Item = Pair> {
     let benches = (0..seeds).map(|seed| software(late(seed).devices(2)));
     benches.chain(gpu(test)).flat_map(|bench| {
@@ -192,7 +193,8 @@ fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
     }
 }
 
-/// Random kernels and copies in two contexts, with two streams each, against the same arithmetic on the host.
+/// Random kernels and copies in two contexts, with two streams each, against the same arithmetic on
+/// the host.
 #[test]
 fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
     let test = "random_programs_over_two_contexts_do_what_they_do_in_turn";

@@ -54,8 +54,8 @@ fn kernels_reach_host_memory_at_its_device_address() {
             input.device_address().unwrap(),
             output.device_address().unwrap(),
         );
-        // SAFETY: the kernel reads 256 words of the one and writes 256 of the other; nobody else uses them before
-        // the stream has been waited for.
+        // SAFETY: the kernel reads 256 words of the one and writes 256 of the other; nobody else
+        // uses them before the stream has been waited for.
         unsafe {
             stream.launch(
                 &copy,

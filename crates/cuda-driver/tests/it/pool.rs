@@ -29,7 +29,8 @@ fn buffers_come_from_the_pool_that_is_named() {
         let source = pool.copy_of(&home, &[6_u32; 1000]).unwrap();
         let mut target = pool.zeroed::<u32>(&home, 1000).unwrap();
         assert_eq!(target.to_vec().unwrap(), [0; 1000], "{}", bench.name);
-        // SAFETY: the kernel reads 1000 words of the one and writes 1000 of the other; each has 1000.
+        // SAFETY: the kernel reads 1000 words of the one and writes 1000 of the other; each has
+        // 1000.
         unsafe {
             other.launch(
                 &copy,

@@ -37,7 +37,8 @@ pub(crate) fn in_processes(child: &str) {
     }
 }
 
-/// The device of this child, `builder`'s where it is a software one; `None` in a process that is no child.
+/// The device of this child, `builder`'s where it is a software one; `None` in a process that is no
+/// child.
 pub(crate) fn child_of(builder: Builder) -> Option<Bench> {
     match env::var(WHERE).ok()?.as_str() {
         "eager" => Some(software(builder)),

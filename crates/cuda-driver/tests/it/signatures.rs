@@ -1,4 +1,5 @@
-//! Kernels with random parameter lists: what does not match is an error, and what matches arrives byte by byte.
+//! Kernels with random parameter lists: what does not match is an error, and what matches arrives
+//! byte by byte.
 //!
 //! `CUDA_FULL=1` runs them all.
 
@@ -206,7 +207,8 @@ fn launch(
             Arg::Bytes(bytes) => push_bytes(&mut list, bytes),
         }
     }
-    // SAFETY: the kernel writes what it is given to `out`, which is longer; of wrong sizes it is refused.
+    // SAFETY: the kernel writes what it is given to `out`, which is longer; of wrong sizes it is
+    // refused.
     unsafe { stream.launch(function, LaunchConfig::new(1, 1), &list) }
 }
 

@@ -301,7 +301,8 @@ fn one_block_is_enough_for_a_copy() {
     }
 }
 
-/// Where blocks are short, threads of one copy and other copies take them from each other: whatever is told to be copied is.
+/// Where blocks are short, threads of one copy and other copies take them from each other: whatever
+/// is told to be copied is.
 #[test]
 fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
     let bench = software(Builder::new().host_memory(3400 << 10));

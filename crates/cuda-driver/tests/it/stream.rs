@@ -1,4 +1,5 @@
-//! Streams: what they are asked, the default ones, forks, and threads that share the per-thread one.
+//! Streams: what they are asked, the default ones, forks, and threads that share the per-thread
+//! one.
 
 use std::thread;
 
@@ -156,7 +157,8 @@ fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
             let thread = scope.spawn(|| {
                 let source = filled(&stream, 7);
                 let args = (&source, &mut result, N);
-                // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+                // SAFETY: the kernel reads N words of the one and writes N of the other; each has
+                // N.
                 unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
                 source
             });
@@ -244,8 +246,8 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
         let config = LaunchConfig::for_num_elems(N);
-        // By address: nothing but fork and join orders these.
-        // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N, and outlives its use.
+        // By address: nothing but fork and join orders these. SAFETY: the kernel reads and writes N
+        // words of `x` and reads N of `y`; each has N, and outlives its use.
         let raw = |on: &Stream| unsafe { on.launch(&kernel, config, (x_at, y_at, N)) }.unwrap();
         raw(&stream);
         let fork = stream.fork().unwrap();

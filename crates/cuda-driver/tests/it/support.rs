@@ -65,7 +65,8 @@ pub(crate) fn gpu(test: &str) -> Option<Bench> {
     Some(Bench::of(&gpu_driver(test)?, None))
 }
 
-/// Where most tests run: an eager and two late software devices, and the GPU if there is one. One at a time.
+/// Where most tests run: an eager and two late software devices, and the GPU if there is one. One
+/// at a time.
 pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
     [Builder::new(), late(1), late(2)]
         .into_iter()
@@ -73,7 +74,8 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
         .chain(gpu(test))
 }
 
-/// A software device on which nothing runs before something waits for it, and then in an order made from `seed`.
+/// A software device on which nothing runs before something waits for it, and then in an order made
+/// from `seed`.
 pub(crate) fn late(seed: u64) -> Builder {
     Builder::new().schedule(Schedule::Late { seed })
 }

@@ -1,4 +1,5 @@
-//! The least of a runtime: polls a future on this thread, which sleeps until it is woken. And time limits.
+//! The least of a runtime: polls a future on this thread, which sleeps until it is woken. And time
+//! limits.
 
 use std::future::Future;
 use std::pin::pin;

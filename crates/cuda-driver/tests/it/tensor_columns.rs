@@ -1,4 +1,5 @@
-//! Columns of images through tensor maps (`im2col`): the matrix of a convolution against the loops that define it.
+//! Columns of images through tensor maps (`im2col`): the matrix of a convolution against the loops
+//! that define it.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Im2col, TensorDataType, TensorLayout, TensorMap, TensorSwizzle};
@@ -8,9 +9,10 @@ use crate::nvrtc::nvrtc;
 use crate::support::{Bench, skipped};
 use crate::tensor_map::{made, with_memory};
 
-/// Kernels for images of `$rank` dimensions. A block takes the column `blockIdx.x` of the pixels, for the tap
-/// `blockIdx.y` of a filter and the channels `blockIdx.z`. `shape`: along width, height and depth the filters of an
-/// image, stride, padding, taps, and dilation, then channels, pixels and bytes of a block.
+/// Kernels for images of `$rank` dimensions. A block takes the column `blockIdx.x` of the pixels,
+/// for the tap `blockIdx.y` of a filter and the channels `blockIdx.z`. `shape`: along width, height
+/// and depth the filters of an image, stride, padding, taps, and dilation, then channels, pixels
+/// and bytes of a block.
 const KERNELS: &str = include_str!("kernels/columns.cu");
 
 /// The source for images of so many dimensions.
@@ -172,8 +174,9 @@ impl Convolution {
             .collect()
     }
 
-    /// Tells of each element of the matrix where it is in shared memory, one block behind the other, and where in the
-    /// tensor, if it is inside, where a pixel has so many channels: the loops of the convolution.
+    /// Tells of each element of the matrix where it is in shared memory, one block behind the
+    /// other, and where in the tensor, if it is inside, where a pixel has so many channels: the
+    /// loops of the convolution.
     fn each_element(&self, channels: usize, mut tell: impl FnMut(usize, Option<usize>)) {
         let (blocks, taps, chunks) = self.grid();
         let [q, p, o] = [0, 1, 2].map(|d| self.filters(d));
@@ -321,7 +324,8 @@ const ALL: [Convolution; 10] = [
     },
 ];
 
-/// The kernels for each number of dimensions from 3 on; `None` where they cannot be compiled for a software device.
+/// The kernels for each number of dimensions from 3 on; `None` where they cannot be compiled for a
+/// software device.
 fn modules(bench: &Bench, test: &str, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
     let mut modules = Vec::new();
     for rank in 3..=5 {
@@ -378,8 +382,8 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
             };
             let load = modules[conv.rank - 3].function(&format!("load_{}", conv.rank));
             let args = (map.reads(images.as_slice()).unwrap(), &shape, &mut out);
-            // SAFETY: the kernel reads the images through a map of their memory, and the 18 numbers, and writes a block
-            // of bytes for each block of the grid.
+            // SAFETY: the kernel reads the images through a map of their memory, and the 18
+            // numbers, and writes a block of bytes for each block of the grid.
             unsafe { bench.stream().launch(&load.unwrap(), conv.config(), args) }.unwrap();
             let found = out.to_vec().unwrap();
             let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);
@@ -397,7 +401,8 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             continue;
         };
         for conv in &ALL {
-            // Nothing is written before the first element: a device takes that as an illegal instruction.
+            // Nothing is written before the first element: a device takes that as an illegal
+            // instruction.
             let conv = &Convolution {
                 taps: [1; 3],
                 padding: [[0, 0]; 3],
@@ -425,8 +430,8 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             let store = modules[conv.rank - 3].function(&format!("store_{}", conv.rank));
             let writes = map.writes(images.as_mut_slice()).unwrap();
             let args = (writes, &shape, &columns);
-            // SAFETY: the kernel writes the images through a map of their memory, and reads the 18 numbers and a block
-            // of bytes for each block of the grid.
+            // SAFETY: the kernel writes the images through a map of their memory, and reads the 18
+            // numbers and a block of bytes for each block of the grid.
             unsafe { bench.stream().launch(&store.unwrap(), conv.config(), args) }.unwrap();
             let found = images.to_vec().unwrap();
             let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);

@@ -456,8 +456,9 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
             };
             let to_map = TensorMap::tiled(&to.as_slice(), &layout(TO), &TILE).unwrap();
             let mut expected = vec![7; TO.0 * TO.1];
-            // Within both, over the edges of both, and from and to wholly outside. Rows begin at multiples of 16 bytes, and
-            // nothing is written before the first element: a device takes all else as an illegal instruction.
+            // Within both, over the edges of both, and from and to wholly outside. Rows begin at
+            // multiples of 16 bytes, and nothing is written before the first element: a device
+            // takes all else as an illegal instruction.
             let moves = [
                 ((0, 0), (0, 0)),
                 ((64, 16), (32, 8)),
@@ -478,7 +479,8 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 let stream = bench.stream();
                 let args = (reads, writes, at.0, at.1, to_at.0, to_at.1);
                 if index % 3 == 0 {
-                    // SAFETY: the kernel reads the one tensor and writes the other, through maps of their memory.
+                    // SAFETY: the kernel reads the one tensor and writes the other, through maps of
+                    // their memory.
                     unsafe { stream.launch(&function, config, args) }.unwrap();
                 } else if index % 3 == 1 {
                     // SAFETY: as above.

@@ -1,4 +1,5 @@
-//! Programs that other bindings accept and run wrongly: here each is right. `docs/unsound.md` lists them all.
+//! Programs that other bindings accept and run wrongly: here each is right. `docs/unsound.md` lists
+//! them all.
 
 use std::thread;
 
@@ -137,7 +138,8 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     assert_all(&target, 1, "after");
 }
 
-/// The home stream cannot be made to wait for a reader on another: then the memory is not freed, so nobody else gets it.
+/// The home stream cannot be made to wait for a reader on another: then the memory is not freed, so
+/// nobody else gets it.
 #[test]
 fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
     for seed in 0..16 {

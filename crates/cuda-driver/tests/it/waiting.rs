@@ -106,7 +106,8 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
             .unwrap();
         let event = Event::new(&other, EventFlags::DISABLE_TIMING).unwrap();
         event.record(&stuck).unwrap();
-        // What this copy goes through is given back behind it, and its context behind that, on a worker thread.
+        // What this copy goes through is given back behind it, and its context behind that, on a
+        // worker thread.
         let held = bench.stream();
         let mut copy = DeviceBuffer::<u32>::zeroed(&held, 4).unwrap();
         held.wait(&event).unwrap();

@@ -135,7 +135,8 @@ impl Bench {
             DeviceBuffer::<u64>::zeroed(&self.stream, sources.len() * words).map_err(say)?;
         let blocks = u32::try_from(sources.len() / BLOCK).unwrap();
         let config = LaunchConfig::new(blocks, u32::try_from(BLOCK).unwrap());
-        // SAFETY: the kernel reads as many words for each thread as it has sources, and writes three.
+        // SAFETY: the kernel reads as many words for each thread as it has sources, and writes
+        // three.
         unsafe { self.stream.launch(kernel, config, (&input, &mut output)) }.map_err(say)?;
         let output = output.to_vec().map_err(say)?;
         let read = |thread: &[u64]| {

@@ -174,7 +174,8 @@ fn against_the_host(
     results
 }
 
-/// Bit by bit, but where the ISA gives bounds, or leaves open which NaN: then a NaN is as good as another.
+/// Bit by bit, but where the ISA gives bounds, or leaves open which NaN: then a NaN is as good as
+/// another.
 fn between_devices(
     bench: &Bench,
     cases: &[Case<'_>],

@@ -9,7 +9,8 @@ pub(crate) const BLOCK: usize = 128;
 /// Bytes that a thread writes: `%d`, `%e`, and what `%m` points to.
 pub(crate) const OUT: usize = 24;
 
-/// How registers are declared: with types, as for architectures up to 90, or as bits only, as for 100.
+/// How registers are declared: with types, as for architectures up to 90, or as bits only, as for
+/// 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Typed,

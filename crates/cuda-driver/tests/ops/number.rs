@@ -1,4 +1,5 @@
-//! Numbers that are exact, and their one rounding: what floating-point results are computed with here.
+//! Numbers that are exact, and their one rounding: what floating-point results are computed with
+//! here.
 
 use std::cmp::Ordering;
 
@@ -63,7 +64,8 @@ impl Format {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// The NaN that operations give. That of f64 is not defined; see [`Rule::AnyNan`](crate::operation::Rule).
+    /// The NaN that operations give. That of f64 is not defined; see
+    /// [`Rule::AnyNan`](crate::operation::Rule).
     pub(crate) fn nan(self) -> u64 {
         match self {
             F64 => 0x7ff8_0000_0000_0000,
@@ -71,8 +73,8 @@ impl Format {
         }
     }
 
-    /// A NaN as [`nan`](Self::nan). That `neg` and `abs` give this one is measured on an H200 (driver 580); the ISA
-    /// leaves it open.
+    /// A NaN as [`nan`](Self::nan). That `neg` and `abs` give this one is measured on an H200
+    /// (driver 580); the ISA leaves it open.
     pub(crate) fn canonical(self, bits: u64) -> u64 {
         if self.is_nan(bits) { self.nan() } else { bits }
     }
@@ -106,7 +108,8 @@ impl Mode {
         ("rp", Self::Up),
     ];
 
-    /// Whether the magnitude grows, where `rest` compares what is lost with half of the last bit. Something is lost.
+    /// Whether the magnitude grows, where `rest` compares what is lost with half of the last bit.
+    /// Something is lost.
     fn grows(self, negative: bool, odd: bool, rest: Ordering) -> bool {
         match self {
             Self::Near => rest.is_gt() || rest.is_eq() && odd,

@@ -68,7 +68,8 @@ pub(crate) fn between(ty: Ty, least: f64, greatest: f64) -> Source {
 pub(crate) enum Rule {
     /// The same bits.
     Exact,
-    /// The same bits, or both a NaN: which one is not defined, so that devices may differ in it too.
+    /// The same bits, or both a NaN: which one is not defined, so that devices may differ in it
+    /// too.
     AnyNan(Format),
     /// As far off as the ISA says: by this part of it, or by this much. One of the two must hold.
     Within {
@@ -93,8 +94,9 @@ pub(crate) enum Reference {
 
 /// A form of an instruction.
 ///
-/// In the text `%a`, `%b`, `%c` and `%f` are the sources, `%d` and `%e` the results, `%p` and `%q` predicates, `%m` is the
-/// address of 8 zeroed bytes in global memory for each thread, and `%s` of 16 bytes in shared memory.
+/// In the text `%a`, `%b`, `%c` and `%f` are the sources, `%d` and `%e` the results, `%p` and `%q`
+/// predicates, `%m` is the address of 8 zeroed bytes in global memory for each thread, and `%s` of
+/// 16 bytes in shared memory.
 pub(crate) struct Operation {
     pub(crate) name: String,
     pub(crate) text: String,

@@ -1,10 +1,11 @@
 //! What the options of a compilation say about the files that it reads.
 //!
-//! The rules are those of NVRTC 12.0 to 13.5, found by compiling with each spelling. White space (as
-//! C's `isspace` has it) at both ends of an option is removed. `-I` and `--include-path`, `-include`
-//! and `--pre-include` take their value after `=` or as the next option; only `-I` takes it in the
-//! same option as well, with spaces in between, or `=` and no spaces. Quotes mean nothing. What
-//! cannot be read with certainty is a [`Refusal`], so that the compilation is not cached.
+//! The rules are those of NVRTC 12.0 to 13.5, found by compiling with each spelling. White space
+//! (as C's `isspace` has it) at both ends of an option is removed. `-I` and `--include-path`,
+//! `-include` and `--pre-include` take their value after `=` or as the next option; only `-I` takes
+//! it in the same option as well, with spaces in between, or `=` and no spaces. Quotes mean
+//! nothing. What cannot be read with certainty is a [`Refusal`], so that the compilation is not
+//! cached.
 
 use std::ffi::CString;
 

@@ -23,7 +23,8 @@ pub enum Outcome {
     Hit,
     /// It was compiled and kept.
     Kept,
-    /// It was compiled and could not be written: [`Cache::problem`](super::Cache::problem) tells why.
+    /// It was compiled and could not be written: [`Cache::problem`](super::Cache::problem) tells
+    /// why.
     NotKept,
     /// It was compiled, and is nothing to keep.
     Refused(Refusal),

@@ -1,11 +1,12 @@
 //! Every file that a compilation may read.
 //!
-//! NVRTC does not tell what it read, so this looks for it beforehand. What a text may include is a superset
-//! ([`scan`](super::scan)); where NVRTC looks is the same in 12.0 to 13.5: a header in memory whose name is the one
-//! written; for a quoted name, the folder of the text that names it (not of those that include that one); the folders
-//! of the options, in their order. For a header of the option `--pre-include`, the current folder comes first.
-//! Folders of a header's name are passed over. The first file found is the one, and that those before it are
-//! absent is remembered as well.
+//! NVRTC does not tell what it read, so this looks for it beforehand. What a text may include is a
+//! superset ([`scan`](super::scan)); where NVRTC looks is the same in 12.0 to 13.5: a header in
+//! memory whose name is the one written; for a quoted name, the folder of the text that names it
+//! (not of those that include that one); the folders of the options, in their order. For a header
+//! of the option `--pre-include`, the current folder comes first. Folders of a header's name are
+//! passed over. The first file found is the one, and that those before it are absent is remembered
+//! as well.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -21,7 +22,8 @@ use super::stamp::{self, Seen, Stamp};
 /// The most places looked at. Beyond, it is rather an accident than a program.
 const MOST: usize = 100_000;
 
-/// The files that a compilation may read, and the places where a file would be read if there were one.
+/// The files that a compilation may read, and the places where a file would be read if there were
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Closure {
     pub(super) files: Vec<(PathBuf, Seen)>,
@@ -108,7 +110,8 @@ impl Collector<'_> {
         for (name, text) in request.headers {
             self.add(text, self.folder_of(name))?;
         }
-        // Definitions of the options are as if written; that of anything else finds no include there.
+        // Definitions of the options are as if written; that of anything else finds no include
+        // there.
         for text in request.arguments {
             self.add(&as_directive(text.to_bytes()), None)?;
         }
@@ -176,7 +179,8 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Follows one include. If a file in the folder `first` might not be looked at, `sure` is false.
+    /// Follows one include. If a file in the folder `first` might not be looked at, `sure` is
+    /// false.
     fn follow(
         &mut self,
         include: &Include,
@@ -226,8 +230,8 @@ impl Collector<'_> {
         Ok(true)
     }
 
-    /// Leaves out `folder/..` and `.`, without which headers that include each other by such names would have names
-    /// without end.
+    /// Leaves out `folder/..` and `.`, without which headers that include each other by such names
+    /// would have names without end.
     fn shorten(&mut self, path: &Path) -> PathBuf {
         if !path.components().any(|part| part == Component::ParentDir) {
             return path.components().collect();
@@ -257,8 +261,8 @@ impl Collector<'_> {
             for name in &unit.scan.computed {
                 let all = self.units.iter().flat_map(|unit| &unit.scan.defines);
                 let defines: Vec<&Define> = all.filter(|define| define.name == *name).collect();
-                // The compiler's own macros begin so; any other name that is no macro is an error, or is in a
-                // comment.
+                // The compiler's own macros begin so; any other name that is no macro is an error,
+                // or is in a comment.
                 if defines.is_empty() && name.starts_with(b"_") {
                     return Err(Refusal::ComputedInclude);
                 }
@@ -318,7 +322,8 @@ fn is_plain_folder(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Whether there is no file; `None` if that cannot be told, or if it is something to keep away from.
+/// Whether there is no file; `None` if that cannot be told, or if it is something to keep away
+/// from.
 fn is_absent(path: &Path) -> Option<bool> {
     use std::io::ErrorKind;
     match path.metadata() {

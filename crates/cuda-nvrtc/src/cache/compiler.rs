@@ -1,7 +1,7 @@
 //! Which compiler it is: not its version, but the content of its files.
 //!
-//! Builds of one version differ, and no call of NVRTC tells them apart. The files are large (150 MB), so their digests
-//! are remembered, in the process by library and on disk by the file's stamp.
+//! Builds of one version differ, and no call of NVRTC tells them apart. The files are large (150
+//! MB), so their digests are remembered, in the process by library and on disk by the file's stamp.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -30,7 +30,8 @@ impl Compiler {
     pub(super) fn of(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Self, Refusal> {
         static KNOWN: Mutex<BTreeMap<usize, Compiler>> = Mutex::new(BTreeMap::new());
         let address = address(nvrtc).ok_or(Refusal::Compiler)?;
-        // Held while it is found out, so that other threads wait rather than read the files as well.
+        // Held while it is found out, so that other threads wait rather than read the files as
+        // well.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiler) = known.get(&address) {
             return Ok(compiler.clone());
@@ -65,8 +66,9 @@ impl Compiler {
     }
 }
 
-/// The digest of the built-in functions that are loaded. If there are two of one version in the process, NVRTC has
-/// the one that was loaded first, and which that is cannot be told; so they have to be the same.
+/// The digest of the built-in functions that are loaded. If there are two of one version in the
+/// process, NVRTC has the one that was loaded first, and which that is cannot be told; so they have
+/// to be the same.
 fn loaded_builtins(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Option<Digest>, Refusal> {
     let mut digests = BTreeSet::new();
     for path in files::builtins(nvrtc) {
@@ -150,7 +152,8 @@ mod files {
     use super::super::paths;
     use crate::Nvrtc;
 
-    /// The file that is loaded at `address`. None if it has no name any more: then what has its name is another.
+    /// The file that is loaded at `address`. None if it has no name any more: then what has its
+    /// name is another.
     pub(super) fn library(_nvrtc: &Nvrtc, address: usize) -> Option<PathBuf> {
         mappings()
             .into_iter()

@@ -1,7 +1,7 @@
 //! What is kept of a compilation, as bytes.
 //!
-//! An entry begins with what it is and whose, and ends with the digest of all that comes before. Whatever is cut
-//! off, altered or put in another's place is therefore no entry.
+//! An entry begins with what it is and whose, and ends with the digest of all that comes before.
+//! Whatever is cut off, altered or put in another's place is therefore no entry.
 
 use cuda_sys::image::{Parameter, Signature};
 
@@ -62,8 +62,8 @@ impl<T: Stored> Entry<T> {
         seal(key, &body.0)
     }
 
-    /// The entry of `key` in `bytes`; `None` if these are not the bytes that [`to_bytes`](Self::to_bytes) once made
-    /// for this key.
+    /// The entry of `key` in `bytes`; `None` if these are not the bytes that
+    /// [`to_bytes`](Self::to_bytes) once made for this key.
     pub(super) fn from_bytes(key: &Digest, bytes: &[u8]) -> Option<Self> {
         let mut body = Reader(unseal(key, bytes)?);
         let image = body.bytes()?;
@@ -77,11 +77,12 @@ impl<T: Stored> Entry<T> {
                 Some(Signature { kernel, parameters })
             })
         })?;
-        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the digest of the
-        // entry holds, and its key, in which is the kind of image, is the one wanted. So they are what `to_bytes`
-        // wrote, of an image that this crate read from NVRTC; nobody could put others here with a digest that fits
-        // but one who writes to the cache's folder, and that is none but this user and root ([`dir`](super::dir)),
-        // who could as well alter the compiler or this program.
+        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the
+        // digest of the entry holds, and its key, in which is the kind of image, is the one wanted.
+        // So they are what `to_bytes` wrote, of an image that this crate read from NVRTC; nobody
+        // could put others here with a digest that fits but one who writes to the cache's folder,
+        // and that is none but this user and root ([`dir`](super::dir)), who could as well alter
+        // the compiler or this program.
         let image =
             unsafe { T::from_stored(image.to_vec(), signatures.into_iter().next(), TOKEN) }?;
         let log = Log::new(body.bytes()?);

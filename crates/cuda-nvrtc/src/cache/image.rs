@@ -4,7 +4,8 @@ use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, Signature, TileIr};
 
 use crate::output::sealed::Token;
 
-/// An image that the cache can store. Its functions take a [`Token`], as those of all sealed traits.
+/// An image that the cache can store. Its functions take a [`Token`], as those of all sealed
+/// traits.
 pub trait Stored: Sized {
     /// The bytes of the image.
     fn stored_bytes(&self, token: Token) -> &[u8];
@@ -51,7 +52,8 @@ impl Stored for Cubin {
         signatures: Option<Vec<Signature>>,
         _: Token,
     ) -> Option<Self> {
-        // SAFETY: `bytes` must be a cubin as the compiler made it ← the caller guarantees that they were one's.
+        // SAFETY: `bytes` must be a cubin as the compiler made it ← the caller guarantees that they
+        // were one's.
         let cubin = unsafe { Self::from_bytes(bytes) };
         // SAFETY: the signatures must be those of this cubin ← the caller guarantees it.
         Some(unsafe { cubin.with_signatures(signatures) })
@@ -66,7 +68,8 @@ macro_rules! stored {
             }
 
             unsafe fn from_stored(bytes: Vec<u8>, _: Option<Vec<Signature>>, _: Token) -> Option<Self> {
-                // SAFETY: `bytes` must be an image as the compiler made it ← the caller guarantees it.
+                // SAFETY: `bytes` must be an image as the compiler made it ← the caller guarantees
+                // it.
                 Some(unsafe { Self::from_bytes(bytes) })
             }
         })*

@@ -1,5 +1,5 @@
-//! What a compilation is, as one digest: all that decides its result but the content of headers on disk, which the
-//! entry itself tells.
+//! What a compilation is, as one digest: all that decides its result but the content of headers on
+//! disk, which the entry itself tells.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -13,8 +13,8 @@ use super::stamp::Digest;
 /// Changes with what a key is made of, and with what entries say about options.
 const CONTEXT: &str = "cuda-nvrtc disk cache, key 2";
 
-/// The beginnings of names of environment variables that NVRTC, its optimiser and its assembler were seen to ask
-/// for, in 12.0 to 13.5.
+/// The beginnings of names of environment variables that NVRTC, its optimiser and its assembler
+/// were seen to ask for, in 12.0 to 13.5.
 const PREFIXES: [&str; 9] = [
     "NVRTC",
     "NVVM",
@@ -67,8 +67,8 @@ pub(super) fn of(
     Ok(key.finish())
 }
 
-/// Whether the compilation is split, perhaps in as many parts as there are processors: for the compiler or, further
-/// within an option, for what comes after it.
+/// Whether the compilation is split, perhaps in as many parts as there are processors: for the
+/// compiler or, further within an option, for what comes after it.
 fn splits(arguments: &[CString]) -> bool {
     const NAME: &[u8] = b"split-compile";
     arguments.iter().any(|argument| {
@@ -109,8 +109,8 @@ fn environment() -> Result<Vec<(OsString, OsString)>, Refusal> {
     Ok(variables)
 }
 
-/// A digest over fields, each with its label and both with their lengths, so that no two sequences of fields are the
-/// same bytes.
+/// A digest over fields, each with its label and both with their lengths, so that no two sequences
+/// of fields are the same bytes.
 pub(super) struct Key(blake3::Hasher);
 
 impl Key {

@@ -21,7 +21,8 @@ impl Cache {
         note.map(<[u8]>::to_vec)
     }
 
-    /// Keeps bytes for these words. Whether they are kept: as with compilations it is no error if not.
+    /// Keeps bytes for these words. Whether they are kept: as with compilations it is no error if
+    /// not.
     pub fn note(&self, words: &[&[u8]], note: &[u8]) -> bool {
         let shared = &self.shared;
         let (Some(store), CacheMode::On) = (&shared.store, shared.mode) else {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Why a compilation is not kept: what it depends on cannot be known, or it has effects that a hit would not have.
+/// Why a compilation is not kept: what it depends on cannot be known, or it has effects that a hit
+/// would not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -16,13 +17,15 @@ pub enum Refusal {
     IncludeNext,
     /// `#line` gives a file name, and a quoted `#include` might be looked for beside that.
     LineDirective,
-    /// `??=` or `??/`, which older C++ standards read as `#` and `\`; or a `\` before a lone carriage return.
+    /// `??=` or `??/`, which older C++ standards read as `#` and `\`; or a `\` before a lone
+    /// carriage return.
     Trigraph,
     /// The options ask for a time report or trace, which is about one compilation.
     TimeReport,
     /// The options use precompiled headers, which are files of their own.
     PrecompiledHeaders,
-    /// An option reads options or headers from elsewhere, is unknown to this crate, or cannot be parsed with certainty.
+    /// An option reads options or headers from elsewhere, is unknown to this crate, or cannot be
+    /// parsed with certainty.
     Option,
     /// An environment variable adds options.
     Environment,
@@ -30,7 +33,8 @@ pub enum Refusal {
     Compiler,
     /// A header, or a place where one would be, could not be read.
     Unreadable,
-    /// A header on disk, on a system where it was not verified in which order NVRTC looks for them: not on Unix.
+    /// A header on disk, on a system where it was not verified in which order NVRTC looks for them:
+    /// not on Unix.
     System,
     /// A header changed while the program was compiled.
     Changed,

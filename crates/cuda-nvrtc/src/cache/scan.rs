@@ -1,9 +1,10 @@
 //! What a text may include, and what in it makes its compilation one that cannot be kept.
 //!
-//! This is no preprocessor. It finds a superset of what NVRTC's can find: whatever looks like a directive counts, in
-//! branches that are not taken and within comments and strings, too, and a name may be any that is written there. So
-//! nothing here has to know macros, the lexer's state, or the compiler's own definitions. Where the written names
-//! cannot be a superset, the text is refused.
+//! This is no preprocessor. It finds a superset of what NVRTC's can find: whatever looks like a
+//! directive counts, in branches that are not taken and within comments and strings, too, and a
+//! name may be any that is written there. So nothing here has to know macros, the lexer's state, or
+//! the compiler's own definitions. Where the written names cannot be a superset, the text is
+//! refused.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -35,7 +36,8 @@ pub(super) struct Scan {
     pub(super) defines: Vec<Define>,
     /// Macros that pass their argument on to `__has_include`.
     pub(super) wrappers: Vec<Vec<u8>>,
-    /// Whether the text gives itself another file name, in whose folder quoted names would be looked for.
+    /// Whether the text gives itself another file name, in whose folder quoted names would be
+    /// looked for.
     pub(super) renames: bool,
 }
 
@@ -75,7 +77,8 @@ pub(super) fn join_lines(text: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     Ok(Cow::Owned(joined))
 }
 
-/// Reads a text whose lines are joined. `wrappers` are the macros known to pass their argument to `__has_include`.
+/// Reads a text whose lines are joined. `wrappers` are the macros known to pass their argument to
+/// `__has_include`.
 pub(super) fn scan(text: &[u8], wrappers: &BTreeSet<Vec<u8>>) -> Result<Scan, Refusal> {
     let mut scanner = Scanner {
         text,
@@ -124,8 +127,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Whether nothing but blanks and comments can be before `at` on its line: any other text there is not a comment
-    /// that ends before `at`, since no `*/` follows it. A byte-order mark may be a blank.
+    /// Whether nothing but blanks and comments can be before `at` on its line: any other text there
+    /// is not a comment that ends before `at`, since no `*/` follows it. A byte-order mark may be a
+    /// blank.
     fn leads_its_line(&self, at: usize) -> bool {
         let before = &self.text[..at];
         let line = before

@@ -1,11 +1,12 @@
 //! Whether a file is still the one that was read, without reading it again.
 //!
-//! A stamp is what the system tells of a file: device, inode, size, and the times of the last change of its
-//! content and of its inode. The last of these (`ctime`) cannot be set back by `touch`, `cp -p`, `rsync -t` or an
-//! archive, and a file that is moved into place brings its own inode. What is left is the clock's grain: two writes
-//! within one tick, of up to 2 s on some file systems, leave equal stamps. So a stamp is only kept if, when the file
-//! was about to be read, its times lay longer than that in the past: any later write gets another time. Where that
-//! does not hold, and where there is no such stamp (Windows), the content is read and compared.
+//! A stamp is what the system tells of a file: device, inode, size, and the times of the last
+//! change of its content and of its inode. The last of these (`ctime`) cannot be set back by
+//! `touch`, `cp -p`, `rsync -t` or an archive, and a file that is moved into place brings its own
+//! inode. What is left is the clock's grain: two writes within one tick, of up to 2 s on some file
+//! systems, leave equal stamps. So a stamp is only kept if, when the file was about to be read, its
+//! times lay longer than that in the past: any later write gets another time. Where that does not
+//! hold, and where there is no such stamp (Windows), the content is read and compared.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -101,12 +102,13 @@ impl Seen {
 pub(super) struct Reading {
     pub(super) bytes: Vec<u8>,
     pub(super) seen: Seen,
-    /// The stamp at the time, which a later change would alter even within [`GRAIN`] where ticks are short.
+    /// The stamp at the time, which a later change would alter even within [`GRAIN`] where ticks
+    /// are short.
     pub(super) now: Option<Stamp>,
 }
 
-/// Reads a file. If it was written within the last tick, waits until the clock has moved on, so that any write from
-/// now on is seen.
+/// Reads a file. If it was written within the last tick, waits until the clock has moved on, so
+/// that any write from now on is seen.
 pub(super) fn read(path: &Path) -> io::Result<Reading> {
     let mut file = File::open(path)?;
     for _ in 0..3 {

@@ -95,8 +95,9 @@ impl Store {
         Some(bytes)
     }
 
-    /// Keeps bytes for a key: written beside, made durable, then given the name, which replaces what had it. A
-    /// reader sees all of the old or all of the new, and so does whoever comes after a crash.
+    /// Keeps bytes for a key: written beside, made durable, then given the name, which replaces
+    /// what had it. A reader sees all of the old or all of the new, and so does whoever comes after
+    /// a crash.
     pub(super) fn write(&self, kind: Kind, key: &Digest, bytes: &[u8]) -> io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = self.path(kind, key);
@@ -121,8 +122,9 @@ impl Store {
         written
     }
 
-    /// Takes the lock of a key, so that one process and thread makes its entry. `None` where there are no locks:
-    /// then several may make it, each of them whole. `give_up` is asked now and then while waiting, if given.
+    /// Takes the lock of a key, so that one process and thread makes its entry. `None` where there
+    /// are no locks: then several may make it, each of them whole. `give_up` is asked now and then
+    /// while waiting, if given.
     ///
     /// A process that ends, however it does, gives its locks back.
     pub(super) fn lock<E>(
@@ -154,7 +156,8 @@ impl Store {
         }
     }
 
-    /// Throws out what was used longest ago until there are at most `limit` bytes. Answers how many were.
+    /// Throws out what was used longest ago until there are at most `limit` bytes. Answers how many
+    /// were.
     pub(super) fn evict(&self, limit: u64) -> u64 {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = self
             .files(Kind::Entry)
@@ -251,8 +254,8 @@ fn wait<E>(file: &File, give_up: &dyn Fn() -> Option<E>) -> Result<bool, E> {
     }
 }
 
-/// A lock that is held. Its file is removed with it, while it is still held: so nobody can have taken the lock of a
-/// file that is removed, without finding out.
+/// A lock that is held. Its file is removed with it, while it is still held: so nobody can have
+/// taken the lock of a file that is removed, without finding out.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,

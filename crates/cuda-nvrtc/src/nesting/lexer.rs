@@ -112,7 +112,8 @@ pub(super) fn joined(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(joined)
 }
 
-/// The token at the start of `text`, and its length. A token without its end is as long as the text.
+/// The token at the start of `text`, and its length. A token without its end is as long as the
+/// text.
 pub(super) fn token(text: &[u8]) -> (Token<'_>, usize) {
     use Bracket::{Curly, Round, Square};
     match text {

@@ -1,5 +1,5 @@
-//! Which NVRTC knows which option. NVRTC does not say; this is what the versions 12.0 to 13.5 were found to
-//! accept, which is at times earlier than their manuals say.
+//! Which NVRTC knows which option. NVRTC does not say; this is what the versions 12.0 to 13.5 were
+//! found to accept, which is at times earlier than their manuals say.
 
 use cuda_sys::Version;
 
@@ -23,8 +23,8 @@ const fn since(version: u32, name: &'static str, short: &'static str) -> NewerOp
     }
 }
 
-/// The options that came after NVRTC 12.0, by version. One that is not here is as old as that, or unknown to this
-/// crate; NVRTC then judges it.
+/// The options that came after NVRTC 12.0, by version. One that is not here is as old as that, or
+/// unknown to this crate; NVRTC then judges it.
 pub static NEWER_OPTIONS: [NewerOption; 34] = [
     since(12010, "--brief-diagnostics", "-brief-diag"),
     since(12010, "--time", "-time"),

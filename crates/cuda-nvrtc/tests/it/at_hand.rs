@@ -7,14 +7,15 @@ use std::sync::OnceLock;
 
 use cuda_nvrtc::Nvrtc;
 
-/// The NVRTC that a program would load. Without one, says what is skipped, and fails if it is required.
+/// The NVRTC that a program would load. Without one, says what is skipped, and fails if it is
+/// required.
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
     let thread = std::thread::current();
     test_needs::found("NVRTC", thread.name().unwrap_or("a test"), Nvrtc::load())
 }
 
-/// That one and every other that is at hand: those below `target/cuda-setup/nvrtc`, or the folder that
-/// `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`; none if that is empty.
+/// That one and every other that is at hand: those below `target/cuda-setup/nvrtc`, or the folder
+/// that `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`; none if that is empty.
 pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
     static EVERY: OnceLock<Vec<Nvrtc>> = OnceLock::new();
     let every = EVERY.get_or_init(|| {
@@ -37,7 +38,8 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
         libs.sort();
         for lib in libs {
             let path = library_in(&lib);
-            // SAFETY: the file must be NVRTC ← whoever filled the folder says so by its place and name.
+            // SAFETY: the file must be NVRTC ← whoever filled the folder says so by its place and
+            // name.
             let nvrtc = unsafe { Nvrtc::open(&path) };
             let nvrtc = nvrtc.unwrap_or_else(|error| panic!("{error}"));
             // The one that a program loads may lie here as well.

@@ -30,7 +30,8 @@ fn ptx_is_for_the_architecture_and_has_the_kernel() {
         assert!(text.contains("\n.target sm_80\n"), "{text}");
         assert!(text.contains(".visible .entry saxpy("), "{text}");
         assert!(compiled.log.is_empty(), "{}", compiled.log);
-        // The compiler signs its output with its release, and writes the newest PTX of that release.
+        // The compiler signs its output with its release, and writes the newest PTX of that
+        // release.
         let release = format!("release {}", nvrtc.version());
         assert!(text.contains(&release), "{release} is not in {text}");
         let newest = cuda_sys::image::newest_ptx(nvrtc.version()).unwrap();

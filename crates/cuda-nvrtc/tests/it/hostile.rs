@@ -39,7 +39,8 @@ fn compile(nvrtc: &Nvrtc, source: &[u8]) -> Result<(), Error> {
     let program = Program::new(nvrtc, source).header("a.h", "#define SCALE 2");
     let start = Instant::now();
     let result = program.compile_ptx(&options).map(|_| ());
-    // The limit, and what a loaded machine adds; NVRTC before 12.8 takes no limit, and has to end by itself.
+    // The limit, and what a loaded machine adds; NVRTC before 12.8 takes no limit, and has to end
+    // by itself.
     let took = start.elapsed();
     assert!(
         took < Duration::from_secs(60),
@@ -113,7 +114,8 @@ fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
                     .extend_from_slice(format!("\n__device__ {open}float{close} deep;").as_bytes());
             }
             _ => {
-                // Operands are fewer: for them NVRTC's optimiser takes time and memory in proportion to the square.
+                // Operands are fewer: for them NVRTC's optimiser takes time and memory in
+                // proportion to the square.
                 let (piece, most) = [
                     (" ", 500_000),
                     ("x", 500_000),

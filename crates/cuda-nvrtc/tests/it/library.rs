@@ -23,8 +23,8 @@ pub(crate) fn library(dir: &Path, source: &str) -> std::path::PathBuf {
 }
 
 fn open(path: &Path) -> Result<Nvrtc, Error> {
-    // SAFETY: the initialisers must be sound, and functions of NVRTC's names do what they say ← the files of these
-    // tests are no libraries or have harmless functions.
+    // SAFETY: the initialisers must be sound, and functions of NVRTC's names do what they say ← the
+    // files of these tests are no libraries or have harmless functions.
     unsafe { Nvrtc::open(path) }
 }
 
@@ -116,8 +116,8 @@ fn an_nvrtc_without_functions() {
     assert!(error.to_string().contains("status 99"), "{error}");
 }
 
-/// What [`Nvrtc::load`] says where `CUDA_NVRTC_LIBRARY` names no NVRTC; in a process of its own, because the
-/// library is looked for once.
+/// What [`Nvrtc::load`] says where `CUDA_NVRTC_LIBRARY` names no NVRTC; in a process of its own,
+/// because the library is looked for once.
 #[test]
 fn the_search_lists_what_it_tried() {
     let dir = tempfile::tempdir().unwrap();

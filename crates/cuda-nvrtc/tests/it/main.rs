@@ -1,4 +1,5 @@
-//! What NVRTC does with what this crate gives it. The tests that need one say so when there is none.
+//! What NVRTC does with what this crate gives it. The tests that need one say so when there is
+//! none.
 
 mod at_hand;
 mod cache;

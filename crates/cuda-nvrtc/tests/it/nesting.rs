@@ -161,7 +161,8 @@ fn compile_dangerous_parts() {
     }
 }
 
-/// Every header of CUDA that is at hand, CUB and libcu++ among them, and every kernel of the corpus.
+/// Every header of CUDA that is at hand, CUB and libcu++ among them, and every kernel of the
+/// corpus.
 #[test]
 fn real_sources_are_far_below_the_limit() {
     let Some(nvrtc) = nvrtc() else { return };

@@ -288,7 +288,8 @@ fn what_the_compiler_is_told_to_say() {
     }
 }
 
-/// Those whose effect cannot be seen in the output here are at least what every NVRTC of their version takes.
+/// Those whose effect cannot be seen in the output here are at least what every NVRTC of their
+/// version takes.
 #[test]
 fn nvrtc_takes_what_the_methods_give() {
     for nvrtc in every_nvrtc() {

@@ -77,7 +77,8 @@ fn headers_beside_nvrtc_are_checked() {
     };
     tree.dirs("home", VICTIM);
     let include = tree.path("nvrtc/include");
-    // A home in which nothing can be written, so that the headers that NVRTC carries are no way out.
+    // A home in which nothing can be written, so that the headers that NVRTC carries are no way
+    // out.
     tree.give("home", 0, 0o755);
 
     plant(&tree, "nvrtc/include", 0);

@@ -112,7 +112,8 @@ impl Pages {
 }
 
 impl Call {
-    /// `change` gets the pages of the managed allocation that holds the range, and the range's offset in it.
+    /// `change` gets the pages of the managed allocation that holds the range, and the range's
+    /// offset in it.
     pub(super) fn with_pages<R>(
         &self,
         dptr: CUdeviceptr,

@@ -1,8 +1,8 @@
 //! Arguments as C passes them, made safe once.
 //!
-//! The caller of a C function promises that its pointers are valid for what the function reads and writes, or null
-//! where that is allowed. The shims pass that promise on by wrapping each pointer in [`Out`] or [`In`]; the rest of
-//! the driver is safe code.
+//! The caller of a C function promises that its pointers are valid for what the function reads and
+//! writes, or null where that is allowed. The shims pass that promise on by wrapping each pointer
+//! in [`Out`] or [`In`]; the rest of the driver is safe code.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -17,8 +17,8 @@ pub(super) trait Arg {
     ///
     /// # Safety
     ///
-    /// A pointer is null, a handle that is never dereferenced, or valid for what the C function that got it
-    /// documents, until that function returns.
+    /// A pointer is null, a handle that is never dereferenced, or valid for what the C function
+    /// that got it documents, until that function returns.
     unsafe fn wrap(self) -> Self::Inner;
 }
 
@@ -151,8 +151,9 @@ impl<T> Out<T> {
     pub(super) fn set_at(self, index: usize, value: T) {
         if !self.0.is_null() {
             let place = self.0.wrapping_add(index);
-            // SAFETY: `place` must be valid for a write ← `Arg::wrap` was promised that for what the function
-            // documents, which is why the caller of this method gives the index. C may not have aligned it.
+            // SAFETY: `place` must be valid for a write ← `Arg::wrap` was promised that for what
+            // the function documents, which is why the caller of this method gives the index. C may
+            // not have aligned it.
             unsafe { place.write_unaligned(value) };
         }
     }
@@ -199,8 +200,9 @@ impl<T: Copy> In<T> {
             return Err(INVALID_VALUE);
         }
         let place = self.0.wrapping_add(index);
-        // SAFETY: `place` must be valid for a read ← `Arg::wrap` was promised that for what the function
-        // documents, which is why the caller of this method gives the index. C may not have aligned it.
+        // SAFETY: `place` must be valid for a read ← `Arg::wrap` was promised that for what the
+        // function documents, which is why the caller of this method gives the index. C may not
+        // have aligned it.
         Ok(unsafe { place.read_unaligned() })
     }
 }
@@ -227,8 +229,9 @@ impl In<u8> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the `len` bytes must be valid and unchanged while the slice lives ← `Arg::wrap` was promised
-        // that for the time of the C call, and no caller in this crate keeps the slice longer.
+        // SAFETY: the `len` bytes must be valid and unchanged while the slice lives ← `Arg::wrap`
+        // was promised that for the time of the C call, and no caller in this crate keeps the slice
+        // longer.
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 }
@@ -239,8 +242,9 @@ impl In<c_char> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the pointer must be a string with its NUL that lives while the reference does ← `Arg::wrap` was
-        // promised that for the time of the C call, and no caller in this crate keeps the reference longer.
+        // SAFETY: the pointer must be a string with its NUL that lives while the reference does ←
+        // `Arg::wrap` was promised that for the time of the C call, and no caller in this crate
+        // keeps the reference longer.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 

@@ -1,7 +1,7 @@
 //! Arrays: memory without an address, in rows and planes of elements.
 //!
-//! Here the elements lie one behind the other, which no program can see. Kernels read and write them through textures
-//! ([`super::texture`]) and surfaces ([`super::surface`]).
+//! Here the elements lie one behind the other, which no program can see. Kernels read and write
+//! them through textures ([`super::texture`]) and surfaces ([`super::surface`]).
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ const SURFACE: u32 = 2;
 pub(super) const CUBEMAP: u32 = 4;
 const GATHER: u32 = 8;
 const KNOWN_FLAGS: u32 = 15;
-/// The flags that `cuda.h` has besides: for sparse arrays, for arrays that get their memory later, for graphics.
+/// The flags that `cuda.h` has besides: for sparse arrays, for arrays that get their memory later,
+/// for graphics.
 const OTHER_FLAGS: u32 = 0x1F0;
 
 /// An array.
@@ -133,7 +134,8 @@ impl Array {
         (self.base, pitch, self.desc.Height.max(1))
     }
 
-    /// `INVALID_VALUE` unless whole elements of the array, from `at` on, are meant: in bytes, rows and planes.
+    /// `INVALID_VALUE` unless whole elements of the array, from `at` on, are meant: in bytes, rows
+    /// and planes.
     pub(super) fn check(&self, at: [usize; 3], extent: [usize; 3]) -> Status {
         let (_, pitch, height) = self.layout();
         let all = [pitch, height, self.desc.Depth.max(1)];
@@ -185,7 +187,8 @@ pub(super) fn check(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Status {
     }
 }
 
-/// Whether the extents go with each other and with the flags, and are such as devices have since Turing.
+/// Whether the extents go with each other and with the flags, and are such as devices have since
+/// Turing.
 fn is_shape(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
     let (width, height, depth) = (desc.Width, desc.Height, desc.Depth);
     let layered = desc.Flags & LAYERED != 0;

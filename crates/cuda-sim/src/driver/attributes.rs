@@ -1,7 +1,8 @@
 //! What a device answers to `cuDeviceGetAttribute`, by compute capability.
 //!
-//! The limits are those that the CUDA C++ Programming Guide lists for each compute capability. What no table fixes
-//! (clock rates, how many multiprocessors) is a plausible small device. What the software device cannot do is 0.
+//! The limits are those that the CUDA C++ Programming Guide lists for each compute capability. What
+//! no table fixes (clock rates, how many multiprocessors) is a plausible small device. What the
+//! software device cannot do is 0.
 
 use cuda_sys::CUdevice_attribute as A;
 

@@ -1,9 +1,10 @@
 //! Copies between any two places, in one, two and three dimensions.
 //!
-//! Addresses are unified: where one lies decides what it is. Synchronisation is as the driver documents it: a
-//! blocking copy that involves the host returns when it is done; one between device addresses is only queued; an
-//! asynchronous copy from pageable memory has read its source when it returns (unless the builder said
-//! `late_pageable_copies`), and one to pageable memory is done when it returns.
+//! Addresses are unified: where one lies decides what it is. Synchronisation is as the driver
+//! documents it: a blocking copy that involves the host returns when it is done; one between device
+//! addresses is only queued; an asynchronous copy from pageable memory has read its source when it
+//! returns (unless the builder said `late_pageable_copies`), and one to pageable memory is done
+//! when it returns.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -187,7 +187,8 @@ pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
     Ok(())
 }
 
-/// Whether it is `domain:bus:device.function` or `bus:device.function`, with or without the function.
+/// Whether it is `domain:bus:device.function` or `bus:device.function`, with or without the
+/// function.
 fn is_bus_id(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
     let parts: Vec<&str> = text.split([':', '.']).collect();

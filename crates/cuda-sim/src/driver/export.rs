@@ -1,7 +1,8 @@
 //! From a C call to a method: the shims that C sees, and what every call goes through.
 //!
-//! C functions carry no instance, so each slot (see [`super::slot`]) has its own copy of each function, generic over
-//! the number of the slot. Such a copy only adds that number and jumps to the one body of its function.
+//! C functions carry no instance, so each slot (see [`super::slot`]) has its own copy of each
+//! function, generic over the number of the slot. Such a copy only adds that number and jumps to
+//! the one body of its function.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -51,10 +52,11 @@ unsafe impl Sync for Entry {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Entry {}
 
-/// Declares the C functions that a file implements, each with the method of [`Call`] that does its work.
+/// Declares the C functions that a file implements, each with the method of [`Call`] that does its
+/// work.
 ///
-/// Several names may share a method. That each has the signature of `cuda.h` is checked when this is compiled: its
-/// address goes into the field of that name.
+/// Several names may share a method. That each has the signature of `cuda.h` is checked when this
+/// is compiled: its address goes into the field of that name.
 macro_rules! exports {
     ($($($name:ident)|+ => $method:ident $params:tt;)*) => {
         /// The C functions of this file for the slot `SLOT`.
@@ -88,8 +90,8 @@ macro_rules! exports {
             #[allow(clippy::too_many_arguments, reason = "as many as C's")]
             fn body(slot: usize, $($arg: $ty),*) -> cuda_sys::CUresult {
                 $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, &|call| {
-                    // SAFETY: each pointer must be valid for what this function documents ← the contract of the C
-                    // function, which `body`'s only caller is.
+                    // SAFETY: each pointer must be valid for what this function documents ← the
+                    // contract of the C function, which `body`'s only caller is.
                     $(let $arg = unsafe { $crate::driver::arg::Arg::wrap($arg) };)*
                     call.$method($($arg),*)
                 })
@@ -137,9 +139,11 @@ fn works_uninitialized(function: &Function) -> bool {
     .any(|known| std::ptr::eq(*known, function) || *known == function)
 }
 
-/// Runs `body` for the instance in `slot`: counted, traced, with the injected faults, and without a panic into C.
+/// Runs `body` for the instance in `slot`: counted, traced, with the injected faults, and without a
+/// panic into C.
 ///
-/// One for all functions: as a generic it was a tenth of what the compiler had to do for this crate.
+/// One for all functions: as a generic it was a tenth of what the compiler had to do for this
+/// crate.
 pub(super) fn dispatch(
     slot: usize,
     function: &'static Function,

@@ -1,7 +1,7 @@
 //! Handles: numbers that C holds as pointers.
 //!
-//! A handle is never an address, and none is given twice, so a stale one, one of another kind and one of another
-//! software driver are all simply not found.
+//! A handle is never an address, and none is given twice, so a stale one, one of another kind and
+//! one of another software driver are all simply not found.
 
 use std::collections::HashMap;
 use std::fmt;

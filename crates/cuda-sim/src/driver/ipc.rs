@@ -1,4 +1,5 @@
-//! Sharing with other processes, which is not there: what was not made to be shared is told apart from what was.
+//! Sharing with other processes, which is not there: what was not made to be shared is told apart
+//! from what was.
 
 use std::ffi::{c_ulonglong, c_void};
 

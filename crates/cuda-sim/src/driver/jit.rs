@@ -71,8 +71,8 @@ impl Logs {
             let name = options.names.get_at(index)?;
             let value = options.values.get_at(index)?;
             let size = || value.addr() as u32 as usize;
-            // SAFETY: a log buffer must be valid for as many bytes as the option beside it says ← the contract
-            // of the C function.
+            // SAFETY: a log buffer must be valid for as many bytes as the option beside it says ←
+            // the contract of the C function.
             let buffer = || Some(unsafe { super::arg::Arg::wrap(value.cast::<c_char>()) });
             match name {
                 O::CU_JIT_INFO_LOG_BUFFER => logs.info.0 = buffer(),
@@ -126,8 +126,8 @@ impl Logs {
     }
 }
 
-/// The first option that a driver of `version` does not know, as the headers have them. (Not `CU_JIT_NUM_OPTIONS`, which
-/// is that of the header that the bindings are of.)
+/// The first option that a driver of `version` does not know, as the headers have them. (Not
+/// `CU_JIT_NUM_OPTIONS`, which is that of the header that the bindings are of.)
 fn options_of(version: u32) -> CUjit_option {
     match version {
         ..12010 => CUjit_option::CU_JIT_MIN_CTA_PER_SM,

@@ -1,7 +1,7 @@
 //! Kernels on a device: what they need there, and what is set of them.
 //!
-//! What is set of a library's kernel holds in all contexts of the device. What is set of a function holds in its context
-//! alone and goes before the other, whichever was set first.
+//! What is set of a library's kernel holds in all contexts of the device. What is set of a function
+//! holds in its context alone and goes before the other, whichever was set first.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -87,7 +87,8 @@ impl OnDevice<'_> {
         }
     }
 
-    /// How many percent of the memory of a multiprocessor are to be shared memory, -1 if that is the driver's choice.
+    /// How many percent of the memory of a multiprocessor are to be shared memory, -1 if that is
+    /// the driver's choice.
     pub(super) fn carveout(self) -> i32 {
         self.set_value(|all| &all.carveout).unwrap_or(-1)
     }

@@ -74,7 +74,8 @@ pub(super) fn pack(
     }
     let mut buffer = vec![0; size];
     for (index, param) in kernel.params.iter().enumerate() {
-        // SAFETY: the pointer must be valid for the size of the parameter ← the contract of cuLaunchKernel.
+        // SAFETY: the pointer must be valid for the size of the parameter ← the contract of
+        // cuLaunchKernel.
         let value: Out<u8> = unsafe { Arg::wrap(params.get_at(index)?.cast::<u8>()) };
         let bytes = value.bytes(param.size as usize)?;
         buffer
@@ -95,7 +96,8 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
             BUFFER_POINTER => start = extra.get_at(index + 1)?,
             BUFFER_SIZE => {
                 let value = extra.get_at(index + 1)?;
-                // SAFETY: it must point to a `size_t` ← the contract of CU_LAUNCH_PARAM_BUFFER_SIZE.
+                // SAFETY: it must point to a `size_t` ← the contract of
+                // CU_LAUNCH_PARAM_BUFFER_SIZE.
                 let value: Out<usize> = unsafe { Arg::wrap(value.cast()) };
                 len = Some(value.get()?);
             }
@@ -107,7 +109,8 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
     if len < size {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the buffer must be valid for the size beside it ← the contract of CU_LAUNCH_PARAM_BUFFER_POINTER.
+    // SAFETY: the buffer must be valid for the size beside it ← the contract of
+    // CU_LAUNCH_PARAM_BUFFER_POINTER.
     let buffer: Out<u8> = unsafe { Arg::wrap(start.cast()) };
     Ok(buffer.bytes(size)?.to_vec())
 }
@@ -334,7 +337,8 @@ impl Call {
         let Some(device_node) = device_node else {
             return Ok(());
         };
-        // SAFETY: there must be `numAttrs` attributes, which may be written ← the contract of cuLaunchKernelEx.
+        // SAFETY: there must be `numAttrs` attributes, which may be written ← the contract of
+        // cuLaunchKernelEx.
         let attributes = unsafe { config.attrs.wrap() };
         tell_device_node(attributes, config.numAttrs as usize, device_node)
     }

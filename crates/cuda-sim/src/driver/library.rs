@@ -175,8 +175,8 @@ impl Call {
     ) -> Status {
         let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
         image.push(0);
-        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the NUL that ends
-        // text, and lives to the end of this method.
+        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the
+        // NUL that ends text, and lives to the end of this method.
         let data = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
         self.library_load_data(
             library,

@@ -1,7 +1,7 @@
 //! The linker: several PTX texts become one image.
 //!
-//! The real one makes a cubin. What comes out here is the texts one behind the other, with a line before each that says
-//! how long it is: only a software device loads it.
+//! The real one makes a cubin. What comes out here is the texts one behind the other, with a line
+//! before each that says how long it is: only a software device loads it.
 
 use std::collections::HashSet;
 use std::ffi::{c_char, c_uint, c_void};
@@ -45,12 +45,13 @@ pub(super) struct Link {
     state: Mutex<State>,
 }
 
-/// The log buffers of the call that began the link, valid as long as the link: so says `cuLinkCreate`.
+/// The log buffers of the call that began the link, valid as long as the link: so says
+/// `cuLinkCreate`.
 #[derive(Debug)]
 struct Held(Logs, Options);
 
-// SAFETY: the buffers may be written from any thread ← `cuLinkCreate` asks for them for the life of the link, and each
-// call of the link holds the lock of its state meanwhile.
+// SAFETY: the buffers may be written from any thread ← `cuLinkCreate` asks for them for the life of
+// the link, and each call of the link holds the lock of its state meanwhile.
 unsafe impl Send for Held {}
 // SAFETY: as above.
 unsafe impl Sync for Held {}
@@ -100,7 +101,8 @@ fn image_of(modules: &[(String, String)]) -> Vec<u8> {
     image.into_bytes()
 }
 
-/// What the linker has against the modules: a line each, of names that two define, and of names that nobody does.
+/// What the linker has against the modules: a line each, of names that two define, and of names
+/// that nobody does.
 fn complaints(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
     let exports = cuda_ptx::Exports::new(modules.iter().map(|(_, code)| code));
     let mut lines = String::new();

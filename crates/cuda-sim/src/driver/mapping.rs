@@ -135,7 +135,8 @@ impl State {
         is_there.then_some((start, mapping))
     }
 
-    /// The starts of the mappings that the range consists of; `INVALID_VALUE` unless it is whole ones without gaps.
+    /// The starts of the mappings that the range consists of; `INVALID_VALUE` unless it is whole
+    /// ones without gaps.
     pub(super) fn whole(&self, addr: u64, size: u64) -> Status<Vec<u64>> {
         let end = addr.checked_add(size).ok_or(INVALID_VALUE)?;
         let (mut next, mut starts) = (addr, Vec::new());

@@ -71,7 +71,8 @@ impl Kind {
     }
 }
 
-/// Host memory of ours. Those who may use it keep it, so that it outlives what still runs when it is freed.
+/// Host memory of ours. Those who may use it keep it, so that it outlives what still runs when it
+/// is freed.
 #[derive(Debug)]
 pub(super) struct Block {
     start: *mut u8,
@@ -93,7 +94,8 @@ impl Block {
             return None;
         }
         let poisoned = layout.size().min(POISON_LIMIT as usize);
-        // SAFETY: `poisoned` bytes at `start` must be writable ← they were just allocated, at least so many.
+        // SAFETY: `poisoned` bytes at `start` must be writable ← they were just allocated, at least
+        // so many.
         unsafe { start.write_bytes(POISON, poisoned) };
         Some(Self { start, layout })
     }
@@ -105,8 +107,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `start` must come from `alloc` with this layout and be freed once ← `new` is the only
-        // constructor, and this is the owner's drop.
+        // SAFETY: `start` must come from `alloc` with this layout and be freed once ← `new` is the
+        // only constructor, and this is the owner's drop.
         unsafe { alloc::dealloc(self.start, self.layout) };
     }
 }

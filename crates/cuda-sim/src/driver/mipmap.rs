@@ -1,6 +1,7 @@
 //! Mipmapped arrays: an array, and the same in less and less detail.
 //!
-//! Each level is an array with a handle of its own, which lives as long as the mipmapped array does.
+//! Each level is an array with a handle of its own, which lives as long as the mipmapped array
+//! does.
 
 use std::ffi::c_uint;
 use std::sync::Arc;

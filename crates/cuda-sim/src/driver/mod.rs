@@ -4,9 +4,10 @@
 //! C ── cuX::<SLOT> (export)── dispatch: count, fail, catch ── Call::x ── Instance ── engine, memory, vm
 //! ```
 //!
-//! An [`Instance`](instance::Instance) is one software driver; it sits in a slot, and each slot has its own copy of
-//! every C function. [`Call`](export::Call) is the instance for the time of a call. The methods are safe: the shims
-//! wrap the pointers of C once ([`arg`]), and handles are numbers that are looked up ([`handle`]).
+//! An [`Instance`](instance::Instance) is one software driver; it sits in a slot, and each slot has
+//! its own copy of every C function. [`Call`](export::Call) is the instance for the time of a call.
+//! The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are numbers
+//! that are looked up ([`handle`]).
 
 mod advice;
 mod arg;

@@ -156,8 +156,8 @@ impl Call {
         self.current()?;
         let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
         image.push(0);
-        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the NUL that ends
-        // text, and lives to the end of this method.
+        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the
+        // NUL that ends text, and lives to the end of this method.
         let image_arg = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
         self.load_image(module, image_arg, None)
     }

@@ -1,10 +1,11 @@
 //! How many blocks fit on a multiprocessor.
 //!
-//! The least of what its threads, its blocks, its registers and its shared memory allow, each rounded as the CUDA
-//! programming guide says: warps of 32 threads, registers in units of 256 per warp, shared memory in units of 128
-//! bytes beside what the system takes per block. What else counts is as in NVIDIA's `cuda_occupancy.h`: the registers of
-//! a warp are on one of the four parts of a multiprocessor, a launch may not have more dynamic shared memory than the
-//! function is allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
+//! The least of what its threads, its blocks, its registers and its shared memory allow, each
+//! rounded as the CUDA programming guide says: warps of 32 threads, registers in units of 256 per
+//! warp, shared memory in units of 128 bytes beside what the system takes per block. What else
+//! counts is as in NVIDIA's `cuda_occupancy.h`: the registers of a warp are on one of the four
+//! parts of a multiprocessor, a launch may not have more dynamic shared memory than the function is
+//! allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
 //!
 //! The number of registers is an estimate, which may be too high. So it lowers the figures that are
 //! reported, and refuses nothing:
@@ -65,7 +66,8 @@ impl OnDevice<'_> {
             .unwrap_or(u64::MAX)
     }
 
-    /// The least shared memory that a multiprocessor can be set to have of those that are at least `bytes`.
+    /// The least shared memory that a multiprocessor can be set to have of those that are at least
+    /// `bytes`.
     fn shared_step(self, bytes: u64) -> u64 {
         let all = self.device.limits.shared_per_sm as u64;
         let steps = shared_steps(self.device.capability).iter();
@@ -80,8 +82,8 @@ impl OnDevice<'_> {
         percent.map_or(all, |percent| self.shared_step(all * percent / 100))
     }
 
-    /// The shared memory of a multiprocessor that runs blocks which take `used` bytes: what the carve-out asks for, and
-    /// if that is too little for one block, what is enough for one.
+    /// The shared memory of a multiprocessor that runs blocks which take `used` bytes: what the
+    /// carve-out asks for, and if that is too little for one block, what is enough for one.
     fn shared_capacity(self, used: u64) -> u64 {
         let wanted = self.shared_wanted();
         if wanted >= used {
@@ -102,7 +104,8 @@ pub(super) struct Fit {
     pub(super) certain: u32,
 }
 
-/// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor at once.
+/// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor
+/// at once.
 pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -> Status<Fit> {
     let function = function.on_device()?;
     let limits = &function.device.limits;

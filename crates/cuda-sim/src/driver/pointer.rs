@@ -33,8 +33,8 @@ struct Known {
 }
 
 impl Call {
-    /// Whether stream memory operations take memory at this address: neither that of a pool nor managed memory, as
-    /// seen on driver 580.
+    /// Whether stream memory operations take memory at this address: neither that of a pool nor
+    /// managed memory, as seen on driver 580.
     pub(super) fn takes_mem_ops(&self, ptr: u64) -> bool {
         self.known(ptr)
             .is_none_or(|known| known.pool.is_none() && !known.is_managed)
@@ -149,8 +149,8 @@ impl Call {
         for index in 0..count as usize {
             let attribute = attributes.get_at(index)?;
             let place = data.get_at(index)?;
-            // SAFETY: the place must be valid for a value of the attribute ← the contract of this function for
-            // each element of `data`.
+            // SAFETY: the place must be valid for a value of the attribute ← the contract of this
+            // function for each element of `data`.
             let place = unsafe { super::arg::Arg::wrap(place) };
             if self.pointer_get_attribute(place, attribute, ptr).is_err() {
                 self.no_attribute(place, attribute)?;

@@ -1,8 +1,9 @@
 //! Allocation in stream order, and pools.
 //!
-//! A pool here keeps nothing: memory that was freed goes back to the device at once, so reserved and used memory
-//! are the same. The address of an allocation is fixed when it is asked for; its bytes are valid from its place in
-//! the stream on, where they are poisoned. (In the legacy stream they are poisoned at once.)
+//! A pool here keeps nothing: memory that was freed goes back to the device at once, so reserved
+//! and used memory are the same. The address of an allocation is fixed when it is asked for; its
+//! bytes are valid from its place in the stream on, where they are poisoned. (In the legacy stream
+//! they are poisoned at once.)
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -108,8 +109,9 @@ impl Pool {
 /// The number in a location, which some headers put into a union.
 pub(super) fn location_id(location: &CUmemLocation) -> c_int {
     let bytes = std::ptr::from_ref(location).cast::<c_int>();
-    // SAFETY: the second `int` of the struct must be initialised ← it is `id` in the header of every CUDA version,
-    // directly or as the first member of a union, and callers of C functions fill it.
+    // SAFETY: the second `int` of the struct must be initialised ← it is `id` in the header of
+    // every CUDA version, directly or as the first member of a union, and callers of C functions
+    // fill it.
     unsafe { bytes.wrapping_add(1).read() }
 }
 

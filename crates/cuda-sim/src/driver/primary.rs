@@ -52,7 +52,8 @@ impl Call {
         device.alive()
     }
 
-    /// Destroys what the context holds; who retained it still holds a count, and a new one comes with the next retain.
+    /// Destroys what the context holds; who retained it still holds a count, and a new one comes
+    /// with the next retain.
     fn primary_reset(&self, dev: CUdevice) -> Status {
         let device = self.primary_device(dev)?;
         let gone = device.primary().context.take();

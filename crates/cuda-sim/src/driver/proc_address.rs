@@ -1,7 +1,8 @@
 //! `cuGetProcAddress`: which function a name and a version stand for.
 //!
-//! As a driver of CUDA 13.0 was seen to answer: by base name only; the newest revision that is no newer than the
-//! version asked for; an unknown name, or one with its revision, is a success with a null pointer.
+//! As a driver of CUDA 13.0 was seen to answer: by base name only; the newest revision that is no
+//! newer than the version asked for; an unknown name, or one with its revision, is a success with a
+//! null pointer.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,4 +1,5 @@
-//! What textures and surfaces are of: arrays, mipmapped arrays, and plain memory in one or two dimensions.
+//! What textures and surfaces are of: arrays, mipmapped arrays, and plain memory in one or two
+//! dimensions.
 
 use std::ffi::c_uint;
 
@@ -45,7 +46,8 @@ impl Resource {
         }
         match desc.resType {
             CUresourcetype::CU_RESOURCE_TYPE_ARRAY => {
-                // SAFETY: a pointer as a number, of which any bits are one ← all variants are integers and pointers.
+                // SAFETY: a pointer as a number, of which any bits are one ← all variants are
+                // integers and pointers.
                 match unsafe { desc.res.array.hArray.addr() } {
                     0 => Err(INVALID_VALUE),
                     array => Ok(Self::Array(array as u64)),
@@ -59,7 +61,8 @@ impl Resource {
                 }
             }
             CUresourcetype::CU_RESOURCE_TYPE_LINEAR => {
-                // SAFETY: integers, of which any bits are some ← all variants are integers and pointers.
+                // SAFETY: integers, of which any bits are some ← all variants are integers and
+                // pointers.
                 let linear = unsafe { desc.res.linear };
                 Ok(Self::Linear {
                     start: linear.devPtr,
@@ -238,7 +241,8 @@ fn view_format(format: CUresourceViewFormat) -> Status<(Channel, u32)> {
         Channel::F16,
         Channel::F32,
     ];
-    // 1, 2 and 4 channels of each, then blocks. An H200 takes `CU_RES_VIEW_FORMAT_NONE` for no format.
+    // 1, 2 and 4 channels of each, then blocks. An H200 takes `CU_RES_VIEW_FORMAT_NONE` for no
+    // format.
     match format.0 as c_uint {
         number @ 1..=24 => {
             let place = number as usize - 1;

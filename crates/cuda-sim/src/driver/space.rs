@@ -13,7 +13,8 @@ use crate::report::{Access, MemorySpace, Place, Report, ReportKind};
 
 /// Finds out what an address is, and copies between any two.
 ///
-/// An address that no device knows is taken for the host's, as a program that uses unified addresses says it is.
+/// An address that no device knows is taken for the host's, as a program that uses unified
+/// addresses says it is.
 #[derive(Clone, Debug)]
 pub(super) struct Spaces {
     devices: Arc<[Arc<Device>]>,
@@ -39,8 +40,8 @@ impl Spaces {
         self.arrays.get(handle)
     }
 
-    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered host memory, and the
-    /// virtual memory that the device may use.
+    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered
+    /// host memory, and the virtual memory that the device may use.
     fn map(&self, addr: u64) -> Option<Arc<MemoryMap>> {
         let mut devices = self.devices.iter();
         let owner = if self.virtual_memory.contains(addr) {
@@ -60,7 +61,8 @@ impl Spaces {
                 .any(|device| device.arena.contains(addr))
     }
 
-    /// The device whose memory the address is in; none for the host's and for virtual memory, which may be any's.
+    /// The device whose memory the address is in; none for the host's and for virtual memory, which
+    /// may be any's.
     pub(super) fn owner(&self, addr: u64) -> Option<usize> {
         let mut devices = self.devices.iter();
         let owner = devices.find(|device| device.arena.contains(addr));
@@ -75,7 +77,8 @@ impl Spaces {
                 .is_some_and(|map| map.find(addr, 1).is_some())
     }
 
-    /// Whether the range is known to the devices; `INVALID_VALUE` if it is theirs and not live, or null.
+    /// Whether the range is known to the devices; `INVALID_VALUE` if it is theirs and not live, or
+    /// null.
     pub(super) fn check(&self, addr: u64, len: u64) -> Status<bool> {
         if addr == 0 {
             return Err(INVALID_VALUE);
@@ -95,8 +98,8 @@ impl Spaces {
         }
     }
 
-    /// The address in this process of `len` bytes at `addr`, with what keeps them there. What `was_known` and is no more, has
-    /// been freed.
+    /// The address in this process of `len` bytes at `addr`, with what keeps them there. What
+    /// `was_known` and is no more, has been freed.
     fn host(
         &self,
         (addr, was_known): (u64, bool),
@@ -141,7 +144,8 @@ impl Spaces {
         (ILLEGAL_ADDRESS, message)
     }
 
-    /// Copies `len` bytes; they may overlap. Each address comes with whether it was known when the copy was asked for.
+    /// Copies `len` bytes; they may overlap. Each address comes with whether it was known when the
+    /// copy was asked for.
     pub(super) fn copy(
         &self,
         to: (u64, bool),
@@ -151,9 +155,10 @@ impl Spaces {
         let (dst, src) = (to.0, from.0);
         let (from, from_map) = self.host(from, len)?;
         let (to, to_map) = self.host(to, len)?;
-        // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them live in a map
-        // that is kept meanwhile; or they were pageable host memory from the beginning, which the program that started the copy
-        // keeps valid until it is done. `copy` allows overlap.
+        // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them
+        // live in a map that is kept meanwhile; or they were pageable host memory from the
+        // beginning, which the program that started the copy keeps valid until it is done. `copy`
+        // allows overlap.
         unsafe { std::ptr::copy(from, to, len as usize) };
         match (to_map, from_map) {
             (Some(to), Some(from)) => to.wrote_copy(dst, &from, src, len),
@@ -167,8 +172,8 @@ impl Spaces {
     pub(super) fn read(&self, addr: u64, len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
-        // SAFETY: `len` bytes must be readable at `from` ← the program that started the copy says so for the time
-        // of its call, which this is part of; `bytes` is new.
+        // SAFETY: `len` bytes must be readable at `from` ← the program that started the copy says
+        // so for the time of its call, which this is part of; `bytes` is new.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
         bytes
     }
@@ -195,8 +200,8 @@ impl Spaces {
         let map = self.map(addr)?;
         let place = map.host(addr, if wide { 8 } else { 4 }).ok()?;
         Some(if wide {
-            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the address's
-            // alignment, and storage and addresses agree in it.
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the
+            // address's alignment, and storage and addresses agree in it.
             unsafe { AtomicU64::from_ptr(place.cast()) }.load(Ordering::Acquire)
         } else {
             // SAFETY: as above, for 4 bytes.
@@ -215,8 +220,8 @@ impl Spaces {
         };
         map.wrote(addr, if wide { 8 } else { 4 });
         if wide {
-            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the address's
-            // alignment, and storage and addresses agree in it.
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the
+            // address's alignment, and storage and addresses agree in it.
             unsafe { AtomicU64::from_ptr(place.cast()) }.store(value, Ordering::Release);
         } else {
             // SAFETY: as above, for 4 bytes.

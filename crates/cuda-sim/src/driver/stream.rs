@@ -92,7 +92,8 @@ pub(super) type Lost = (CUresult, String);
 #[derive(Clone, Copy, Debug)]
 struct UserData(*mut c_void);
 
-// SAFETY: the pointer is only handed on; the program that gave it with the callback answers for its use there.
+// SAFETY: the pointer is only handed on; the program that gave it with the callback answers for its
+// use there.
 unsafe impl Send for UserData {}
 // SAFETY: as for `Send`; shared access only copies the pointer.
 unsafe impl Sync for UserData {}
@@ -118,8 +119,8 @@ impl HostCall {
     pub(super) fn work(self, device: &Arc<Device>) -> Work {
         let work = unless_lost(device, move || {
             let Self { function, data } = { self };
-            // SAFETY: the function must be callable with `data` until it has run ← the contract of cuLaunchHostFunc
-            // and of host nodes, which the program entered into.
+            // SAFETY: the function must be callable with `data` until it has run ← the contract of
+            // cuLaunchHostFunc and of host nodes, which the program entered into.
             unsafe { function(data.0) };
             Ok(())
         });
@@ -159,8 +160,8 @@ const FAULT_LATENCY: Duration = Duration::from_millis(5);
 
 /// `work` on a device: nothing if it is lost by then.
 ///
-/// A fault is not known to the host at once, so that the calls behind the launch which fails can be made, as they
-/// can with a device that is elsewhere. Whoever waits for the work learns of it.
+/// A fault is not known to the host at once, so that the calls behind the launch which fails can be
+/// made, as they can with a device that is elsewhere. Whoever waits for the work learns of it.
 pub(super) fn unless_lost(
     device: &Arc<Device>,
     work: impl FnOnce() -> Result<(), Lost> + Send + 'static,

@@ -1,8 +1,8 @@
 //! Functions of `cuda.h` that are not implemented: each has an address of its own that says so.
 //!
-//! Unlike the shims of what is implemented, stubs exist once and not per slot: most of `cuda.h` times all slots would
-//! take minutes to compile. A stub is counted for the driver that its thread called last, which is the right one
-//! unless a thread uses several in turns.
+//! Unlike the shims of what is implemented, stubs exist once and not per slot: most of `cuda.h`
+//! times all slots would take minutes to compile. A stub is counted for the driver that its thread
+//! called last, which is the right one unless a thread uses several in turns.
 
 use std::env;
 
@@ -16,8 +16,9 @@ const STUBS: usize = 16 * 48;
 
 /// The stub of function number `16 * HIGH + LOW`.
 ///
-/// Its arguments are not declared because it reads none: in the C calling conventions of all supported targets the
-/// caller places and removes arguments, so a function that ignores them may be called with any.
+/// Its arguments are not declared because it reads none: in the C calling conventions of all
+/// supported targets the caller places and removes arguments, so a function that ignores them may
+/// be called with any.
 unsafe extern "C" fn stub<const HIGH: usize, const LOW: usize>() -> CUresult {
     refuse(16 * HIGH + LOW)
 }

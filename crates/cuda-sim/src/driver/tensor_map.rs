@@ -105,7 +105,8 @@ impl Given {
         Ok(tensor)
     }
 
-    /// By their numbers, which every header has: `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B` is the last type.
+    /// By their numbers, which every header has: `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B` is the
+    /// last type.
     fn numbers(&self) -> (c_uint, c_uint, c_uint, c_uint) {
         (
             self.data_type.0 as c_uint,

@@ -1,4 +1,5 @@
-//! Texture objects. Block-compressed formats, anisotropic filters and filters across the edges of cubes are not there.
+//! Texture objects. Block-compressed formats, anisotropic filters and filters across the edges of
+//! cubes are not there.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ exports! {
         desc: *mut CUDA_RESOURCE_VIEW_DESC, object: CUtexObject);
 }
 
-/// `CU_TRSF_READ_AS_INTEGER`, `_NORMALIZED_COORDINATES`, `_SRGB`, `_DISABLE_TRILINEAR_OPTIMIZATION`,
-/// `_SEAMLESS_CUBEMAP`
+/// `CU_TRSF_READ_AS_INTEGER`, `_NORMALIZED_COORDINATES`, `_SRGB`,
+/// `_DISABLE_TRILINEAR_OPTIMIZATION`, `_SEAMLESS_CUBEMAP`
 const INTEGER: u32 = 1;
 const NORMALIZED: u32 = 2;
 const SRGB: u32 = 0x10;

@@ -18,7 +18,8 @@ pub(super) struct Side {
     pub(super) slice: u64,
     /// The array that it is in, and where: bytes, rows, planes.
     pub(super) array: Option<(u64, [usize; 3])>,
-    /// Whether the devices knew it when the copy was asked for. What they do not know is pageable memory of the host.
+    /// Whether the devices knew it when the copy was asked for. What they do not know is pageable
+    /// memory of the host.
     pub(super) is_known: bool,
 }
 
@@ -149,7 +150,8 @@ impl Transfer {
         self.extent.height == 1 && self.extent.depth == 1
     }
 
-    /// Notes whether each side is known to the devices; `INVALID_VALUE` if what is theirs is not live. It is not empty.
+    /// Notes whether each side is known to the devices; `INVALID_VALUE` if what is theirs is not
+    /// live. It is not empty.
     pub(super) fn check(&mut self, spaces: &Spaces) -> Status {
         for side in [&mut self.dst, &mut self.src] {
             side.is_known = spaces.check(side.addr, side.span(self.extent)?)?;

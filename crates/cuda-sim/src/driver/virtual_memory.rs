@@ -1,8 +1,8 @@
 //! Virtual memory: addresses, memory and access, each on its own.
 //!
-//! Memory lives as long as a handle of it is kept or it is mapped somewhere. Who may use what is mapped is said device
-//! by device, whatever peers are enabled. Memory is a device's; that of the host, sharing with other processes and
-//! read-only access are refused.
+//! Memory lives as long as a handle of it is kept or it is mapped somewhere. Who may use what is
+//! mapped is said device by device, whatever peers are enabled. Memory is a device's; that of the
+//! host, sharing with other processes and read-only access are refused.
 
 use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;
@@ -189,7 +189,8 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let space = self.virtual_memory.space()?;
-        // SAFETY: the range must be reserved with nothing mapped in it ← both were checked, and the lock is held.
+        // SAFETY: the range must be reserved with nothing mapped in it ← both were checked, and the
+        // lock is held.
         let mapped = unsafe { space.map(ptr, size, &memory.backing) };
         mapped.map_err(|_| OUT_OF_MEMORY)?;
         let mapping = Mapping {
@@ -226,8 +227,9 @@ impl Call {
             let Some(mapping) = state.mappings.remove(&start) else {
                 continue;
             };
-            // SAFETY: the range must be reserved and used by nobody ← it was mapped until here; no device has had
-            // access since before all work was waited for, nor could be given any, and what starts later finds none.
+            // SAFETY: the range must be reserved and used by nobody ← it was mapped until here; no
+            // device has had access since before all work was waited for, nor could be given any,
+            // and what starts later finds none.
             let unmapped = unsafe { space.unmap(start, mapping.size) };
             debug_assert!(unmapped.is_ok(), "what is mapped can be unmapped");
         }
@@ -338,7 +340,8 @@ impl Call {
         prop.set(memory.prop.raw())
     }
 
-    /// The handle of what is mapped at an address, held once more; it is the same again after its last release.
+    /// The handle of what is mapped at an address, held once more; it is the same again after its
+    /// last release.
     fn mem_retain_allocation_handle(
         &self,
         handle: Out<CUmemGenericAllocationHandle>,

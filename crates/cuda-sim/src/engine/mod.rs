@@ -1,29 +1,31 @@
 //! Queues of work: what streams are made of.
 //!
-//! Every queued operation is a node of a graph whose edges say what must be complete before it starts. All ordering
-//! rules of CUDA become edges when an operation is submitted:
+//! Every queued operation is a node of a graph whose edges say what must be complete before it
+//! starts. All ordering rules of CUDA become edges when an operation is submitted:
 //!
 //! - within a queue, each operation follows the one before it;
 //! - waiting for an event adds an edge from the operation that recorded it;
-//! - an operation in the *legacy* queue of a group (a context) follows the last one of each *blocking* queue of that
-//!   group, and an operation in a blocking queue follows the last one of the legacy queue. *Free* queues
-//!   (`CU_STREAM_NON_BLOCKING`) take no part in this.
+//! - an operation in the *legacy* queue of a group (a context) follows the last one of each
+//!   *blocking* queue of that group, and an operation in a blocking queue follows the last one of
+//!   the legacy queue. *Free* queues (`CU_STREAM_NON_BLOCKING`) take no part in this.
 //!
-//! So an order of execution is legal exactly if it respects the edges, and a [`Schedule`] is a choice among the
-//! legal orders:
+//! So an order of execution is legal exactly if it respects the edges, and a [`Schedule`] is a
+//! choice among the legal orders:
 //!
 //! - [`Schedule::Eager`] starts each operation as soon as it is ready, on a few threads;
-//! - [`Schedule::Late`] starts nothing until somebody waits for an operation. Then operations run one at a time, each
-//!   picked at random (by the seed) from those that are ready; how often one is picked that the waiter does not need
-//!   is itself drawn anew for each wait, so some waits run the bare minimum and leave all else for later. A query
-//!   of unfinished work answers "not ready" a few times and then counts as a short wait, so that loops end.
+//! - [`Schedule::Late`] starts nothing until somebody waits for an operation. Then operations run
+//!   one at a time, each picked at random (by the seed) from those that are ready; how often one is
+//!   picked that the waiter does not need is itself drawn anew for each wait, so some waits run the
+//!   bare minimum and leave all else for later. A query of unfinished work answers "not ready" a
+//!   few times and then counts as a short wait, so that loops end.
 //!
-//! With one thread that submits and waits, a seed of the late schedule fixes the whole order. An operation that takes
-//! very long (a host function that blocks until the program does something) does not hold up the others for ever:
-//! after a grace period they go on beside it, because that is legal too.
+//! With one thread that submits and waits, a seed of the late schedule fixes the whole order. An
+//! operation that takes very long (a host function that blocks until the program does something)
+//! does not hold up the others for ever: after a grace period they go on beside it, because that is
+//! legal too.
 //!
-//! Host functions run on a thread of their own, as the driver's do; work that waits for a value in memory holds no
-//! thread.
+//! Host functions run on a thread of their own, as the driver's do; work that waits for a value in
+//! memory holds no thread.
 
 mod graph;
 mod threads;
@@ -57,7 +59,8 @@ pub(crate) enum Work {
     Device(Box<dyn FnOnce() + Send>),
     /// Runs once, on the thread for host functions.
     Host(Box<dyn FnOnce() + Send>),
-    /// Is complete once this answers true; tried again and again. Must be quick and must not use the engine.
+    /// Is complete once this answers true; tried again and again. Must be quick and must not use
+    /// the engine.
     Poll(Box<dyn FnMut() -> bool + Send>),
     /// Runs once, on a thread of the device, and is complete when the steps that it answers are.
     Expand(Box<dyn FnOnce() -> Plan + Send>),
@@ -171,8 +174,9 @@ impl Engine {
         op
     }
 
-    /// Puts `steps` at the end of `queue` as one: the first of them start after `after` too, and what comes next in
-    /// the queue follows `last`, which follows all of them. Returns the steps, with `last` as the last.
+    /// Puts `steps` at the end of `queue` as one: the first of them start after `after` too, and
+    /// what comes next in the queue follows `last`, which follows all of them. Returns the steps,
+    /// with `last` as the last.
     pub(crate) fn submit_steps(
         &self,
         queue: QueueId,

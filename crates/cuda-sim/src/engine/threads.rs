@@ -112,7 +112,8 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
             Task::Run(op, work) => {
                 set_busy(idle, true);
                 if idle.is_none() {
-                    // The others left this one to this thread, and may go on beside it after a while.
+                    // The others left this one to this thread, and may go on beside it after a
+                    // while.
                     shared.work.notify_all();
                 }
                 drop(state);

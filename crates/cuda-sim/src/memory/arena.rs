@@ -23,7 +23,8 @@ const ALIGN: u64 = 256;
 const RED_ZONE: u64 = 256;
 /// Device addresses start at a multiple of this, as those of hardware do.
 const BASE_ALIGN: u64 = 2 << 20;
-/// With the check for freed memory on, this part of an address space waits before it is given again.
+/// With the check for freed memory on, this part of an address space waits before it is given
+/// again.
 const WAITING_PART: u64 = 4;
 /// Freed allocations above this size give their pages back.
 const DISCARD_ABOVE: u64 = 1 << 20;
@@ -165,7 +166,8 @@ impl Arena {
         })
     }
 
-    /// Gives freed memory again only when there is little other, so that a stale address is seen to be one.
+    /// Gives freed memory again only when there is little other, so that a stale address is seen to
+    /// be one.
     #[must_use]
     pub fn keep_freed(mut self, on: bool) -> Self {
         self.keeps_freed = on;
@@ -198,7 +200,8 @@ impl Arena {
         addr.wrapping_sub(self.base) < self.capacity && !self.addresses.base().is_null()
     }
 
-    /// Allocates `size` bytes at a multiple of `align`, which is raised to 256; `None` when there is no room.
+    /// Allocates `size` bytes at a multiple of `align`, which is raised to 256; `None` when there
+    /// is no room.
     ///
     /// The bytes hold [`POISON`].
     pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
@@ -243,8 +246,8 @@ impl Arena {
         }
         let fill = |start: u64, len: u64| {
             let first = self.storage.base().wrapping_add(start as usize);
-            // SAFETY: the caller took `offset .. offset + size` from the free list, so it lies within the storage
-            // and is nobody else's; `start .. start + len` is a part of it.
+            // SAFETY: the caller took `offset .. offset + size` from the free list, so it lies
+            // within the storage and is nobody else's; `start .. start + len` is a part of it.
             unsafe { std::ptr::write_bytes(first, POISON, len as usize) };
         };
         if size <= POISON_LIMIT {
@@ -296,8 +299,8 @@ impl Arena {
         (offset - start < size.max(1)).then_some((self.base + start, size))
     }
 
-    /// Lets the device use `len` bytes of host memory at `host`, under the same address. Who has a map of it has
-    /// `owner`.
+    /// Lets the device use `len` bytes of host memory at `host`, under the same address. Who has a
+    /// map of it has `owner`.
     ///
     /// # Errors
     ///
@@ -305,8 +308,9 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// The memory must stay valid for reads and writes while `owner` lives, or without one until it is unregistered and
-    /// every [`MemoryMap`] taken before that is gone, and the host must expect the device to change it.
+    /// The memory must stay valid for reads and writes while `owner` lives, or without one until it
+    /// is unregistered and every [`MemoryMap`] taken before that is gone, and the host must expect
+    /// the device to change it.
     pub unsafe fn register_host(
         &self,
         host: *mut u8,

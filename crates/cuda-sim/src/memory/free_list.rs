@@ -20,7 +20,8 @@ impl FreeList {
         list
     }
 
-    /// Takes `size` bytes at a multiple of `align` (a power of two) out of the smallest part that has room.
+    /// Takes `size` bytes at a multiple of `align` (a power of two) out of the smallest part that
+    /// has room.
     pub(super) fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let (part, start, len) = self.by_size.range((size, 0)..).find_map(|&(len, start)| {
             let first = start.checked_next_multiple_of(align)?;

@@ -35,7 +35,8 @@ pub struct Range {
     pub kind: RangeKind,
 }
 
-// SAFETY: `host` is only an address here; whoever dereferences it answers for validity and for races.
+// SAFETY: `host` is only an address here; whoever dereferences it answers for validity and for
+// races.
 unsafe impl Send for Range {}
 // SAFETY: as for `Send`; shared access to a `Range` only copies its fields.
 unsafe impl Sync for Range {}
@@ -75,8 +76,8 @@ impl std::error::Error for AccessError {}
 
 /// The live ranges at one moment, sorted by address.
 ///
-/// Keeps the storage of its arenas alive, and the owners of host ranges, so a stale map reads old bytes at worst. Host
-/// ranges without an owner are kept valid by whoever registered them.
+/// Keeps the storage of its arenas alive, and the owners of host ranges, so a stale map reads old
+/// bytes at worst. Host ranges without an owner are kept valid by whoever registered them.
 #[derive(Debug, Default)]
 pub struct MemoryMap {
     ranges: Vec<Range>,
@@ -105,7 +106,8 @@ impl MemoryMap {
         }
     }
 
-    /// The ranges of all `maps` together: what a device reaches that has peers. The first is its own.
+    /// The ranges of all `maps` together: what a device reaches that has peers. The first is its
+    /// own.
     pub fn union(maps: &[Arc<Self>]) -> Self {
         let mut all = Self::default();
         for (index, map) in maps.iter().enumerate() {
@@ -151,7 +153,8 @@ impl MemoryMap {
         }
     }
 
-    /// The first of `len` bytes at `addr` that nobody has written since they were allocated, if that is known.
+    /// The first of `len` bytes at `addr` that nobody has written since they were allocated, if
+    /// that is known.
     pub fn unwritten(&self, addr: u64, len: u64) -> Option<u64> {
         self.shadow(addr)?.unwritten(addr, len)
     }
@@ -249,8 +252,9 @@ impl MemoryMap {
     /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
     pub fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let from = self.host(addr, to.len() as u64)?;
-        // SAFETY: `host` found `to.len()` live bytes at `from`; `to` is exclusive and so does not overlap them. A
-        // kernel that writes them meanwhile makes the copy a race of the program under test, as on hardware.
+        // SAFETY: `host` found `to.len()` live bytes at `from`; `to` is exclusive and so does not
+        // overlap them. A kernel that writes them meanwhile makes the copy a race of the program
+        // under test, as on hardware.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -262,8 +266,8 @@ impl MemoryMap {
     /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
     pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
         let to = self.host(addr, from.len() as u64)?;
-        // SAFETY: `host` found `from.len()` live bytes at `to`. `from` may be the same pinned memory: `copy` allows
-        // overlap.
+        // SAFETY: `host` found `from.len()` live bytes at `to`. `from` may be the same pinned
+        // memory: `copy` allows overlap.
         unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
         self.wrote(addr, from.len() as u64);
         Ok(())

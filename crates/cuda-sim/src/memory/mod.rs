@@ -1,14 +1,16 @@
 //! Device memory: an address space per software device, and checked access to it.
 //!
-//! A device address is a real address of a reserved but inaccessible range of this process, so a host that
-//! dereferences a device pointer crashes as it does on hardware. The bytes live elsewhere, at a constant distance.
-//! Host memory that the device may use (pinned, managed) is registered with host pointer and device pointer equal.
+//! A device address is a real address of a reserved but inaccessible range of this process, so a
+//! host that dereferences a device pointer crashes as it does on hardware. The bytes live
+//! elsewhere, at a constant distance. Host memory that the device may use (pinned, managed) is
+//! registered with host pointer and device pointer equal.
 //!
 //! Differences from hardware, all deliberate:
-//! - an allocation ends at its last byte, not at the end of a page, and at least 256 bytes that belong to nobody
-//!   follow it, so running past the end faults;
-//! - fresh memory holds [`POISON`], not zeros. Of allocations above [`POISON_LIMIT`] only the first and last half of
-//!   that limit are poisoned; what is between comes from the operating system untouched.
+//! - an allocation ends at its last byte, not at the end of a page, and at least 256 bytes that
+//!   belong to nobody follow it, so running past the end faults;
+//! - fresh memory holds [`POISON`], not zeros. Of allocations above [`POISON_LIMIT`] only the first
+//!   and last half of that limit are poisoned; what is between comes from the operating system
+//!   untouched.
 
 mod arena;
 mod free_list;

@@ -11,7 +11,8 @@ pub(super) struct Reservation {
 
 // SAFETY: a `Reservation` is an address range; nothing in it is tied to the thread that made it.
 unsafe impl Send for Reservation {}
-// SAFETY: all methods take `&self` and only read the two fields or call thread-safe system functions.
+// SAFETY: all methods take `&self` and only read the two fields or call thread-safe system
+// functions.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
@@ -35,7 +36,8 @@ impl Reservation {
 
     fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
-        // SAFETY: a null hint without MAP_FIXED asks for fresh pages only; no existing mapping is touched.
+        // SAFETY: a null hint without MAP_FIXED asks for fresh pages only; no existing mapping is
+        // touched.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -58,7 +60,8 @@ impl Reservation {
         let end = (offset + len) / PAGE * PAGE;
         if start < end && end <= self.len {
             let first = self.base.wrapping_add(start);
-            // SAFETY: `first .. first + (end - start)` lies in this mapping, which is private and anonymous.
+            // SAFETY: `first .. first + (end - start)` lies in this mapping, which is private and
+            // anonymous.
             unsafe { libc::madvise(first.cast(), end - start, libc::MADV_DONTNEED) };
         }
     }
@@ -169,7 +172,8 @@ impl Reservation {
             return Ok(());
         }
         let first = self.base.wrapping_add(offset);
-        // SAFETY: `first .. first + len` lies in this reservation, which is committed again without harm.
+        // SAFETY: `first .. first + len` lies in this reservation, which is committed again without
+        // harm.
         let got = unsafe { VirtualAlloc(first.cast(), len, MEM_COMMIT, PAGE_READWRITE) };
         if got.is_null() {
             return Err(io::Error::last_os_error());

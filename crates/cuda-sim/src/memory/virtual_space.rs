@@ -1,8 +1,10 @@
-//! Addresses that are reserved first and get their memory later, and memory that has no address yet.
+//! Addresses that are reserved first and get their memory later, and memory that has no address
+//! yet.
 //!
-//! As with an [`Arena`](super::Arena), a device address is one of a range that nobody can access, and its byte lies at a
-//! constant distance from it. There, the pages of a [`Backing`] are mapped, at any number of places. So what is mapped at
-//! neighbouring addresses is one piece of memory, whoever it is backed by.
+//! As with an [`Arena`](super::Arena), a device address is one of a range that nobody can access,
+//! and its byte lies at a constant distance from it. There, the pages of a [`Backing`] are mapped,
+//! at any number of places. So what is mapped at neighbouring addresses is one piece of memory,
+//! whoever it is backed by.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +33,8 @@ impl Backing {
     ///
     /// # Errors
     ///
-    /// The system's error; `Unsupported` where pages cannot be mapped twice by the means of this module.
+    /// The system's error; `Unsupported` where pages cannot be mapped twice by the means of this
+    /// module.
     pub fn new(size: u64) -> io::Result<Self> {
         let file = anonymous_file()?;
         file.set_len(size)?;
@@ -177,7 +180,8 @@ impl VirtualSpace {
     /// The range was reserved, and nothing is mapped in it.
     pub unsafe fn map(&self, addr: u64, size: u64, backing: &Backing) -> io::Result<()> {
         let size = size.min(backing.size) as usize;
-        // SAFETY: the place must be in the storage and used by nobody ← the caller reserved it and mapped nothing.
+        // SAFETY: the place must be in the storage and used by nobody ← the caller reserved it and
+        // mapped nothing.
         unsafe { Reservation::map_file(self.host(addr), size, &backing.file) }
     }
 

@@ -175,7 +175,8 @@ macro_rules! shared {
             #[inline(always)]
             unsafe fn update(host: u64, f: impl Fn(u64) -> u64) -> u64 {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // atomic.
                 let cell = unsafe { &*cell };
                 let mut old = cell.load(Ordering::Relaxed);
                 loop {
@@ -205,8 +206,8 @@ shared! {
     u64, AtomicU64;
 }
 
-/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane. With `CHECKED` it is
-/// observed.
+/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane.
+/// With `CHECKED` it is observed.
 pub(super) struct Rmw<T, const CHECKED: bool>(PhantomData<T>);
 
 impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {

@@ -111,7 +111,8 @@ impl Common {
         complete
     }
 
-    /// The lanes of each warp that are at barrier `id`, and for how many threads they wait if not for all.
+    /// The lanes of each warp that are at barrier `id`, and for how many threads they wait if not
+    /// for all.
     pub(super) fn attendance(&self, id: u32) -> (&[u32], Option<u32>) {
         let barrier = &self.barriers[id as usize % BARRIERS];
         (&barrier.arrived, barrier.expected)
@@ -200,7 +201,8 @@ impl Block {
                 rest => (1 << rest) - 1,
             };
             if checks.of_accesses() {
-                // A register that was not written shall not depend on what ran here before: what is found is found again.
+                // A register that was not written shall not depend on what ran here before: what is
+                // found is found again.
                 warp.clear_registers();
             }
             warp.reset(index, function, code, live);
@@ -282,7 +284,8 @@ impl Block {
         self.shared.as_ptr().expose_provenance() as u64
     }
 
-    /// Makes this block number `rank` of a cluster whose blocks have their shared memory at `shared`.
+    /// Makes this block number `rank` of a cluster whose blocks have their shared memory at
+    /// `shared`.
     pub(super) fn join(
         &mut self,
         rank: u32,

@@ -21,7 +21,8 @@ pub(super) fn by_name(name: &str) -> Option<Builtin> {
     }
 }
 
-/// Whether the device itself has a function of this name, or a real one has it: what its runtime offers to kernels.
+/// Whether the device itself has a function of this name, or a real one has it: what its runtime
+/// offers to kernels.
 pub fn is_of_the_device(name: &str) -> bool {
     by_name(name).is_some()
         || name.starts_with("cuda")
@@ -133,7 +134,8 @@ impl Warp {
     /// The value of `size` bytes, 1, 4 or 8, at a generic address, for the host.
     fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, Trouble> {
         let host = Reach::default().host(self, env, at, size, size, lane)?;
-        // SAFETY: it must be the exposed address of so many live bytes, aligned ← `host` found them.
+        // SAFETY: it must be the exposed address of so many live bytes, aligned ← `host` found
+        // them.
         Ok(unsafe { reach::load(size, host) })
     }
 

@@ -1,4 +1,5 @@
-//! Copies that a kernel starts and waits for later. Here they are over at once, the earliest that the ISA allows.
+//! Copies that a kernel starts and waits for later. Here they are over at once, the earliest that
+//! the ISA allows.
 
 use super::atomic::{self, Shared};
 use super::check::{Observer, Touch};
@@ -76,7 +77,8 @@ pub(super) fn barriers(w: &Warp, slot: u32) -> [Option<u64>; LANES] {
     w.get64(slot).map(Some)
 }
 
-/// `cp.async.bulk`: `c` bytes from `b` to `a`, in the blocks of the mask `d`; then the barrier `e` knows.
+/// `cp.async.bulk`: `c` bytes from `b` to `a`, in the blocks of the mask `d`; then the barrier `e`
+/// knows.
 pub(super) struct CopyBulk;
 
 impl TouchOp for CopyBulk {
@@ -146,7 +148,8 @@ impl<T: Shared> TouchOp for ReduceBulk<T> {
 ///
 /// # Safety
 ///
-/// Both are exposed addresses of `bytes` live bytes, at multiples of the size of `T`, of which `bytes` is one too.
+/// Both are exposed addresses of `bytes` live bytes, at multiples of the size of `T`, of which
+/// `bytes` is one too.
 pub(super) unsafe fn reduce<T: Shared>(op: atomic::Op, to: u64, from: u64, bytes: u64) {
     let size = size_of::<T>() as u64;
     for at in (0..bytes).step_by(size as usize) {

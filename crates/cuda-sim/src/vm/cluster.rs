@@ -1,6 +1,8 @@
-//! A cluster: blocks that make progress together, reach each other's shared memory and meet at a barrier.
+//! A cluster: blocks that make progress together, reach each other's shared memory and meet at a
+//! barrier.
 //!
-//! A block of a launch without clusters is a cluster of its own. All blocks of a cluster run on one thread of the host.
+//! A block of a launch without clusters is a cluster of its own. All blocks of a cluster run on one
+//! thread of the host.
 
 use std::sync::Arc;
 

@@ -9,7 +9,8 @@ use crate::report::{Access, MemorySpace};
 /// Where an operand is: a register of the current frame, or with the top bit set a constant.
 pub(super) type Slot = u32;
 
-/// Marks a [`Slot`] as a constant. For predicates the rest is 0 or 1; for others it is an index into the pool.
+/// Marks a [`Slot`] as a constant. For predicates the rest is 0 or 1; for others it is an index
+/// into the pool.
 pub(super) const CONST: Slot = 1 << 31;
 
 /// No guard.
@@ -25,7 +26,8 @@ pub(super) type LaneFn = unsafe fn(&mut Warp, &Ins, u32);
 
 /// Computes all lanes of a mask with access to memory.
 ///
-/// Unsafe to call because it may be compiled for CPU features: see [`pick_touch`](super::lanes::pick_touch).
+/// Unsafe to call because it may be compiled for CPU features: see
+/// [`pick_touch`](super::lanes::pick_touch).
 pub(super) type TouchFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<(), Trouble>;
 
 /// What an instruction is to the interpreter.

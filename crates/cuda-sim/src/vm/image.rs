@@ -101,10 +101,12 @@ impl Image {
         Some((*self.addresses.get(index)?, globals[index].size))
     }
 
-    /// Frees the variables in `arena`, which must be the one that `instantiate` got. Nothing happens the second time.
+    /// Frees the variables in `arena`, which must be the one that `instantiate` got. Nothing
+    /// happens the second time.
     pub fn release(&mut self, arena: &Arena) {
         for address in self.addresses.drain(..) {
-            // Whoever frees a variable with cuMemFree gets an error there; here it is gone either way.
+            // Whoever frees a variable with cuMemFree gets an error there; here it is gone either
+            // way.
             let _ = arena.free(address, "the unloading of its module");
         }
     }

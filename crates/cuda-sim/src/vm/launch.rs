@@ -27,13 +27,15 @@ pub struct LaunchParams<'a> {
     pub grid: [u32; 3],
     /// Threads in a block.
     pub block: [u32; 3],
-    /// Blocks in a cluster, if the launch says so; [`Kernel::cluster`](super::Kernel::cluster) may say it too.
+    /// Blocks in a cluster, if the launch says so; [`Kernel::cluster`](super::Kernel::cluster) may
+    /// say it too.
     pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
     /// All blocks are resident at once and may wait for each other.
     pub cooperative: bool,
-    /// The parameter buffer: each parameter at the offset that [`Kernel::params`](super::Kernel::params) says.
+    /// The parameter buffer: each parameter at the offset that
+    /// [`Kernel::params`](super::Kernel::params) says.
     pub params: &'a [u8],
     /// The memory that the kernel may touch.
     pub map: &'a Arc<MemoryMap>,
@@ -112,7 +114,8 @@ pub struct LaunchStats {
 
 /// How many instructions a block runs before a cooperative launch turns to another one.
 const COOPERATIVE_SLICE: u64 = 1 << 14;
-/// How many instructions a block runs before another block gets a turn, in case it waits for that one.
+/// How many instructions a block runs before another block gets a turn, in case it waits for that
+/// one.
 const BLOCK_SLICE: u64 = 1 << 24;
 /// The largest block.
 const MAX_THREADS: u64 = 1024;
@@ -163,7 +166,8 @@ struct Shared<'a> {
 ///
 /// # Errors
 ///
-/// The first [`Fault`] of any thread. Other blocks stop soon after it; what they wrote stays written.
+/// The first [`Fault`] of any thread. Other blocks stop soon after it; what they wrote stays
+/// written.
 #[expect(
     clippy::result_large_err,
     reason = "a launch fails once, and its caller keeps the fault"
@@ -298,8 +302,8 @@ pub fn launch(
 impl Shared<'_> {
     /// Runs clusters until none is left, with the help of so many threads of the pool.
     ///
-    /// A helper goes when one of another launch waits for a thread, since that launch is over only when all of its helpers have been
-    /// there; this one may wait for that.
+    /// A helper goes when one of another launch waits for a thread, since that launch is over only
+    /// when all of its helpers have been there; this one may wait for that.
     fn work_with(&self, most: usize) {
         /// Helpers of all launches that no thread has begun with.
         static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -331,8 +335,8 @@ impl Shared<'_> {
         });
     }
 
-    /// Runs clusters until none is left, or `is_enough` says so between two turns. Any number of threads may be in here; one is
-    /// enough.
+    /// Runs clusters until none is left, or `is_enough` says so between two turns. Any number of
+    /// threads may be in here; one is enough.
     fn work(&self, is_enough: impl Fn() -> bool) {
         let params = self.env.launch;
         let slice = if params.cooperative {

@@ -1,7 +1,8 @@
 //! `mbarrier`: a barrier in shared memory that counts threads and bytes.
 //!
-//! The ISA leaves open what its 64 bits hold. Here: arrivals that are missing (20 bits), arrivals of each phase (20),
-//! bytes that are missing (21, with a sign), the phase (3). What `mbarrier.arrive` gives is the word before it.
+//! The ISA leaves open what its 64 bits hold. Here: arrivals that are missing (20 bits), arrivals
+//! of each phase (20), bytes that are missing (21, with a sign), the phase (3). What
+//! `mbarrier.arrive` gives is the word before it.
 
 use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};

@@ -8,18 +8,20 @@
 //! ```
 //!
 //! The driver side owns an [`Arena`](crate::memory::Arena) per device, hands its
-//! [`map`](crate::memory::Arena::map) to each launch, and calls [`Image::release`] when the module is unloaded.
-//! A `launch` blocks; streams are the driver's business.
+//! [`map`](crate::memory::Arena::map) to each launch, and calls [`Image::release`] when the module
+//! is unloaded. A `launch` blocks; streams are the driver's business.
 //!
 //! # How it runs
 //!
-//! A warp keeps each register as 32 lanes and executes an instruction for all lanes of a mask. Where lanes part, the
-//! warp splits into fragments: mask, program counter, call frames. The fragment with the deepest frames, then the
-//! lowest program counter, runs next, and fragments that meet become one. Every `SLICE` instructions another
-//! fragment gets a turn, so a lane that spins on a lock does not starve the lane that holds it. A block is a state
-//! machine that can stop anywhere: barriers and spinning never block a thread of the host.
+//! A warp keeps each register as 32 lanes and executes an instruction for all lanes of a mask.
+//! Where lanes part, the warp splits into fragments: mask, program counter, call frames. The
+//! fragment with the deepest frames, then the lowest program counter, runs next, and fragments that
+//! meet become one. Every `SLICE` instructions another fragment gets a turn, so a lane that spins
+//! on a lock does not starve the lane that holds it. A block is a state machine that can stop
+//! anywhere: barriers and spinning never block a thread of the host.
 //!
-//! The type of a PTX register decides its width and nothing else. 8- and 16-bit values are kept zero-extended.
+//! The type of a PTX register decides its width and nothing else. 8- and 16-bit values are kept
+//! zero-extended.
 
 mod atomic;
 mod block;

@@ -96,12 +96,14 @@ impl Kernel {
         PARTS * (PART_REGISTERS / each)
     }
 
-    /// What `limit` bytes of shared memory leave for dynamic memory; negative if the kernel itself needs more.
+    /// What `limit` bytes of shared memory leave for dynamic memory; negative if the kernel itself
+    /// needs more.
     pub(crate) fn dynamic_room(&self, limit: i32) -> i32 {
         limit.saturating_sub_unsigned(self.static_shared)
     }
 
-    /// Where dynamic shared memory begins. (The gap before it is not counted: it is none of what a device has.)
+    /// Where dynamic shared memory begins. (The gap before it is not counted: it is none of what a
+    /// device has.)
     pub(crate) fn dynamic_start(&self) -> u32 {
         self.static_shared.next_multiple_of(self.dynamic_align)
     }
@@ -133,7 +135,8 @@ pub struct Global {
     pub align: u64,
     /// Where it lives.
     pub space: GlobalSpace,
-    /// Whether `cuModuleGetGlobal` finds it (`.visible` and `.weak` do; so do internal ones, as on hardware).
+    /// Whether `cuModuleGetGlobal` finds it (`.visible` and `.weak` do; so do internal ones, as on
+    /// hardware).
     pub visible: bool,
     /// Whether it is declared as managed memory, which it is not here: the host cannot touch it.
     pub managed: bool,

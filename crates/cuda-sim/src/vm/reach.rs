@@ -11,8 +11,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Where in this process the `size` bytes at the generic address `at` of `lane` are: exposed, live, and at a
-    /// multiple of `align`.
+    /// Where in this process the `size` bytes at the generic address `at` of `lane` are: exposed,
+    /// live, and at a multiple of `align`.
     pub(super) fn host(
         &mut self,
         w: &Warp,

@@ -1,4 +1,5 @@
-//! Floating point as PTX has it: rounding modes, flushing of subnormals, saturation, canonical NaNs.
+//! Floating point as PTX has it: rounding modes, flushing of subnormals, saturation, canonical
+//! NaNs.
 
 use rustc_apfloat::Float as _;
 use rustc_apfloat::ieee::Double;
@@ -44,7 +45,8 @@ const MINGW: bool = cfg!(all(windows, target_env = "gnu"));
 /// The NaN that operations on f32 give.
 pub(super) const NAN32: f32 = f32::from_bits(0x7fff_ffff);
 
-/// Replaces any NaN by the canonical one. On bits: the compiler takes one NaN to be as good as another.
+/// Replaces any NaN by the canonical one. On bits: the compiler takes one NaN to be as good as
+/// another.
 #[inline(always)]
 pub(super) fn canonical(a: f32) -> f32 {
     let bits = a.to_bits();
@@ -70,8 +72,9 @@ pub(super) fn flush(a: f32) -> f32 {
 
 /// What `f` gives in a rounding mode, flushed.
 ///
-/// Measured on an H200 (driver 580), with `mul` and `fma` of f32 and f16: `.ftz` makes zero of a result that is below the
-/// least normal number before it is rounded, also where rounding would make the least normal number of it.
+/// Measured on an H200 (driver 580), with `mul` and `fma` of f32 and f16: `.ftz` makes zero of a
+/// result that is below the least normal number before it is rounded, also where rounding would
+/// make the least normal number of it.
 #[inline(always)]
 pub(super) fn flush_rounded(round: Round, f: impl Fn(Round) -> f32) -> f32 {
     let value = f(round);
@@ -99,8 +102,8 @@ pub(super) fn saturate64(a: f64) -> f64 {
     }
 }
 
-/// Rounds `high + low` to f32, where `high` is the nearest f64 to that sum and `low` tells by its sign where the rest
-/// lies.
+/// Rounds `high + low` to f32, where `high` is the nearest f64 to that sum and `low` tells by its
+/// sign where the rest lies.
 #[inline]
 fn narrow(high: f64, low: f64, round: Round) -> f32 {
     if !high.is_finite() {

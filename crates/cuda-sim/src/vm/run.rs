@@ -70,8 +70,8 @@ impl Warp {
         Ok(Stop::Slice)
     }
 
-    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up `left`. With `NOTED`,
-    /// what each lane executes is noted.
+    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up
+    /// `left`. With `NOTED`, what each lane executes is noted.
     fn straight<const NOTED: bool>(
         &mut self,
         env: &Env<'_>,
@@ -229,7 +229,8 @@ impl Warp {
         });
         let rest = self.fragments[self.current].mask & !m;
         if let Some(others) = self.split(same) {
-            // `others` are the lanes that jump; those with another index stay here, those without go on.
+            // `others` are the lanes that jump; those with another index stay here, those without
+            // go on.
             self.fragments[others].pc = target;
             if rest != 0
                 && let Some(rest) = self.split(rest).or(Some(self.current))
@@ -242,8 +243,8 @@ impl Warp {
         Ok(())
     }
 
-    /// Goes on with the lanes `same` of `all`, which execute an instruction. The others of them come back to it; lanes that do not
-    /// execute it go on.
+    /// Goes on with the lanes `same` of `all`, which execute an instruction. The others of them
+    /// come back to it; lanes that do not execute it go on.
     fn part(&mut self, same: u32, all: u32) {
         if same == all {
             return;

@@ -13,10 +13,11 @@ use super::warp::Warp;
 use crate::lock::lock;
 use crate::memory::{MemoryMap, Range};
 
-/// The top byte of a generic address says where it points; 0 is memory of the device or the host. Each is a bit of its own: what an
-/// access to one space makes of an address in another is in none.
+/// The top byte of a generic address says where it points; 0 is memory of the device or the host.
+/// Each is a bit of its own: what an access to one space makes of an address in another is in none.
 pub(super) const SHARED: u64 = 1 << 56;
-/// Where an address in shared memory has the number of a block in the cluster, plus one; 0 is the block's own.
+/// Where an address in shared memory has the number of a block in the cluster, plus one; 0 is the
+/// block's own.
 pub(super) const RANK_SHIFT: u32 = 24;
 /// Generic address of local memory.
 pub(super) const LOCAL: u64 = 2 << 56;
@@ -137,13 +138,15 @@ macro_rules! cell {
             #[inline(always)]
             unsafe fn load(host: u64) -> Self {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // atomic.
                 unsafe { &*cell }.load(Ordering::Relaxed)
             }
             #[inline(always)]
             unsafe fn store(self, host: u64) {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are atomic.
+                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // atomic.
                 unsafe { &*cell }.store(self, Ordering::Relaxed);
             }
         }
@@ -186,7 +189,8 @@ impl Warp {
 
     /// Where in this process `size` bytes are at the addresses in `slot`, for the lanes of `m`.
     ///
-    /// The addresses of these lanes are exposed, live and multiples of `align + 1`; those of others mean nothing.
+    /// The addresses of these lanes are exposed, live and multiples of `align + 1`; those of others
+    /// mean nothing.
     #[inline(always)]
     pub(super) fn hosts(
         &mut self,
@@ -402,7 +406,8 @@ impl<T: Cell> TouchOp for LoadParam<T> {
         if !inside || !i.imm.is_multiple_of(size) {
             return Err(w.outside(env, PARAM | i.imm, size, m.trailing_zeros() as usize));
         }
-        // SAFETY: the value lies within the parameters, at a multiple of its size from a start aligned to 16.
+        // SAFETY: the value lies within the parameters, at a multiple of its size from a start
+        // aligned to 16.
         let value = unsafe { T::load(env.params.host + i.imm) };
         T::Reg::put(w, i.d, m, [value.to_reg(); LANES]);
         Ok(())

@@ -230,7 +230,8 @@ fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
     [one; LANES]
 }
 
-/// Nanoseconds, which never run backwards: the time of day when this was first asked, and what has passed since.
+/// Nanoseconds, which never run backwards: the time of day when this was first asked, and what has
+/// passed since.
 fn now() -> u64 {
     static START: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (start, time) = START.get_or_init(|| {
@@ -283,8 +284,8 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
     }
 }
 
-/// The instruction that computes where the kernel has shared variable number `a` of those of functions and modules, plus
-/// `imm`.
+/// The instruction that computes where the kernel has shared variable number `a` of those of
+/// functions and modules, plus `imm`.
 pub(super) fn common_shared(wide: bool) -> Kind {
     Kind::Touch(if wide {
         pick_touch::<CommonShared<true>>(false)

@@ -10,8 +10,8 @@ use super::warp::{Fragment, Wait, Warp};
 /// Marks a destination that is not there.
 pub(super) const NOWHERE: Slot = u32::MAX;
 
-/// Which operation. The member mask is in the slot `imm & 0xffff_ffff`, a second destination (a predicate) in
-/// `imm >> 32`.
+/// Which operation. The member mask is in the slot `imm & 0xffff_ffff`, a second destination (a
+/// predicate) in `imm >> 32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncOp {
     /// `bar.warp.sync`
@@ -56,7 +56,8 @@ pub(super) enum Reduce {
     And,
     Or,
     Xor,
-    /// The least or greatest f32, perhaps without its sign; NaN if there is one, or else if all are.
+    /// The least or greatest f32, perhaps without its sign; NaN if there is one, or else if all
+    /// are.
     Float {
         max: bool,
         abs: bool,
@@ -79,7 +80,8 @@ struct Outputs {
 }
 
 impl Warp {
-    /// No fragment can run: perhaps a lane that others waited for has exited. True if something goes on.
+    /// No fragment can run: perhaps a lane that others waited for has exited. True if something
+    /// goes on.
     pub(super) fn sync_waiting(&mut self, code: &[Ins]) -> bool {
         for index in 0..self.fragments.len() {
             let wait = self.fragments[index].wait;
@@ -120,8 +122,8 @@ impl Warp {
         true
     }
 
-    /// Runs the operation that the fragment `index` waits at, for each of its member masks whose lanes are all there. True if
-    /// some go on.
+    /// Runs the operation that the fragment `index` waits at, for each of its member masks whose
+    /// lanes are all there. True if some go on.
     pub(super) fn try_sync(&mut self, code: &[Ins], index: usize) -> bool {
         let Fragment { mask, pc, base, .. } = self.fragments[index];
         let i = code[pc as usize];
@@ -140,8 +142,9 @@ impl Warp {
         goes_on
     }
 
-    /// Runs `op` for the lanes that wait at it with this member mask, if they are all that it names. Lanes with another
-    /// mask take part in another operation, though it is the same instruction or their masks overlap.
+    /// Runs `op` for the lanes that wait at it with this member mask, if they are all that it
+    /// names. Lanes with another mask take part in another operation, though it is the same
+    /// instruction or their masks overlap.
     fn try_members(&mut self, code: &[Ins], op: SyncOp, member_mask: u32) -> bool {
         let mut inputs = Inputs {
             members: [0; LANES],

@@ -1,4 +1,5 @@
-//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor, and columns of images.
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor, and columns of
+//! images.
 
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
@@ -74,7 +75,8 @@ fn operation(number: u64, element: Element) -> Option<atomic::Op> {
 /// The bit of `Ins::imm` that says that the instruction is of images.
 pub(super) const IMAGES: u64 = 1 << 40;
 
-/// Places of a tensor one after the other, those of dimension 1 first. Dimension 0 stays where it is.
+/// Places of a tensor one after the other, those of dimension 1 first. Dimension 0 stays where it
+/// is.
 struct Walk {
     rank: usize,
     at: [i64; MAX_RANK],
@@ -145,7 +147,8 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// What an H200 takes as an illegal instruction and the manual does not tell, and of images what the manual asks.
+    /// What an H200 takes as an illegal instruction and the manual does not tell, and of images
+    /// what the manual asks.
     fn check_start(&self) -> Result<(), Trouble> {
         let start = &self.start[..self.map.rank];
         let row = start[0] * self.map.element.bytes() as i64;
@@ -220,7 +223,8 @@ impl Transfer<'_, '_> {
         Ok(())
     }
 
-    /// How many elements of a row there are to copy. An H200 writes the channels of images in whole chunks.
+    /// How many elements of a row there are to copy. An H200 writes the channels of images in whole
+    /// chunks.
     fn columns(&self) -> u64 {
         let columns = self.map.dims[0];
         if self.map.columns.is_none() || self.direction != Direction::Store {
@@ -241,8 +245,8 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// The elements from byte `chunk` of a row on, whose first byte would be at `address`; in this process they are
-    /// at `place`.
+    /// The elements from byte `chunk` of a row on, whose first byte would be at `address`; in this
+    /// process they are at `place`.
     fn chunk(
         &self,
         chunk: u64,
@@ -318,8 +322,9 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
     })
 }
 
-/// What is at the coordinates of list `imm`, and for a load of images the offsets behind them, of the map `b`, from or to
-/// shared memory `a`, in the blocks of the mask `d`; then the barrier `e` knows.
+/// What is at the coordinates of list `imm`, and for a load of images the offsets behind them, of
+/// the map `b`, from or to shared memory `a`, in the blocks of the mask `d`; then the barrier `e`
+/// knows.
 pub(super) struct CopyTensor;
 
 impl TouchOp for CopyTensor {

@@ -1,5 +1,5 @@
-//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` makes and bulk copies of
-//! tensors read.
+//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` makes
+//! and bulk copies of tensors read.
 //!
 //! What is in them is this driver's own affair: a mark, the address, then numbers.
 
@@ -95,8 +95,8 @@ impl Element {
     }
 }
 
-/// The images of a tensor, of which a copy takes a column: pixel after pixel within a box, row after row, image after
-/// image. Dimension 0 is that of channels, the last that of images.
+/// The images of a tensor, of which a copy takes a column: pixel after pixel within a box, row
+/// after row, image after image. Dimension 0 is that of channels, the last that of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// The corner where filters begin first, from the first pixel on: along each dimension between.

@@ -190,7 +190,8 @@ impl Warp {
         self.preds.fill(0);
     }
 
-    /// Gives each lane `stride` bytes of local memory; the first `poison` of them get the pattern of fresh memory.
+    /// Gives each lane `stride` bytes of local memory; the first `poison` of them get the pattern
+    /// of fresh memory.
     pub(super) fn set_local(&mut self, stride: u32, poison: u32) {
         let words = stride as usize / 8 * LANES;
         if self.local.len() < words {
@@ -208,7 +209,8 @@ impl Warp {
 
     /// The exposed address of local memory of lane 0.
     pub(super) fn local_host(&self) -> u64 {
-        // The kernel writes through this address, with atomic accesses, as long as `local` is not resized.
+        // The kernel writes through this address, with atomic accesses, as long as `local` is not
+        // resized.
         self.local.as_ptr().expose_provenance() as u64
     }
 
@@ -283,7 +285,8 @@ impl Warp {
 
     pub(super) fn local_bytes(&self) -> &[u8] {
         let len = self.local.len() * 8;
-        // SAFETY: any initialised u64 is 8 initialised bytes; the slice covers exactly `local`, borrowed as `self`.
+        // SAFETY: any initialised u64 is 8 initialised bytes; the slice covers exactly `local`,
+        // borrowed as `self`.
         unsafe { std::slice::from_raw_parts(self.local.as_ptr().cast(), len) }
     }
 
@@ -320,8 +323,8 @@ impl Warp {
         Some(self.fragments.len() - 1)
     }
 
-    /// Chooses the fragment that runs next and merges others into it; returns the program counter at which another
-    /// one waits to be merged. `None` if none can run.
+    /// Chooses the fragment that runs next and merges others into it; returns the program counter
+    /// at which another one waits to be merged. `None` if none can run.
     pub(super) fn select(&mut self, common: &Common, rotate: bool) -> Option<u32> {
         if self.fragments.len() > 1 {
             self.fragments.retain(|fragment| fragment.mask != 0);

@@ -7,8 +7,8 @@ use cuda_sys::CUstream;
 
 use crate::support::{Bench, TROUBLE, bench, ok};
 
-/// `add`: each thread adds 1 to its word. `race`: each reads what its neighbour in shared memory wrote. `read`: each
-/// reads a variable of the module.
+/// `add`: each thread adds 1 to its word. `race`: each reads what its neighbour in shared memory
+/// wrote. `read`: each reads a variable of the module.
 const KERNELS: &str = "
 .version 8.0
 .target sm_75

@@ -1,4 +1,5 @@
-//! Which device is chosen. The environment is per process, so each case is this test binary run again.
+//! Which device is chosen. The environment is per process, so each case is this test binary run
+//! again.
 
 use std::env;
 use std::ffi::OsStr;

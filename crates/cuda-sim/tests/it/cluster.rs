@@ -10,7 +10,8 @@ use cuda_sys::{
 
 use crate::support::{Bench, bench, ok};
 
-/// Each block adds its rank to the word of its cluster in the memory of block 0, which writes the sum.
+/// Each block adds its rank to the word of its cluster in the memory of block 0, which writes the
+/// sum.
 const SUMS: &str = ".version 8.0
 .target sm_90
 .address_size 64

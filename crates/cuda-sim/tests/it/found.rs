@@ -99,7 +99,8 @@ fn memory_of_another_devices_pool_is_given_back_there() {
     assert_eq!(bench.simulator.live(), before);
 }
 
-/// Lanes that have parted and take part in two votes whose member masks overlap, and in two barriers at one instruction.
+/// Lanes that have parted and take part in two votes whose member masks overlap, and in two
+/// barriers at one instruction.
 const OVERLAPPING: &str = "
 .version 7.0
 .target sm_75

@@ -58,8 +58,8 @@ fn what_is_a_devices_is_not_registered() {
     assert_eq!(bench.download::<u8>(device, SIZE), [9; SIZE]);
 }
 
-/// A program that frees memory under a kernel is wrong, and a GPU would stop the kernel; but nothing of the program's is
-/// to be overwritten for it here.
+/// A program that frees memory under a kernel is wrong, and a GPU would stop the kernel; but
+/// nothing of the program's is to be overwritten for it here.
 #[test]
 fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
     let bench = bench(Builder::new());

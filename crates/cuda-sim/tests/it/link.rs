@@ -1,5 +1,5 @@
-//! Names that two linked modules define. What counts is what the PTX manual says of `.visible`, `.weak` and `.common`,
-//! and linkers of ELF files where it says nothing.
+//! Names that two linked modules define. What counts is what the PTX manual says of `.visible`,
+//! `.weak` and `.common`, and linkers of ELF files where it says nothing.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -191,8 +191,8 @@ fn a_weak_kernel_of_two_modules_is_one() {
     assert_eq!(count.unwrap(), 1);
 }
 
-/// "Multiple object files may declare the same common symbol and they may have different types and sizes and references
-/// to a symbol get resolved against a common symbol with the largest size."
+/// "Multiple object files may declare the same common symbol and they may have different types and
+/// sizes and references to a symbol get resolved against a common symbol with the largest size."
 #[test]
 fn a_common_variable_is_one_of_the_largest_size() {
     let bench = bench(Builder::new());

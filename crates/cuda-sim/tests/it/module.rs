@@ -217,7 +217,8 @@ fn a_library_serves_every_context() {
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
 }
 
-/// Rows that are short, or empty, go on with zeros, as in C; the first dimension is what the rows come to.
+/// Rows that are short, or empty, go on with zeros, as in C; the first dimension is what the rows
+/// come to.
 #[test]
 fn short_rows_of_initial_values_are_filled_up() {
     let bench = bench(Builder::new());

@@ -1,5 +1,5 @@
-//! How many blocks fit on a multiprocessor: numbers by hand, from the limits of the programming guide and the rules of
-//! `cuda_occupancy.h`.
+//! How many blocks fit on a multiprocessor: numbers by hand, from the limits of the programming
+//! guide and the rules of `cuda_occupancy.h`.
 
 use std::ffi::CString;
 use std::ptr;
@@ -41,7 +41,8 @@ fn available(bench: &Bench, function: CUfunction, blocks: i32, block: i32) -> us
 
 #[test]
 fn occupancy_is_what_the_tightest_limit_allows() {
-    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a block.
+    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a
+    // block.
     for (cc, block, dynamic, expected) in [
         ((7, 5), 32, 0, 16),
         ((7, 5), 1024, 0, 1),
@@ -69,7 +70,8 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
     let module = bench.load(ADD);
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let add = bench.function(module, "add");
-    // 228 KiB by 2 are more than the default of 48 KiB. (An H200 does not count the KiB that is reserved for each.)
+    // 228 KiB by 2 are more than the default of 48 KiB. (An H200 does not count the KiB that is
+    // reserved for each.)
     assert_eq!(
         [1, 2, 6].map(|n| available(&bench, add, n, 64)),
         [48 << 10, 48 << 10, 38 << 10]
@@ -89,7 +91,8 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
     assert_eq!(available(&bench, add, 1, 64), 1000);
 }
 
-/// With 10 KiB a block takes 11 KiB; a multiprocessor has 0, 8, 16, 32, 64, 100, 132, 164, 196 or 228 KiB.
+/// With 10 KiB a block takes 11 KiB; a multiprocessor has 0, 8, 16, 32, 64, 100, 132, 164, 196 or
+/// 228 KiB.
 #[test]
 fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     let bench = bench(Builder::new());
@@ -117,7 +120,8 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     }
 }
 
-/// What is set of a kernel holds on a device, with no context there; what is set of a function goes before it.
+/// What is set of a kernel holds on a device, with no context there; what is set of a function goes
+/// before it.
 #[test]
 fn attributes_of_a_kernel_are_those_of_a_device() {
     let bench = bench(Builder::new().devices(2));

@@ -1,4 +1,5 @@
-//! The late schedule: what is unordered is seen in different orders, what is ordered never is, and a seed repeats.
+//! The late schedule: what is unordered is seen in different orders, what is ordered never is, and
+//! a seed repeats.
 
 use std::collections::BTreeSet;
 

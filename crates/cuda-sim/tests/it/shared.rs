@@ -18,7 +18,8 @@ fn launch_with(bench: &Bench, function: CUfunction, dynamic: u32, out: u64) -> C
     unsafe { bench.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, dynamic, stream, params, none) }
 }
 
-/// The H200 has 227 KiB for a block that asks for them, which is what static and dynamic memory come to here.
+/// The H200 has 227 KiB for a block that asks for them, which is what static and dynamic memory
+/// come to here.
 #[test]
 fn a_block_gets_all_the_shared_memory_that_there_is() {
     let bench = bench(Builder::new());
@@ -102,7 +103,8 @@ const REACH: &str = "
       st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
       ret; }";
 
-/// What the linker of CUDA gives to a kernel: its own variables and those of the functions that it can call.
+/// What the linker of CUDA gives to a kernel: its own variables and those of the functions that it
+/// can call.
 #[test]
 fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
     let bench = bench(Builder::new());

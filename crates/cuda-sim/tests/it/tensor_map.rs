@@ -172,7 +172,8 @@ struct Images {
     pixels: u32,
 }
 
-/// One image of 4 channels, 4 wide and 3 high, with filters of 2 × 3 that begin at -1 to 3 and at 0 to 0.
+/// One image of 4 channels, 4 wide and 3 high, with filters of 2 × 3 that begin at -1 to 3 and at 0
+/// to 0.
 fn images(address: u64) -> Images {
     let mut tensor = tiled(address);
     (tensor.rank, tensor.dims) = (4, [4, 4, 3, 1, 1]);
@@ -263,7 +264,8 @@ fn what_the_manual_forbids_of_images_is_refused() {
     for (number, change) in invalid.into_iter().enumerate() {
         assert_eq!(status(change), R::CUDA_ERROR_INVALID_VALUE, "case {number}");
     }
-    // Strides of images, rows of no multiple of 16 bytes or shorter than the swizzle, interleaved channels.
+    // Strides of images, rows of no multiple of 16 bytes or shorter than the swizzle, interleaved
+    // channels.
     let missing: [fn(&mut Images); 4] = [
         |i| i.tensor.steps[3] = 2,
         |i| i.channels = 3,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A fat binary: machine code for several architectures, and PTX, of which the driver takes what its device runs.
+/// A fat binary: machine code for several architectures, and PTX, of which the driver takes what
+/// its device runs.
 ///
 /// The driver trusts the bytes. So making one from bytes is `unsafe`, and loading one is safe.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -27,7 +28,8 @@ impl Fatbin {
     /// The bytes that one begins with.
     pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
 
-    /// Takes the bytes. Beginning and length are checked against the header; what lies between is trusted.
+    /// Takes the bytes. Beginning and length are checked against the header; what lies between is
+    /// trusted.
     ///
     /// # Errors
     ///
@@ -45,7 +47,8 @@ impl Fatbin {
         Ok(Self(bytes))
     }
 
-    /// The length that the header states: magic (4 bytes), version (2), bytes of the header (2), bytes behind it (8).
+    /// The length that the header states: magic (4 bytes), version (2), bytes of the header (2),
+    /// bytes behind it (8).
     fn length(bytes: &[u8]) -> Option<u64> {
         let rest = bytes.strip_prefix(&Self::MAGIC)?;
         let header = u16::from_le_bytes(rest.get(2..4)?.try_into().ok()?);

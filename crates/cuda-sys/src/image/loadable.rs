@@ -28,7 +28,8 @@ pub enum LoadableError {
 }
 
 impl Loadable {
-    /// Takes the bytes for what they begin as: a cubin is an ELF file, a fat binary has a magic number, all else is PTX.
+    /// Takes the bytes for what they begin as: a cubin is an ELF file, a fat binary has a magic
+    /// number, all else is PTX.
     ///
     /// # Errors
     ///
@@ -36,7 +37,8 @@ impl Loadable {
     ///
     /// # Safety
     ///
-    /// If they are a cubin or a fat binary: they are whole and unaltered since a compiler or linker of NVIDIA's made them.
+    /// If they are a cubin or a fat binary: they are whole and unaltered since a compiler or linker
+    /// of NVIDIA's made them.
     pub unsafe fn from_bytes(bytes: Vec<u8>) -> Result<Self, LoadableError> {
         if bytes.starts_with(b"\x7fELF") {
             // SAFETY: it must be a whole cubin ← it is ELF, and the caller says so.

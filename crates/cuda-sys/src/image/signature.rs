@@ -18,7 +18,8 @@ pub struct Parameter {
     pub size: usize,
 }
 
-/// The signature of each `.entry` of `text`; `None` if a parameter list is not as the PTX manual has it.
+/// The signature of each `.entry` of `text`; `None` if a parameter list is not as the PTX manual
+/// has it.
 ///
 /// Only `.entry` directives are looked at, so a text may be wrong elsewhere.
 pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
@@ -104,7 +105,8 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$' | '%'))
 }
 
-/// The words of a PTX text: names, directives, numbers and single marks, without comments and strings.
+/// The words of a PTX text: names, directives, numbers and single marks, without comments and
+/// strings.
 struct Words<'a> {
     rest: &'a str,
 }

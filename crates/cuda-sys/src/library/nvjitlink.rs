@@ -1,7 +1,9 @@
-//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions, by hand, as its header comes with no toolkit's `cuda.h`.
+//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions, by hand, as its header comes with no
+//! toolkit's `cuda.h`.
 //!
-//! Each function is exported once for each release of its major version, under a name that ends with it. All of them are
-//! there from the first release of the major version on, so that one is asked for.
+//! Each function is exported once for each release of its major version, under a name that ends
+//! with it. All of them are there from the first release of the major version on, so that one is
+//! asked for.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
@@ -115,12 +117,14 @@ macro_rules! table {
         }
 
         impl NvJitLinkTable {
-            /// The functions of the first release of a major version, or the name of one that is not there.
+            /// The functions of the first release of a major version, or the name of one that is
+            /// not there.
             fn of(library: &Library, major: u32) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($field: {
                         let name = format!(concat!("__", $symbol, "_{}_0"), major);
-                        // SAFETY: the symbol must be of that type ← a function of that name has it, by NVIDIA's header.
+                        // SAFETY: the symbol must be of that type ← a function of that name has it,
+                        // by NVIDIA's header.
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($arg),*) -> nvJitLinkResult>(name.as_bytes())
                         };
@@ -167,14 +171,15 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl NvJitLinkLibrary {
     /// Loads the nvJitLink of this system whose major version is `major`: the first of its
-    /// [candidates](Self::candidates) that loads. It links what compilers of that major version made, up to its own release.
+    /// [candidates](Self::candidates) that loads. It links what compilers of that major version
+    /// made, up to its own release.
     ///
     /// # Errors
     ///
     /// [`LoadError::Variable`] if `CUDA_NVJITLINK_LIBRARY` names a file that is not an nvJitLink of
     /// that major version. Otherwise [`LoadError::NotFound`] with every place that was tried or
-    /// skipped, [`LoadError::NotTheLibrary`], or [`LoadError::UnsupportedPlatform`] where NVIDIA has no
-    /// nvJitLink.
+    /// skipped, [`LoadError::NotTheLibrary`], or [`LoadError::UnsupportedPlatform`] where NVIDIA
+    /// has no nvJitLink.
     pub fn system(major: u32) -> Result<Arc<Self>, LoadError> {
         let candidates = || {
             if cfg!(any(target_os = "linux", target_os = "windows")) {
@@ -191,11 +196,13 @@ impl NvJitLinkLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is something else.
+    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// something else.
     ///
     /// # Safety
     ///
-    /// The file is nvJitLink: its initialisers are sound to run, and its functions are what their names say.
+    /// The file is nvJitLink: its initialisers are sound to run, and its functions are what their
+    /// names say.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
@@ -244,8 +251,8 @@ impl NvJitLinkLibrary {
         Version::new(1000 * major + 10 * minor)
     }
 
-    /// The files to try, in the order of the search: only the one that `CUDA_NVJITLINK_LIBRARY` names
-    /// if it is set. Otherwise the same places as for NVRTC, under the same conditions.
+    /// The files to try, in the order of the search: only the one that `CUDA_NVJITLINK_LIBRARY`
+    /// names if it is set. Otherwise the same places as for NVRTC, under the same conditions.
     #[must_use]
     pub fn candidates(major: u32) -> Vec<PathBuf> {
         match cuda_places::path_variable(WANTED.variable) {

@@ -36,14 +36,15 @@ pub struct NvrtcLibrary {
 }
 
 impl NvrtcLibrary {
-    /// Loads the NVRTC of this system, once for the process: the first of [`library_candidates`] that loads.
+    /// Loads the NVRTC of this system, once for the process: the first of [`library_candidates`]
+    /// that loads.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Variable`] if `CUDA_NVRTC_LIBRARY` names a file that is not an NVRTC of CUDA 12.0
-    /// or newer. Otherwise [`LoadError::NotFound`] with every place that was tried or skipped,
-    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no NVRTC, [`LoadError::NotTheLibrary`] or
-    /// [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
+    /// [`LoadError::Variable`] if `CUDA_NVRTC_LIBRARY` names a file that is not an NVRTC of CUDA
+    /// 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried or skipped,
+    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no NVRTC, [`LoadError::NotTheLibrary`]
+    /// or [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
@@ -64,12 +65,13 @@ impl NvrtcLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is something else,
-    /// [`LoadError::TooOld`] if it is older than 12.0.
+    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// something else, [`LoadError::TooOld`] if it is older than 12.0.
     ///
     /// # Safety
     ///
-    /// The file is NVRTC: its initialisers are sound to run, and its functions are what their names say.
+    /// The file is NVRTC: its initialisers are sound to run, and its functions are what their names
+    /// say.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
         // SAFETY: the initialisers must be sound to run ← the caller says so.
@@ -94,11 +96,12 @@ impl NvrtcLibrary {
             let Ok(found) = found.map(|symbol| *symbol) else {
                 continue;
             };
-            // SAFETY: the pointer must be null or a function ← it is the address of an exported function.
+            // SAFETY: the pointer must be null or a function ← it is the address of an exported
+            // function.
             let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-            // SAFETY: `index` must be within the table, and the slot of this function ← the table is `repr(C)`, has
-            // one pointer for each row of FUNCTIONS (asserted above), in that order (generated together). NVRTC
-            // has one revision of each function.
+            // SAFETY: `index` must be within the table, and the slot of this function ← the table
+            // is `repr(C)`, has one pointer for each row of FUNCTIONS (asserted above), in that
+            // order (generated together). NVRTC has one revision of each function.
             let slot = unsafe { slots.add(index) };
             // SAFETY: the place must be writable ← it is within `table`, which is a local.
             unsafe { slot.write(found) };
@@ -110,7 +113,8 @@ impl NvrtcLibrary {
                 expected: NAME,
             });
         };
-        // Never closed, whatever it answers: once code of it ran, it may have threads and state of its own.
+        // Never closed, whatever it answers: once code of it ran, it may have threads and state of
+        // its own.
         mem::forget(library);
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the pointers must be writable ← they are to locals.

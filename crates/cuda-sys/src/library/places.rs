@@ -105,9 +105,9 @@ impl Wanted {
                 }
             };
             let name = path.display().to_string();
-            // SAFETY: the initialisers of the library must be sound to run: the person who runs this
-            // process named the file, or it has the name of NVIDIA's library and lies in a folder that
-            // no other user can write to, or the system's loader finds it.
+            // SAFETY: the initialisers of the library must be sound to run: the person who runs
+            // this process named the file, or it has the name of NVIDIA's library and lies in a
+            // folder that no other user can write to, or the system's loader finds it.
             match unsafe { open(&path) } {
                 Ok(library) => return finish(library, name),
                 Err(error) => tried.push(attempt(name, &error)),
@@ -133,8 +133,8 @@ pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 /// Loads the library `path`: a file, or a bare name that is searched for in the folder of the
-/// program and in that of Windows. Neither the current folder nor those of `PATH` are searched, also
-/// not for the libraries that it needs, which may lie in its own folder.
+/// program and in that of Windows. Neither the current folder nor those of `PATH` are searched,
+/// also not for the libraries that it needs, which may lie in its own folder.
 ///
 /// # Safety
 ///
@@ -158,8 +158,9 @@ pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 /// The places of a library of a toolkit, in the order of the search: `names` for the system's
-/// loader, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below the
-/// site-packages of Python and conda environments, and in the folder that `cargo xtask setup` fills.
+/// loader, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below
+/// the site-packages of Python and conda environments, and in the folder that `cargo xtask setup`
+/// fills.
 pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
     let mut search = Search {
         names,
@@ -229,8 +230,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the folders of `PATH`, for Windows, where the installers of toolkits put themselves in it.
-    /// Relative ones depend on the current folder and are not used.
+    /// Adds the folders of `PATH`, for Windows, where the installers of toolkits put themselves in
+    /// it. Relative ones depend on the current folder and are not used.
     fn add_path_dirs(&mut self) {
         let dirs = path_variable("PATH").unwrap_or_default();
         for dir in env::split_paths(&dirs).filter(|dir| dir.is_absolute()) {

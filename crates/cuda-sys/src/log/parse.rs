@@ -1,4 +1,5 @@
-//! Reads a log. The shapes are those of NVRTC, the driver and nvJitLink 12.0 to 13.5; what has none of them is left to the whole log.
+//! Reads a log. The shapes are those of NVRTC, the driver and nvJitLink 12.0 to 13.5; what has none
+//! of them is left to the whole log.
 
 use super::{Diagnostic, Severity};
 
@@ -63,7 +64,8 @@ fn in_file(line: &str) -> Option<Diagnostic> {
     })
 }
 
-/// `ptxas fatal   : text`, or `ptxas application ptx input, line 12; error   : text`, whose line is one of the PTX.
+/// `ptxas fatal   : text`, or `ptxas application ptx input, line 12; error   : text`, whose line is
+/// one of the PTX.
 fn of_tool(tool: &str, line: &str) -> Option<Diagnostic> {
     let rest = line.strip_prefix(tool)?.strip_prefix(' ')?;
     match rest.split_once("; ") {
@@ -120,7 +122,8 @@ fn extend(diagnostic: &mut Diagnostic, line: &str) {
     diagnostic.notes.push(line.to_owned());
 }
 
-/// Takes the line of source and the caret below it out of the notes, where the notes begin with them.
+/// Takes the line of source and the caret below it out of the notes, where the notes begin with
+/// them.
 fn point(diagnostic: &mut Diagnostic) {
     if let [source, caret, ..] = diagnostic.notes.as_slice()
         && caret.trim() == "^"

@@ -1,7 +1,9 @@
-//! A C program, compiled against the very header that the bindings were made from, agrees with them.
+//! A C program, compiled against the very header that the bindings were made from, agrees with
+//! them.
 //!
-//! The build script leaves the facts (names as C spells them, numbers as Rust computes them); here they become
-//! static assertions in C. What the header lacks and the snapshot added is counted as skipped.
+//! The build script leaves the facts (names as C spells them, numbers as Rust computes them); here
+//! they become static assertions in C. What the header lacks and the snapshot added is counted as
+//! skipped.
 
 #[cfg(not(cuda_header))]
 #[test]

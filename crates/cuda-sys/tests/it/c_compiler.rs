@@ -10,7 +10,8 @@ pub(crate) struct Outcome {
     pub(crate) messages: String,
 }
 
-/// A command for the C compiler; `None`, after saying so, where there is none that takes GCC's options.
+/// A command for the C compiler; `None`, after saying so, where there is none that takes GCC's
+/// options.
 pub(crate) fn command() -> Option<Command> {
     let target = env!("CUDA_SYS_TARGET");
     let compiler = cc::Build::new()

@@ -20,8 +20,8 @@ fn addresses(table: &DriverTable) -> Vec<*const c_void> {
         FUNCTIONS.len() * size_of::<fn()>()
     );
     let slots = ptr::from_ref(table).cast::<*const c_void>();
-    // SAFETY: that many pointers must be readable ← the table is `repr(C)`, has a pointer for each row, and `None`
-    // is null.
+    // SAFETY: that many pointers must be readable ← the table is `repr(C)`, has a pointer for each
+    // row, and `None` is null.
     unsafe { std::slice::from_raw_parts(slots, FUNCTIONS.len()) }.to_vec()
 }
 

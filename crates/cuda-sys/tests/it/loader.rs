@@ -1,6 +1,8 @@
-//! What the loader makes of files that are no driver, of an old one, and of one that lacks functions.
+//! What the loader makes of files that are no driver, of an old one, and of one that lacks
+//! functions.
 //!
-//! The libraries are compiled here from a few lines of C. What depends on the environment runs in a child process.
+//! The libraries are compiled here from a few lines of C. What depends on the environment runs in a
+//! child process.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -52,7 +54,8 @@ struct Request {
 }
 
 fn open(path: &Path) -> Result<DriverLibrary, LoadError> {
-    // SAFETY: the file must be a driver ← it is absent, no library, or of this file's C, which behaves as one.
+    // SAFETY: the file must be a driver ← it is absent, no library, or of this file's C, which
+    // behaves as one.
     unsafe { DriverLibrary::open(path) }
 }
 
@@ -214,7 +217,8 @@ fn slots_hold_what_the_driver_gave_and_nothing_else() {
     };
     let driver = open(&path).unwrap();
     let newer = CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
-    // SAFETY: the functions' contracts must be kept ← those of the C above read none of their arguments but one.
+    // SAFETY: the functions' contracts must be kept ← those of the C above read none of their
+    // arguments but one.
     unsafe {
         assert_eq!(driver.cuInit(0), CUresult::CUDA_SUCCESS);
         assert_eq!(driver.cuInit(1), CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -248,7 +252,8 @@ fn child_loads_the_system_driver() {
     let Some(later) = env::var_os("LATER") else {
         return;
     };
-    // SAFETY: no other thread may use the environment ← the process runs this one test on one thread.
+    // SAFETY: no other thread may use the environment ← the process runs this one test on one
+    // thread.
     unsafe { env::set_var("CUDA_DRIVER_LIBRARY", later) };
     let first = DriverLibrary::system().unwrap();
     // SAFETY: as above.

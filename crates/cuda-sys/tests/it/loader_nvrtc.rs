@@ -1,4 +1,5 @@
-//! What the loader makes of an absent NVRTC, of files that are none, and of one that lacks functions.
+//! What the loader makes of an absent NVRTC, of files that are none, and of one that lacks
+//! functions.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ use crate::c_compiler::shared_library;
 use crate::loader::{child, child_in};
 
 fn open(path: &Path) -> Result<NvrtcLibrary, LoadError> {
-    // SAFETY: the file must be NVRTC ← it is absent, no library, or of this file's C, which behaves as one.
+    // SAFETY: the file must be NVRTC ← it is absent, no library, or of this file's C, which behaves
+    // as one.
     unsafe { NvrtcLibrary::open(path) }
 }
 
@@ -138,7 +140,8 @@ fn functions_that_a_release_lacks_are_none() {
     let filled = format!("{:#?}", library.table()).matches("Some(").count();
     assert_eq!((filled, FUNCTIONS.len() > 25), (2, true));
     let mut size = 0;
-    // SAFETY: the pointers must be what the function takes ← the C above reads none and writes the second.
+    // SAFETY: the pointers must be what the function takes ← the C above reads none and writes the
+    // second.
     let status = unsafe { library.nvrtcGetPTXSize.unwrap()(std::ptr::null_mut(), &raw mut size) };
     assert_eq!((status, size), (nvrtcResult(5), 77));
 }
@@ -159,7 +162,8 @@ fn child_looks_for_the_system_nvrtc() {
     let Some(later) = std::env::var_os("LATER") else {
         return;
     };
-    // SAFETY: no other thread may use the environment ← the process runs this one test on one thread.
+    // SAFETY: no other thread may use the environment ← the process runs this one test on one
+    // thread.
     unsafe { std::env::set_var("CUDA_NVRTC_LIBRARY", later) };
     println!("later {}", NvrtcLibrary::system().unwrap().origin());
 }
@@ -223,7 +227,8 @@ fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
     }
 }
 
-/// Else whoever can write to the folder that a program is run in would choose the code that it loads.
+/// Else whoever can write to the folder that a program is run in would choose the code that it
+/// loads.
 #[test]
 fn a_variable_that_is_set_to_nothing_names_no_folder() {
     let dir = tempfile::tempdir().unwrap();

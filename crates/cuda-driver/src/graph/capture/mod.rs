@@ -1,8 +1,9 @@
 //! Capture: a graph made of calls in the order in which a stream would run them.
 //!
-//! Where C turns a stream of the program into a recorder, a capture here has streams of its own, which only its scopes use: what
-//! becomes of it, the program's streams are as they were. It is relaxed, so no hidden call breaks it; waits for the whole
-//! context, which would, are deferred or refused meanwhile.
+//! Where C turns a stream of the program into a recorder, a capture here has streams of its own,
+//! which only its scopes use: what becomes of it, the program's streams are as they were. It is
+//! relaxed, so no hidden call breaks it; waits for the whole context, which would, are deferred or
+//! refused meanwhile.
 
 mod scope;
 mod seen;
@@ -50,7 +51,8 @@ pub(super) struct Session {
 }
 
 impl Graph {
-    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—A graph of the calls that `calls` makes on its scope.
+    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—A graph of the calls that `calls`
+    /// makes on its scope.
     ///
     /// ```no_run
     /// # use cuda_driver::{DeviceBuffer, Function, Graph, LaunchConfig, Stream};
@@ -68,17 +70,18 @@ impl Graph {
     /// # }
     /// ```
     ///
-    /// Nothing runs before the graph is launched, and captured calls are no uses of their buffers: launches are. The graph holds
-    /// buffers and kernels as if its nodes had been added one by one. If `calls` answers an error or panics, the capture ends
-    /// and there is no graph.
+    /// Nothing runs before the graph is launched, and captured calls are no uses of their buffers:
+    /// launches are. The graph holds buffers and kernels as if its nodes had been added one by one.
+    /// If `calls` answers an error or panics, the capture ends and there is no graph.
     ///
-    /// What `calls` does beside its scope is not captured: it may allocate, load modules and use streams as ever. Only waiting for
-    /// the whole context is refused, and deferred where a drop does it.
+    /// What `calls` does beside its scope is not captured: it may allocate, load modules and use
+    /// streams as ever. Only waiting for the whole context is refused, and deferred where a drop
+    /// does it.
     ///
     /// # Errors
     ///
-    /// What `calls` answers, `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the
-    /// calls answer.
+    /// What `calls` answers, `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the
+    /// capture, or what the calls answer.
     #[doc(alias = "cuStreamBeginCapture")]
     pub fn capture(
         context: &Context,
@@ -87,7 +90,8 @@ impl Graph {
         Ok(Self::capture_with(context, calls)?.0)
     }
 
-    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—The same; answers what `calls` does too, such as nodes to update.
+    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—The same; answers what `calls` does
+    /// too, such as nodes to update.
     ///
     /// # Errors
     ///
@@ -101,11 +105,13 @@ impl Graph {
         Ok((capture.end()?, result))
     }
 
-    /// `cuStreamBeginCaptureToGraph(RELAXED)`, `cuStreamEndCapture()`—Adds the calls that `calls` makes on its scope to this
-    /// graph, the first behind `after`. The graph may be the body of a conditional node. (CUDA 12.3 on.)
+    /// `cuStreamBeginCaptureToGraph(RELAXED)`, `cuStreamEndCapture()`—Adds the calls that `calls`
+    /// makes on its scope to this graph, the first behind `after`. The graph may be the body of a
+    /// conditional node. (CUDA 12.3 on.)
     ///
-    /// If `calls` answers an error or panics, what it has captured so far stays in the graph. If other code breaks the capture the
-    /// graph is lost: all that is asked of it from then on is an error. Executables of it can still be launched.
+    /// If `calls` answers an error or panics, what it has captured so far stays in the graph. If
+    /// other code breaks the capture the graph is lost: all that is asked of it from then on is an
+    /// error. Executables of it can still be launched.
     ///
     /// # Errors
     ///
@@ -126,7 +132,8 @@ impl Graph {
 impl Capture {
     /// `cuStreamBeginCapture(RELAXED)`—Begins a capture.
     ///
-    /// Waits for threads that wait for the whole context or drop a module at this moment, which would break it.
+    /// Waits for threads that wait for the whole context or drop a module at this moment, which
+    /// would break it.
     ///
     /// # Errors
     ///
@@ -148,14 +155,15 @@ impl Capture {
                 if let Ok(raw) = end(&origin)
                     && !raw.is_null()
                 {
-                    // SAFETY: it must be alive, of this context, and nobody else's ← the end of the capture gave it to us.
+                    // SAFETY: it must be alive, of this context, and nobody else's ← the end of the
+                    // capture gave it to us.
                     drop(unsafe { Graph::of_raw(context, raw) });
                 }
                 return Err(error.into());
             }
         };
-        // SAFETY: it must be alive, of this context, and nobody else's ← the capture has made it, and gives it to us at its
-        // end; if there is none, `finish` lets go of it.
+        // SAFETY: it must be alive, of this context, and nobody else's ← the capture has made it,
+        // and gives it to us at its end; if there is none, `finish` lets go of it.
         let graph = unsafe { Graph::of_raw(context, graph) };
         graph.root.lock()[graph.at].is_reshaped = true;
         Ok(Self::new(&graph, origin, event, capturing))
@@ -172,8 +180,8 @@ impl Capture {
             .filter_map(|(from, kind)| Some((parts.nodes.get(*from as usize)?.raw.0, kind.raw())));
         let (nodes, data): (Vec<_>, Vec<_>) = raw.unzip();
         let _current = context.enter()?;
-        // SAFETY: stream, graph and nodes must be alive, the pointers valid ← the stream is borrowed; the graph is locked, and
-        // has the nodes; they are to locals.
+        // SAFETY: stream, graph and nodes must be alive, the pointers valid ← the stream is
+        // borrowed; the graph is locked, and has the nodes; they are to locals.
         unsafe {
             call!(
                 context.driver(),
@@ -228,13 +236,13 @@ impl Capture {
 
     /// `cuStreamEndCapture()`—Ends the capture; branches that were not joined are.
     ///
-    /// What was deferred as it would have broken the capture, such as the unloading of modules, is done now if there is no other
-    /// capture in the context.
+    /// What was deferred as it would have broken the capture, such as the unloading of modules, is
+    /// done now if there is no other capture in the context.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the calls answer. There is no
-    /// graph then.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the
+    /// calls answer. There is no graph then.
     #[doc(alias = "cuStreamEndCapture")]
     pub fn end(self) -> Result<Graph> {
         let mut this = ManuallyDrop::new(self);
@@ -299,7 +307,8 @@ impl Session {
     }
 }
 
-/// Makes what is captured on `to` from now on wait for what was captured on `from`. Nobody else uses the event meanwhile.
+/// Makes what is captured on `to` from now on wait for what was captured on `from`. Nobody else
+/// uses the event meanwhile.
 pub(super) fn join(
     event: &Handle<RawEvent>,
     to: &Stream,

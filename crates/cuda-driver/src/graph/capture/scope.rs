@@ -24,8 +24,8 @@ use crate::stream::{Stream, StreamFlags, ValueBatch};
 
 /// A line of captured calls, each behind the one before: what a stream is to calls that run.
 ///
-/// [`fork`](Self::fork) begins another line. Calls on two lines that use the same memory, one of them to write, are ordered all the
-/// same: the later waits for the earlier, as between streams.
+/// [`fork`](Self::fork) begins another line. Calls on two lines that use the same memory, one of
+/// them to write, are ordered all the same: the later waits for the earlier, as between streams.
 pub struct CaptureScope<'c> {
     session: &'c Session,
     stream: Stream,
@@ -42,11 +42,13 @@ impl<'c> CaptureScope<'c> {
         self.session.root.context()
     }
 
-    /// `cuLaunchKernel(function, config, args)`—Captures a launch: [`Stream::launch`](crate::Stream::launch) when the graph runs.
+    /// `cuLaunchKernel(function, config, args)`—Captures a launch:
+    /// [`Stream::launch`](crate::Stream::launch) when the graph runs.
     ///
     /// # Errors
     ///
-    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::Unsupported`] for managed memory, or what the calls answer.
+    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::Unsupported`] for managed
+    /// memory, or what the calls answer.
     ///
     /// # Safety
     ///
@@ -65,8 +67,8 @@ impl<'c> CaptureScope<'c> {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch) and [`Stream::launch_with`](crate::Stream::launch_with); [`Error::Unsupported`] for events
-    /// in the attributes.
+    /// As [`launch`](Self::launch) and [`Stream::launch_with`](crate::Stream::launch_with);
+    /// [`Error::Unsupported`] for events in the attributes.
     ///
     /// # Safety
     ///
@@ -82,11 +84,13 @@ impl<'c> CaptureScope<'c> {
         unsafe { self.queue(function, &config, Some(attributes), &args) }
     }
 
-    /// `cuLaunchKernel(kernel, config, args)`—Captures a launch of a kernel whose signature was checked.
+    /// `cuLaunchKernel(kernel, config, args)`—Captures a launch of a kernel whose signature was
+    /// checked.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch), but for arguments of a wrong number or size: those do not compile.
+    /// As [`launch`](Self::launch), but for arguments of a wrong number or size: those do not
+    /// compile.
     ///
     /// # Safety
     ///
@@ -124,8 +128,8 @@ impl<'c> CaptureScope<'c> {
         let node = self.captured(owners, |stream| {
             args.with_pointers(|pointers| match attributes {
                 None => {
-                    // SAFETY: there must be a pointer to a value of each size, and the kernel keep to its memory ←
-                    // `kernel_owners` has checked the sizes; the caller says so.
+                    // SAFETY: there must be a pointer to a value of each size, and the kernel keep
+                    // to its memory ← `kernel_owners` has checked the sizes; the caller says so.
                     unsafe { stream.call_launch(function, config, Values::pointers(pointers)) }
                 }
                 Some(attributes) => {
@@ -170,7 +174,8 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.fill(after, to, value))
     }
 
-    /// `cuGraphAddHostNode(function)`—Captures a call of a closure, once in each launch: see [`Graph::host`].
+    /// `cuGraphAddHostNode(function)`—Captures a call of a closure, once in each launch: see
+    /// [`Graph::host`].
     ///
     /// # Errors
     ///
@@ -182,7 +187,8 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.host(after, function))
     }
 
-    /// `cuGraphAddChildGraphNode(child)`—Captures a run of another graph, as it is now: see [`Graph::child`].
+    /// `cuGraphAddChildGraphNode(child)`—Captures a run of another graph, as it is now: see
+    /// [`Graph::child`].
     ///
     /// # Errors
     ///
@@ -191,7 +197,8 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.child(after, child))
     }
 
-    /// `cuGraphAddEventRecordNode(event)`—Captures that an event is recorded, in each launch: see [`Graph::event_record`].
+    /// `cuGraphAddEventRecordNode(event)`—Captures that an event is recorded, in each launch: see
+    /// [`Graph::event_record`].
     ///
     /// # Errors
     ///
@@ -200,8 +207,8 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.event_record(after, event))
     }
 
-    /// `cuGraphAddEventWaitNode(event)`—Captures a wait for what an event stands for when the graph is launched: see
-    /// [`Graph::event_wait`].
+    /// `cuGraphAddEventWaitNode(event)`—Captures a wait for what an event stands for when the graph
+    /// is launched: see [`Graph::event_wait`].
     ///
     /// # Errors
     ///
@@ -210,7 +217,8 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.event_wait(after, event))
     }
 
-    /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values: see [`Graph::batch`].
+    /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values: see
+    /// [`Graph::batch`].
     ///
     /// # Errors
     ///
@@ -219,14 +227,16 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.batch(after, batch))
     }
 
-    /// `cuStreamUpdateCaptureDependencies()`—Puts a node of any kind at the end of this line. `add` adds it to the graph, behind the
-    /// edges that it gets.
+    /// `cuStreamUpdateCaptureDependencies()`—Puts a node of any kind at the end of this line. `add`
+    /// adds it to the graph, behind the edges that it gets.
     ///
-    /// The graph is that which is captured; no executable can be made of it before the capture has ended.
+    /// The graph is that which is captured; no executable can be made of it before the capture has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// What `add` answers, [`Error::OtherGraph`] if its node is of another graph, or what the calls answer.
+    /// What `add` answers, [`Error::OtherGraph`] if its node is of another graph, or what the calls
+    /// answer.
     #[doc(alias = "cuStreamUpdateCaptureDependencies")]
     pub fn node<N: Into<NodeId> + Copy>(
         &mut self,
@@ -250,12 +260,13 @@ impl<'c> CaptureScope<'c> {
         Ok(node)
     }
 
-    /// `cuStreamGetCaptureInfo()`—What the next call on this line waits for: the node of the last one, and those of lines that
-    /// were joined since.
+    /// `cuStreamGetCaptureInfo()`—What the next call on this line waits for: the node of the last
+    /// one, and those of lines that were joined since.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the calls answer.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the
+    /// calls answer.
     #[doc(alias = "cuStreamGetCaptureInfo")]
     pub fn after(&self) -> Result<Vec<Edge>> {
         let _current = self.context().enter()?;
@@ -273,7 +284,8 @@ impl<'c> CaptureScope<'c> {
         Ok(self.stream.capture_status()? == crate::CaptureStatus::Active)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Another line of calls, which begins behind what was captured on this one so far.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Another line of calls, which begins behind what was
+    /// captured on this one so far.
     ///
     /// It may go to another thread. At the end of the capture all lines are joined.
     ///
@@ -286,7 +298,8 @@ impl<'c> CaptureScope<'c> {
         Ok(Self::new(self.session, stream))
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—What is captured on this line from now on waits for all that was captured on `other`.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—What is captured on this line from now on waits for
+    /// all that was captured on `other`.
     ///
     /// # Errors
     ///
@@ -300,9 +313,10 @@ impl<'c> CaptureScope<'c> {
         Ok(self.with_event(&self.stream, &other.stream, None)?)
     }
 
-    /// The raw stream, for other code whose calls are to be captured. It must be used in ways only that are legal under capture,
-    /// and only while this scope is not used; it must not be destroyed, nor the capture ended. What is captured so is not
-    /// known here: the caller keeps what it uses, and orders it with other lines.
+    /// The raw stream, for other code whose calls are to be captured. It must be used in ways only
+    /// that are legal under capture, and only while this scope is not used; it must not be
+    /// destroyed, nor the capture ended. What is captured so is not known here: the caller keeps
+    /// what it uses, and orders it with other lines.
     #[must_use]
     pub fn as_raw(&self) -> CUstream {
         self.stream.as_raw()

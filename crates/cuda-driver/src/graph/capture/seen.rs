@@ -101,7 +101,8 @@ impl Seen {
         self.after.iter().map(edge).collect()
     }
 
-    /// The node that a call has just added, which keeps `owners` from now on; `None` if it has added none. The graph is locked.
+    /// The node that a call has just added, which keeps `owners` from now on; `None` if it has
+    /// added none. The graph is locked.
     pub(super) fn added(
         &self,
         parts: &mut Parts,
@@ -132,7 +133,8 @@ impl Parts {
         }
     }
 
-    /// The place of a node, which is noted with those before it if it is not known; a new one keeps `owners`.
+    /// The place of a node, which is noted with those before it if it is not known; a new one keeps
+    /// `owners`.
     fn know(
         &mut self,
         driver: &Driver,
@@ -176,7 +178,8 @@ impl Parts {
 /// `cuGraphNodeGetType()`.
 fn kind_of(driver: &Driver, node: CUgraphNode) -> Result<NodeKind> {
     let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a local.
+    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a
+    // local.
     unsafe { call!(driver, cuGraphNodeGetType(node, &raw mut kind)) }?;
     NodeKind::of_raw(kind).ok_or(Error::Unsupported {
         what: "a captured node of a kind that is not known here",
@@ -186,7 +189,8 @@ fn kind_of(driver: &Driver, node: CUgraphNode) -> Result<NodeKind> {
 /// `cuGraphNodeGetDependencies()`.
 fn before(driver: &Driver, node: CUgraphNode) -> Result<Vec<(CUgraphNode, EdgeKind)>, DriverError> {
     let mut count = 0;
-    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a local.
+    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a
+    // local.
     unsafe {
         call!(
             driver,

@@ -1,4 +1,5 @@
-//! The blocks that wait to be used again, by size and by the stream on which they were used, and the account of all.
+//! The blocks that wait to be used again, by size and by the stream on which they were used, and
+//! the account of all.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +9,8 @@ use super::statistics::Statistics;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out again takes no other,
-/// nor touches what the classes share.
+/// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out
+/// again takes no other, nor touches what the classes share.
 pub(crate) struct Cache<B> {
     classes: Box<[Mutex<Class<B>, { rank::CACHE_CLASS }>]>,
     /// The most bytes in blocks, waiting or out.

@@ -14,17 +14,18 @@ use crate::order::Tracker;
 use crate::pending;
 use crate::stream::Stream;
 
-/// Device memory that is used again: its buffers are ordinary ones, and dropping them gives their memory back to the
-/// pool. Cloning it gives another handle of the same pool.
+/// Device memory that is used again: its buffers are ordinary ones, and dropping them gives their
+/// memory back to the pool. Cloning it gives another handle of the same pool.
 ///
-/// Allocating from what is there and giving back call no driver. Memory comes back with the order of its uses: what
-/// still reads or writes it is waited for, on the device, by the next owner's stream. Nothing needs to be waited for
-/// if that is the stream of the last owner, so each stream is served with its own memory first, then with memory of
-/// other streams that nothing uses any more, then with new memory. Only where there is no room for that does a
-/// stream get memory that is still in use on another one, and waits for all that is queued there at that moment.
+/// Allocating from what is there and giving back call no driver. Memory comes back with the order
+/// of its uses: what still reads or writes it is waited for, on the device, by the next owner's
+/// stream. Nothing needs to be waited for if that is the stream of the last owner, so each stream
+/// is served with its own memory first, then with memory of other streams that nothing uses any
+/// more, then with new memory. Only where there is no room for that does a stream get memory that
+/// is still in use on another one, and waits for all that is queued there at that moment.
 ///
-/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool goes what it keeps is
-/// freed; its buffers live on, and free their memory themselves.
+/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool
+/// goes what it keeps is freed; its buffers live on, and free their memory themselves.
 #[derive(Clone)]
 pub struct CachingPool(Arc<Owner>);
 
@@ -44,7 +45,8 @@ impl CachingPool {
         Self::with_limit(context, usize::MAX)
     }
 
-    /// A pool of memory in `context` that never has more than `limit` bytes from the driver, in use and waiting.
+    /// A pool of memory in `context` that never has more than `limit` bytes from the driver, in use
+    /// and waiting.
     #[must_use]
     pub fn with_limit(context: &Context, limit: usize) -> Self {
         let blocks = Blocks {
@@ -64,9 +66,10 @@ impl CachingPool {
     ///
     /// # Errors
     ///
-    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the bytes asked for if
-    /// there is no room though all that waited was given back, [`Error::SizeOverflow`] if they do not fit in an
-    /// address, [`Error::OtherContext`] if `stream` is of another context than the pool.
+    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the
+    /// bytes asked for if there is no room though all that waited was given back,
+    /// [`Error::SizeOverflow`] if they do not fit in an address, [`Error::OtherContext`] if
+    /// `stream` is of another context than the pool.
     ///
     /// # Safety
     ///
@@ -83,8 +86,8 @@ impl CachingPool {
         }
         let block = self.blocks().allocate(stream, class_of(bytes))?;
         let source = Source::Cached(Arc::clone(self.blocks()));
-        // SAFETY: the memory must be the pool's, nobody else's, and all uses known ← it was taken out of it just now,
-        // with its tracker.
+        // SAFETY: the memory must be the pool's, nobody else's, and all uses known ← it was taken
+        // out of it just now, with its tracker.
         let memory = unsafe { Memory::of_block(block, source) };
         Ok(DeviceBuffer::of_memory(memory, len))
     }
@@ -156,7 +159,8 @@ impl Blocks {
     /// A block of this class that is not of `stream` yet.
     #[cold]
     fn find(&self, stream: &Stream, class: usize) -> Result<Block> {
-        // The cache is locked while it looks for a block; what the block forgets is dropped after that.
+        // The cache is locked while it looks for a block; what the block forgets is dropped after
+        // that.
         let mut former = None;
         let idle = |block: &mut Block| {
             former = Tracker::hand_over_if_idle(&mut block.tracker, stream);

@@ -14,14 +14,15 @@ use crate::handle::Handle;
 use crate::memory::pinned::{Keep, Locked, PinnedBlock};
 use crate::memory::{DeviceRepr, PinnedBuffer, PinnedFlags, bytes_of};
 
-/// Page-locked memory that is used again: its buffers are ordinary ones, and dropping them gives their memory back to the
-/// pool. Cloning it gives another handle of the same pool.
+/// Page-locked memory that is used again: its buffers are ordinary ones, and dropping them gives
+/// their memory back to the pool. Cloning it gives another handle of the same pool.
 ///
-/// Locking memory is slow, taking from the pool and giving back calls no driver. A buffer owns its memory until the
-/// transfers that use it are done, so what comes back is free. Memory that a failed transfer may still use never does.
+/// Locking memory is slow, taking from the pool and giving back calls no driver. A buffer owns its
+/// memory until the transfers that use it are done, so what comes back is free. Memory that a
+/// failed transfer may still use never does.
 ///
-/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool goes what it keeps is
-/// freed; its buffers live on, and free their memory themselves.
+/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool
+/// goes what it keeps is freed; its buffers live on, and free their memory themselves.
 #[derive(Clone)]
 pub struct PinnedCachingPool(Arc<Owner>);
 
@@ -44,8 +45,8 @@ impl PinnedCachingPool {
         Self::with_limit(context, flags, usize::MAX)
     }
 
-    /// A pool of memory with these flags in `context`, that never has more than `limit` bytes from the driver, in use and
-    /// waiting.
+    /// A pool of memory with these flags in `context`, that never has more than `limit` bytes from
+    /// the driver, in use and waiting.
     #[must_use]
     pub fn with_limit(context: &Context, flags: PinnedFlags, limit: usize) -> Self {
         let blocks = Blocks {
@@ -66,9 +67,9 @@ impl PinnedCachingPool {
     ///
     /// # Errors
     ///
-    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the bytes asked for if
-    /// there is no room though all that waited was given back, [`Error::SizeOverflow`] if they do not fit in an
-    /// address.
+    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the
+    /// bytes asked for if there is no room though all that waited was given back,
+    /// [`Error::SizeOverflow`] if they do not fit in an address.
     pub fn take<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let (bytes, blocks) = (bytes_of::<T>(len)?, self.blocks());
         let locked = if bytes == 0 {
@@ -79,8 +80,8 @@ impl PinnedCachingPool {
             let pool: Arc<Blocks> = Arc::clone(blocks);
             Locked::kept(handle, pool, class)
         };
-        // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it was allocated, and its
-        // class is that of the bytes.
+        // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it
+        // was allocated, and its class is that of the bytes.
         unsafe { PinnedBuffer::of_locked(locked, len) }
     }
 
@@ -172,7 +173,8 @@ impl Blocks {
         match made {
             Ok(handle) => {
                 let start = handle.raw().start().cast::<u8>();
-                // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and nobody else has them.
+                // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and
+                // nobody else has them.
                 unsafe { start.write_bytes(0, bytes) };
                 Ok(handle)
             }

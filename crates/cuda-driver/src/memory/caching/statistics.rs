@@ -1,6 +1,7 @@
 //! What a caching pool tells of itself.
 
-/// The account of a caching pool. Bytes are those of the blocks, which may be a little larger than what was asked for.
+/// The account of a caching pool. Bytes are those of the blocks, which may be a little larger than
+/// what was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {

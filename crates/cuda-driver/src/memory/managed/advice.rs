@@ -55,14 +55,16 @@ impl MemoryLocation {
     }
 }
 
-/// Of managed memory; for other memory the driver answers `CUDA_ERROR_INVALID_VALUE`. Advice is for whole pages.
+/// Of managed memory; for other memory the driver answers `CUDA_ERROR_INVALID_VALUE`. Advice is for
+/// whole pages.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemPrefetchAsync(location)`—Queues on `stream` that the pages move there.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if stream or location are of another context or driver,
-    /// `CUDA_ERROR_INVALID_DEVICE` for a device without concurrent managed access, or what else the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if stream or location are of another
+    /// context or driver, `CUDA_ERROR_INVALID_DEVICE` for a device without concurrent managed
+    /// access, or what else the call answers.
     #[doc(alias = "cuMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
         let to = location.ordinal(stream.driver())?;
@@ -72,7 +74,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             return Ok(());
         }
         tracker.before(&scope, self.access)?;
-        // SAFETY: range and stream must be alive ← the view's, whose memory is freed behind this use, and borrowed.
+        // SAFETY: range and stream must be alive ← the view's, whose memory is freed behind this
+        // use, and borrowed.
         unsafe {
             call!(
                 stream.driver(),
@@ -87,8 +90,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the location is of another driver, or what the call
-    /// answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the location is of another driver, or
+    /// what the call answers.
     #[doc(alias = "cuMemAdvise")]
     pub fn advise(&self, advice: &Advice) -> Result<()> {
         type A = CUmem_advise;
@@ -146,7 +149,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         Ok(self.ask::<1>(attribute)? == [1])
     }
 
-    /// `cuMemRangeGetAttribute(PREFERRED_LOCATION)`—The location that all of it should be at, if there is one.
+    /// `cuMemRangeGetAttribute(PREFERRED_LOCATION)`—The location that all of it should be at, if
+    /// there is one.
     ///
     /// # Errors
     ///
@@ -157,8 +161,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
     }
 
-    /// `cuMemRangeGetAttribute(LAST_PREFETCH_LOCATION)`—Where all of it was last told to move, if to one place. Whether
-    /// it has arrived is not told.
+    /// `cuMemRangeGetAttribute(LAST_PREFETCH_LOCATION)`—Where all of it was last told to move, if
+    /// to one place. Whether it has arrived is not told.
     ///
     /// # Errors
     ///
@@ -169,7 +173,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
     }
 
-    /// `cuMemRangeGetAttribute(ACCESSED_BY)`—From where all of it was advised to be used: up to 64 places.
+    /// `cuMemRangeGetAttribute(ACCESSED_BY)`—From where all of it was advised to be used: up to 64
+    /// places.
     ///
     /// # Errors
     ///
@@ -193,7 +198,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let _current = context.enter()?;
         let size = size_of_val(&answer);
-        // SAFETY: the pointer must be writable for `size` bytes, and the range alive ← a local, and the view's.
+        // SAFETY: the pointer must be writable for `size` bytes, and the range alive ← a local, and
+        // the view's.
         unsafe {
             call!(
                 context.driver(),

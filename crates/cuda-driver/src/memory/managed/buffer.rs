@@ -16,9 +16,10 @@ use crate::stream::Stream;
 
 /// `len` elements of `T` that host and device find at the same address.
 ///
-/// On the device it is used as the [`DeviceBuffer`] that it dereferences to, and that keeps the order of its uses. The
-/// host gets at the elements through [`host`](Self::host) and [`host_mut`](Self::host_mut), which wait for what the
-/// device does with them; as long as the host has them, nothing can be queued that is in its way.
+/// On the device it is used as the [`DeviceBuffer`] that it dereferences to, and that keeps the
+/// order of its uses. The host gets at the elements through [`host`](Self::host) and
+/// [`host_mut`](Self::host_mut), which wait for what the device does with them; as long as the host
+/// has them, nothing can be queued that is in its way.
 ///
 /// Dropping it waits for its uses and frees the memory.
 pub struct ManagedBuffer<T: DeviceRepr> {
@@ -54,8 +55,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit in an address,
-    /// `CUDA_ERROR_NOT_SUPPORTED` if the device has no managed memory.
+    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
+    /// in an address, `CUDA_ERROR_NOT_SUPPORTED` if the device has no managed memory.
     #[doc(alias = "cuMemAllocManaged")]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
@@ -97,7 +98,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             }
             .map_err(|error| Error::of_allocation(error, bytes))?;
             drop(current);
-            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
+            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just
+            // now.
             unsafe { Memory::of_source(stream, address, bytes, Source::Managed) }
         };
         Ok(Self {
@@ -112,13 +114,15 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the device forbids the host to touch managed memory while it runs anything, or the context
-    /// is borrowed, so that others can destroy it and the memory with it ([`copy_to_host`](DeviceBuffer::copy_to_host) does
-    /// it there); a fault of a kernel that was waited for.
+    /// [`Error::Unsupported`] if the device forbids the host to touch managed memory while it runs
+    /// anything, or the context is borrowed, so that others can destroy it and the memory with it
+    /// ([`copy_to_host`](DeviceBuffer::copy_to_host) does it there); a fault of a kernel that was
+    /// waited for.
     pub fn host(&self) -> Result<&[T]> {
         let start = self.wait(Access::READ)?;
-        // SAFETY: `len` elements must be there for the host, and not be written while the slice lives ← `wait` checked
-        // that there is memory and waited for the writes; whatever writes borrows `self` mutably, or is unsafe.
+        // SAFETY: `len` elements must be there for the host, and not be written while the slice
+        // lives ← `wait` checked that there is memory and waited for the writes; whatever writes
+        // borrows `self` mutably, or is unsafe.
         Ok(unsafe { slice::from_raw_parts(start, self.buffer.len()) })
     }
 
@@ -129,7 +133,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// As [`host`](Self::host).
     pub fn host_mut(&mut self) -> Result<&mut [T]> {
         let start = self.wait(Access::WRITE)?;
-        // SAFETY: as above, and nobody else may use them ← `wait` waited for all uses, and `self` is borrowed mutably.
+        // SAFETY: as above, and nobody else may use them ← `wait` waited for all uses, and `self`
+        // is borrowed mutably.
         Ok(unsafe { slice::from_raw_parts_mut(start, self.buffer.len()) })
     }
 
@@ -173,16 +178,18 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         self.buffer.slice_mut(range)
     }
 
-    /// `cuStreamAttachMemAsync(attachment)`—Tells which streams may use the memory from this point of `stream` on.
+    /// `cuStreamAttachMemAsync(attachment)`—Tells which streams may use the memory from this point
+    /// of `stream` on.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if `stream` is of another context than the memory, or what the call answers.
+    /// [`Error::OtherContext`] if `stream` is of another context than the memory, or what the call
+    /// answers.
     ///
     /// # Safety
     ///
-    /// From then on until the next attachment, only streams that it allows use the memory. The home stream is one that
-    /// copies and fills use.
+    /// From then on until the next attachment, only streams that it allows use the memory. The home
+    /// stream is one that copies and fills use.
     #[doc(alias = "cuStreamAttachMemAsync")]
     pub unsafe fn attach(&mut self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
         let memory = &self.buffer.memory;
@@ -191,7 +198,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         }
         let mut scope = Scope::new(stream);
         memory.tracker.before(&scope, Access::WRITE)?;
-        // SAFETY: the memory must be managed and the stream alive ← it is ours, and borrowed; length 0 is all of it.
+        // SAFETY: the memory must be managed and the stream alive ← it is ours, and borrowed;
+        // length 0 is all of it.
         unsafe {
             call!(
                 stream.driver(),

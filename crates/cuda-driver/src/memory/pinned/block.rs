@@ -33,13 +33,15 @@ impl Destroy for PinnedBlock {
     unsafe fn destroy(driver: &Driver, raw: RawBlock) -> Result<(), DriverError> {
         let start = raw.start();
         let Some(layout) = raw.own else {
-            // SAFETY: the memory must be allocated and no longer used ← the handle owns it, and this is its end.
+            // SAFETY: the memory must be allocated and no longer used ← the handle owns it, and
+            // this is its end.
             return unsafe { call!(driver, cuMemFreeHost(start)) };
         };
         // What cannot be unregistered is not freed.
         // SAFETY: the memory must be registered and no longer used by the device ← as above.
         unsafe { call!(driver, cuMemHostUnregister(start)) }?;
-        // SAFETY: it must be of this layout, and not used after ← `allocate` made it so, and this is its end.
+        // SAFETY: it must be of this layout, and not used after ← `allocate` made it so, and this
+        // is its end.
         unsafe { dealloc(start.cast(), layout) };
         Ok(())
     }
@@ -61,8 +63,8 @@ impl RawBlock {
 impl PinnedBlock {
     /// `cuMemHostAlloc(bytes, flags)`—Bytes with whatever was in that memory. There must be some.
     ///
-    /// Others may destroy a borrowed context, and with it what was allocated in it; so there the memory is ours, and the
-    /// driver has it registered.
+    /// Others may destroy a borrowed context, and with it what was allocated in it; so there the
+    /// memory is ours, and the driver has it registered.
     pub(crate) fn allocate(
         context: &Context,
         bytes: usize,
@@ -117,7 +119,8 @@ impl PinnedBlock {
             return Err(out_of_memory());
         }
         let registered = context.enter().and_then(|_current| {
-            // SAFETY: the bytes must be allocated until they are unregistered ← the handle frees them behind that.
+            // SAFETY: the bytes must be allocated until they are unregistered ← the handle frees
+            // them behind that.
             unsafe {
                 call!(
                     context.driver(),
@@ -126,7 +129,8 @@ impl PinnedBlock {
             }
         });
         if let Err(error) = registered {
-            // SAFETY: it must be of this layout, and not used after ← it was allocated above, and is not registered.
+            // SAFETY: it must be of this layout, and not used after ← it was allocated above, and
+            // is not registered.
             unsafe { dealloc(start, layout) };
             return Err(Error::of_allocation(error, bytes));
         }

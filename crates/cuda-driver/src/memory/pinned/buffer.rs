@@ -20,9 +20,11 @@ bitflags::bitflags! {
     /// How page-locked memory is allocated. Bits that are not named here are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PinnedFlags: u32 {
-        /// Every context takes it as page-locked, not only the one it was made in. (With unified addresses all do.)
+        /// Every context takes it as page-locked, not only the one it was made in. (With unified
+        /// addresses all do.)
         const PORTABLE = 1;
-        /// Kernels can use it, at its [`device_address`](PinnedBuffer::device_address). (With unified addresses always.)
+        /// Kernels can use it, at its [`device_address`](PinnedBuffer::device_address). (With
+        /// unified addresses always.)
         const DEVICE_MAP = 2;
         /// The host writes it fast past its caches, and reads it very slowly.
         const WRITE_COMBINED = 4;
@@ -30,12 +32,15 @@ bitflags::bitflags! {
     }
 }
 
-/// `len` elements of `T` in page-locked host memory: a slice that the device copies from and to at full speed.
+/// `len` elements of `T` in page-locked host memory: a slice that the device copies from and to at
+/// full speed.
 ///
-/// Locking memory is slow (half a millisecond for a MiB on an H200 machine), so a buffer is made once and used often.
+/// Locking memory is slow (half a millisecond for a MiB on an H200 machine), so a buffer is made
+/// once and used often.
 ///
-/// In a context that is [borrowed](Context::borrow_raw) the memory is the program's own, and registered: it must outlive a
-/// context that others end. [`PinnedFlags::WRITE_COMBINED`] is an error there.
+/// In a context that is [borrowed](Context::borrow_raw) the memory is the program's own, and
+/// registered: it must outlive a context that others end. [`PinnedFlags::WRITE_COMBINED`] is an
+/// error there.
 ///
 /// A length of 0 is fine, and calls nothing.
 pub struct PinnedBuffer<T: DeviceRepr> {
@@ -49,14 +54,16 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit in an address,
-    /// [`Error::Misaligned`] if the driver's memory does not start where a `T` may (it starts at a page),
-    /// [`Error::UnsafeFlags`] for flags that memory in a borrowed context cannot have.
+    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
+    /// in an address, [`Error::Misaligned`] if the driver's memory does not start where a `T` may
+    /// (it starts at a page), [`Error::UnsafeFlags`] for flags that memory in a borrowed context
+    /// cannot have.
     #[doc(alias = "cuMemHostAlloc")]
     #[doc(alias = "cuMemAllocHost")]
     pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, len, flags, |start, bytes| {
-            // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and nobody else has them.
+            // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and
+            // nobody else has them.
             unsafe { start.write_bytes(0, bytes) }
         })
     }
@@ -69,7 +76,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     pub fn from_slice(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, source.len(), flags, |start, bytes| {
             let from = source.as_ptr().cast::<u8>();
-            // SAFETY: both sides must hold `bytes`, apart ← the length is the source's, and the memory is new.
+            // SAFETY: both sides must hold `bytes`, apart ← the length is the source's, and the
+            // memory is new.
             unsafe { ptr::copy_nonoverlapping(from, start, bytes) }
         })
     }
@@ -132,7 +140,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         self.locked.context()
     }
 
-    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length of 0.
+    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length
+    /// of 0.
     ///
     /// What is done with it is not ordered with what the host does.
     ///
@@ -144,7 +153,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         self.locked.device_address()
     }
 
-    /// `cuMemHostGetFlags()`—The flags of the allocation as the driver sees them; none for a length of 0.
+    /// `cuMemHostGetFlags()`—The flags of the allocation as the driver sees them; none for a length
+    /// of 0.
     ///
     /// # Errors
     ///
@@ -154,7 +164,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         let mut bits = 0;
         if let Some(start) = self.locked.start() {
             let _current = self.context().enter()?;
-            // SAFETY: the pointers must be writable, and of pinned memory ← a local, and `self` owns the memory.
+            // SAFETY: the pointers must be writable, and of pinned memory ← a local, and `self`
+            // owns the memory.
             unsafe {
                 call!(
                     self.context().driver(),
@@ -169,8 +180,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// What the call answers; the error of a copy if one failed so that it may still be reading the memory, which is
-    /// then not freed.
+    /// What the call answers; the error of a copy if one failed so that it may still be reading the
+    /// memory, which is then not freed.
     #[doc(alias = "cuMemFreeHost")]
     pub fn close(mut self) -> Result<()> {
         Ok(self.locked.unlock()?)
@@ -186,15 +197,17 @@ impl<T: DeviceRepr> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ← `filled` wrote them all
-        // and checked the alignment; any bits are a `T`; transfers that write the buffer own it or borrow it mutably.
+        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
+        // `filled` wrote them all and checked the alignment; any bits are a `T`; transfers that
+        // write the buffer own it or borrow it mutably.
         unsafe { slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 }
 
 impl<T: DeviceRepr> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed mutably.
+        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed
+        // mutably.
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.len) }
     }
 }
@@ -216,8 +229,8 @@ impl<T: DeviceRepr> sealed::Lock for PinnedBuffer<T> {
     }
 }
 
-// SAFETY: the elements must be locked from `start` on and stay there ← the driver allocated them so; the owner holds
-// their address.
+// SAFETY: the elements must be locked from `start` on and stay there ← the driver allocated them
+// so; the owner holds their address.
 unsafe impl<T: DeviceRepr> PageLocked<T> for PinnedBuffer<T> {
     fn context(&self) -> &Context {
         self.locked.context()

@@ -1,4 +1,5 @@
-//! What owners of page-locked memory have in common: the lock, and what becomes of it after a transfer that failed.
+//! What owners of page-locked memory have in common: the lock, and what becomes of it after a
+//! transfer that failed.
 
 use std::ffi::c_void;
 use std::mem;
@@ -18,9 +19,9 @@ pub(crate) mod sealed {
 
     /// A value that only this crate can make.
     ///
-    /// Functions of a supertrait can be called through a public bound (`P: PageLocked<T>`) even where
-    /// the supertrait has no public path. So those with an effect take a token, which no other crate
-    /// has.
+    /// Functions of a supertrait can be called through a public bound (`P: PageLocked<T>`) even
+    /// where the supertrait has no public path. So those with an effect take a token, which no
+    /// other crate has.
     #[derive(Clone, Copy, Debug)]
     pub struct Token(());
 
@@ -32,12 +33,12 @@ pub(crate) mod sealed {
         /// Returns the address of the first byte; dangling, but not null, if there is none.
         fn start(&self) -> *mut c_void;
 
-        /// Keeps the memory allocated for ever: a transfer that reads it failed with `error` and may
-        /// still be running.
+        /// Keeps the memory allocated for ever: a transfer that reads it failed with `error` and
+        /// may still be running.
         fn suspect(&self, error: DriverError, token: Token);
 
-        /// Keeps the memory allocated for ever and leaves the owner with no elements: a transfer that
-        /// writes the memory failed with `error` and may still be running.
+        /// Keeps the memory allocated for ever and leaves the owner with no elements: a transfer
+        /// that writes the memory failed with `error` and may still be running.
         fn abandon(&mut self, error: DriverError, token: Token);
     }
 }
@@ -112,7 +113,8 @@ impl<K: Lockable> Locked<K> {
         let mut address = 0;
         if let Some(start) = self.start() {
             let _current = self.context().enter()?;
-            // SAFETY: the pointers must be writable, and of memory that is locked ← a local, and `self` owns the lock.
+            // SAFETY: the pointers must be writable, and of memory that is locked ← a local, and
+            // `self` owns the lock.
             unsafe {
                 call!(
                     self.context().driver(),
@@ -141,7 +143,8 @@ impl<K: Lockable> Locked<K> {
         let _ = self.suspect.set(error);
     }
 
-    /// Unlocks the memory, and answers what the driver says. On an error it may still be locked, or in use.
+    /// Unlocks the memory, and answers what the driver says. On an error it may still be locked, or
+    /// in use.
     pub(crate) fn unlock(&mut self) -> Result<(), DriverError> {
         let Some(handle) = self.handle.take() else {
             return Ok(());

@@ -1,7 +1,8 @@
 //! Page-locked host memory: what the device copies from and to by itself.
 //!
-//! Where C hands out a bare pointer, these are owners: memory of the driver ([`PinnedBuffer`]), or a `Vec` that is
-//! registered with it ([`RegisteredBuffer`]). Both are slices, and both count as [`PageLocked`].
+//! Where C hands out a bare pointer, these are owners: memory of the driver ([`PinnedBuffer`]), or
+//! a `Vec` that is registered with it ([`RegisteredBuffer`]). Both are slices, and both count as
+//! [`PageLocked`].
 
 mod block;
 mod buffer;
@@ -23,8 +24,8 @@ use crate::memory::DeviceRepr;
 ///
 /// # Safety
 ///
-/// From `start()` on lie `len()` elements of `T` that the driver of `context()` has locked. They stay where they are
-/// when the owner moves, and stay locked until it is dropped.
+/// From `start()` on lie `len()` elements of `T` that the driver of `context()` has locked. They
+/// stay where they are when the owner moves, and stay locked until it is dropped.
 pub unsafe trait PageLocked<T: DeviceRepr>:
     sealed::Lock + DerefMut<Target = [T]> + Send + Sync
 {
@@ -34,8 +35,9 @@ pub unsafe trait PageLocked<T: DeviceRepr>:
 
 /// Returns an error unless copies in `copying` may use page-locked memory of `owner`.
 ///
-/// Both must be of one driver. The owner of a borrowed context waits for the work in that context before it ends it,
-/// not for copies that are queued elsewhere: so memory of a borrowed context is used by its own copies only.
+/// Both must be of one driver. The owner of a borrowed context waits for the work in that context
+/// before it ends it, not for copies that are queued elsewhere: so memory of a borrowed context is
+/// used by its own copies only.
 pub(crate) fn expect_locked_for(
     copying: &Context,
     owner: &Context,

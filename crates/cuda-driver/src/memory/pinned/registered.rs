@@ -1,7 +1,7 @@
 //! Memory of the program's, page-locked by registering it.
 //!
-//! The owner of the memory is inside: what is registered cannot be freed before it is unregistered, not even when this
-//! owner is forgotten. A guard that borrows could be.
+//! The owner of the memory is inside: what is registered cannot be freed before it is unregistered,
+//! not even when this owner is forgotten. A guard that borrows could be.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -38,9 +38,11 @@ bitflags::bitflags! {
     }
 }
 
-/// A `Vec` that the driver has page-locked: a slice that the device copies from and to at full speed.
+/// A `Vec` that the driver has page-locked: a slice that the device copies from and to at full
+/// speed.
 ///
-/// [`into_vec`](Self::into_vec) gives it back. Where the memory cannot be unregistered, it is never freed.
+/// [`into_vec`](Self::into_vec) gives it back. Where the memory cannot be unregistered, it is never
+/// freed.
 pub struct RegisteredBuffer<T: DeviceRepr> {
     locked: Locked<Registration>,
     start: SendPtr<T>,
@@ -56,8 +58,8 @@ impl Destroy for Registration {
     type Raw = SendPtr<c_void>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the memory must be registered and no longer used by the device ← the handle owns the registration,
-        // and this is its end.
+        // SAFETY: the memory must be registered and no longer used by the device ← the handle owns
+        // the registration, and this is its end.
         unsafe { call!(driver, cuMemHostUnregister(raw.0)) }
     }
 }
@@ -98,8 +100,9 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError`], which has the `Vec`: `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code has
-    /// registered that memory, [`Error::UnsafeFlags`] for flags that a `Vec` cannot have, or what else the call answers.
+    /// [`RegisterError`], which has the `Vec`: `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other
+    /// code has registered that memory, [`Error::UnsafeFlags`] for flags that a `Vec` cannot have,
+    /// or what else the call answers.
     #[doc(alias = "cuMemHostRegister")]
     pub fn from_vec(
         context: &Context,
@@ -116,8 +119,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         }
         let mut vec = ManuallyDrop::new(vec);
         let (start, len) = (vec.as_mut_ptr(), vec.len());
-        // SAFETY: the bytes must be allocated until the registration ends ← the `Vec` is freed only behind it; the flags
-        // say nothing of the memory but how the device may use it.
+        // SAFETY: the bytes must be allocated until the registration ends ← the `Vec` is freed only
+        // behind it; the flags say nothing of the memory but how the device may use it.
         match unsafe { Registration::new(context, start.cast(), len * size_of::<T>(), flags) } {
             Ok(handle) => Ok(Self {
                 locked: Locked::new(context, handle),
@@ -132,8 +135,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         }
     }
 
-    /// `cuMemHostRegister(flags)`—Page-locks `len` elements of memory that is somebody else's. It is unregistered when
-    /// this goes, and not freed.
+    /// `cuMemHostRegister(flags)`—Page-locks `len` elements of memory that is somebody else's. It
+    /// is unregistered when this goes, and not freed.
     ///
     /// # Errors
     ///
@@ -141,9 +144,11 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     ///
     /// # Safety
     ///
-    /// From `start` on, which is aligned, lie `len` initialised elements, that nobody else uses as long as this value lives.
-    /// They are allocated until it has been dropped, and for ever if it is not, or if [`close`](Self::close)
-    /// fails. It is not dropped inside a host function, where the driver cannot be called, and not later as the memory may go. With [`RegisterFlags::IO_MEMORY`] they are memory of a device and lie there in one piece.
+    /// From `start` on, which is aligned, lie `len` initialised elements, that nobody else uses as
+    /// long as this value lives. They are allocated until it has been dropped, and for ever if it
+    /// is not, or if [`close`](Self::close) fails. It is not dropped inside a host function, where
+    /// the driver cannot be called, and not later as the memory may go. With
+    /// [`RegisterFlags::IO_MEMORY`] they are memory of a device and lie there in one piece.
     pub unsafe fn from_raw_parts(
         context: &Context,
         start: *mut T,
@@ -151,7 +156,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         flags: RegisterFlags,
     ) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
-        // SAFETY: the bytes must be allocated until the registration ends, and what `flags` say ← the caller says so.
+        // SAFETY: the bytes must be allocated until the registration ends, and what `flags` say ←
+        // the caller says so.
         let handle = unsafe { Registration::new(context, start.cast(), bytes, flags) }?;
         Ok(Self {
             locked: Locked::new(context, handle),
@@ -167,7 +173,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         self.locked.context()
     }
 
-    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length of 0.
+    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length
+    /// of 0.
     ///
     /// What is done with it is not ordered with what the host does.
     ///
@@ -178,20 +185,21 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         self.locked.device_address()
     }
 
-    /// `cuMemHostUnregister()`—Unregisters the memory and gives the `Vec` back; an empty one if the memory is somebody
-    /// else's.
+    /// `cuMemHostUnregister()`—Unregisters the memory and gives the `Vec` back; an empty one if the
+    /// memory is somebody else's.
     ///
     /// # Errors
     ///
-    /// What the call answers, or the error of a copy that failed so that it may still be using the memory: then the
-    /// elements are never freed.
+    /// What the call answers, or the error of a copy that failed so that it may still be using the
+    /// memory: then the elements are never freed.
     #[doc(alias = "cuMemHostUnregister")]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
         self.unlock()?;
         Ok(self.take().unwrap_or_default())
     }
 
-    /// `cuMemHostUnregister()`—Unregisters the memory, frees the `Vec`, and answers what the driver says.
+    /// `cuMemHostUnregister()`—Unregisters the memory, frees the `Vec`, and answers what the driver
+    /// says.
     ///
     /// # Errors
     ///
@@ -200,8 +208,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         self.into_vec().map(drop)
     }
 
-    /// Unregisters the memory. What cannot be unregistered stays allocated: the driver would take what is there next for
-    /// locked memory.
+    /// Unregisters the memory. What cannot be unregistered stays allocated: the driver would take
+    /// what is there next for locked memory.
     fn unlock(&mut self) -> Result<(), DriverError> {
         let result = self.locked.unlock();
         if result.is_err() {
@@ -213,8 +221,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// The `Vec`, once: nothing of the driver's may use it any more.
     fn take(&mut self) -> Option<Vec<T>> {
         let capacity = self.capacity.take()?;
-        // SAFETY: the parts must be those of a `Vec` that nobody else has ← `from_vec` took it apart, and without the
-        // capacity nobody puts it together again.
+        // SAFETY: the parts must be those of a `Vec` that nobody else has ← `from_vec` took it
+        // apart, and without the capacity nobody puts it together again.
         Some(unsafe { Vec::from_raw_parts(self.start.0, self.len, capacity) })
     }
 }
@@ -241,15 +249,17 @@ impl<T: DeviceRepr> Deref for RegisteredBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ← they are those of the
-        // `Vec`, or the caller of `from_raw_parts` said so; transfers that write them own `self` or borrow it mutably.
+        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
+        // they are those of the `Vec`, or the caller of `from_raw_parts` said so; transfers that
+        // write them own `self` or borrow it mutably.
         unsafe { slice::from_raw_parts(self.start.0, self.len) }
     }
 }
 
 impl<T: DeviceRepr> DerefMut for RegisteredBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed mutably.
+        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed
+        // mutably.
         unsafe { slice::from_raw_parts_mut(self.start.0, self.len) }
     }
 }
@@ -272,7 +282,8 @@ impl<T: DeviceRepr> sealed::Lock for RegisteredBuffer<T> {
     }
 }
 
-// SAFETY: the elements must be locked from `start` on and stay there ← they are registered; the owner holds their address.
+// SAFETY: the elements must be locked from `start` on and stay there ← they are registered; the
+// owner holds their address.
 unsafe impl<T: DeviceRepr> PageLocked<T> for RegisteredBuffer<T> {
     fn context(&self) -> &Context {
         self.locked.context()

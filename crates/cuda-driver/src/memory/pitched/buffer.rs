@@ -13,11 +13,12 @@ use crate::memory::{DeviceRepr, Memory, Source, bytes_of};
 use crate::order::Access;
 use crate::stream::Stream;
 
-/// Rows of `T` on the device, each beginning where the device reads and writes fast, freed when it goes.
+/// Rows of `T` on the device, each beginning where the device reads and writes fast, freed when it
+/// goes.
 ///
 /// Row `y` of plane `z` begins `(z * height + y) * pitch` bytes from the start. All that is said of
-/// [`DeviceBuffer`](crate::DeviceBuffer) about streams holds here too, but that dropping it waits for the home stream. An
-/// extent of no elements is fine, and calls nothing.
+/// [`DeviceBuffer`](crate::DeviceBuffer) about streams holds here too, but that dropping it waits
+/// for the home stream. An extent of no elements is fine, and calls nothing.
 pub struct PitchedBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     extent: Extent,
@@ -30,9 +31,9 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, without those that begin rows at good addresses,
-    /// [`Error::SizeOverflow`] if they do not fit in an address, [`Error::Misaligned`] if rows do not begin where a `T` may
-    /// (they begin at multiples of 256 bytes and more).
+    /// [`Error::OutOfMemory`] with the bytes asked for, without those that begin rows at good
+    /// addresses, [`Error::SizeOverflow`] if they do not fit in an address, [`Error::Misaligned`]
+    /// if rows do not begin where a `T` may (they begin at multiples of 256 bytes and more).
     ///
     /// # Safety
     ///

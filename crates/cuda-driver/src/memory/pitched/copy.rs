@@ -9,8 +9,9 @@ use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
 use crate::order::Scope;
 
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements, the rows one right behind
-    /// the other; returns when `destination` is filled. The way is that of [`DeviceSlice::copy_to_host`].
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements, the
+    /// rows one right behind the other; returns when `destination` is filled. The way is that of
+    /// [`DeviceSlice::copy_to_host`].
     ///
     /// # Errors
     ///
@@ -21,7 +22,8 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     #[doc(alias = "cuMemcpy3D")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
-        // SAFETY: so many elements must be writable there ← the destination is as long, and borrowed.
+        // SAFETY: so many elements must be writable there ← the destination is as long, and
+        // borrowed.
         unsafe { self.download(destination.as_mut_ptr()) }
     }
 
@@ -35,13 +37,15 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         let mut elements = Vec::with_capacity(len);
         // SAFETY: so many elements must be writable there ← the capacity is the length.
         unsafe { self.download(elements.as_mut_ptr()) }?;
-        // SAFETY: the elements must be initialised ← the copy has filled them all, and any bits are a `T`.
+        // SAFETY: the elements must be initialised ← the copy has filled them all, and any bits are
+        // a `T`.
         unsafe { elements.set_len(len) };
         Ok(elements)
     }
 
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to page-locked memory,
-    /// directly, the rows one right behind the other; returns when `destination` is filled.
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to
+    /// page-locked memory, directly, the rows one right behind the other; returns when
+    /// `destination` is filled.
     ///
     /// # Errors
     ///
@@ -55,8 +59,9 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         }
         let rows = self.rows;
         to_pinned(self.memory, self.access, destination, |to| {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are equal, the view is
-            // within its allocation; `to_pinned` waits, and keeps the destination if that fails.
+            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are
+            // equal, the view is within its allocation; `to_pinned` waits, and keeps the
+            // destination if that fails.
             unsafe { queue(home, Side::Host(to), Side::Device(rows), &rows) }
         })
     }
@@ -65,15 +70,16 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     ///
     /// `destination` has room for the elements, and nobody else uses it meanwhile.
     unsafe fn download(&self, destination: *mut T) -> Result<()> {
-        // SAFETY: both sides must have the bytes, the destination be ours alone ← the view is within its allocation, and
-        // the caller says so of the destination.
+        // SAFETY: both sides must have the bytes, the destination be ours alone ← the view is
+        // within its allocation, and the caller says so of the destination.
         unsafe { staging::download_rows(self.memory, self.access, &self.rows, destination.cast()) }
     }
 }
 
 impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Overwrites the elements from `source`, whose rows lie one right behind the
-    /// other; returns when `source` is free again. The way is that of [`DeviceSliceMut::copy_from_host`].
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Overwrites the elements from `source`, whose rows
+    /// lie one right behind the other; returns when `source` is free again. The way is that of
+    /// [`DeviceSliceMut::copy_from_host`].
     ///
     /// # Errors
     ///
@@ -84,15 +90,16 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     #[doc(alias = "cuMemcpy3D")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
-        // SAFETY: both sides must have the bytes, and nobody write the source ← the lengths are equal, the view is within
-        // its allocation; the source is borrowed.
+        // SAFETY: both sides must have the bytes, and nobody write the source ← the lengths are
+        // equal, the view is within its allocation; the source is borrowed.
         unsafe {
             staging::upload_rows(self.memory, self.access, &self.rows, source.as_ptr().cast())
         }
     }
 
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Overwrites the elements from page-locked memory,
-    /// directly, whose rows lie one right behind the other; returns when the device has read `source`.
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Overwrites the elements
+    /// from page-locked memory, directly, whose rows lie one right behind the other; returns when
+    /// the device has read `source`.
     ///
     /// # Errors
     ///
@@ -106,19 +113,21 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         let rows = self.rows;
         from_pinned(self.memory, self.access, source, |from| {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are equal, the view is
-            // within its allocation; `from_pinned` waits, and keeps the source if that fails.
+            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are
+            // equal, the view is within its allocation; `from_pinned` waits, and keeps the source
+            // if that fails.
             unsafe { queue(home, Side::Device(rows), Side::Host(from), &rows) }
         })
     }
 
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Queues a copy from other memory of the same context, on this buffer's home
-    /// stream.
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Queues a copy from other memory of the same
+    /// context, on this buffer's home stream.
     ///
     /// # Errors
     ///
     /// [`Error::ExtentMismatch`](crate::Error::ExtentMismatch) unless both are of one extent,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or what the calls answer.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or
+    /// what the calls answer.
     #[doc(alias = "cuMemcpy2DAsync")]
     #[doc(alias = "cuMemcpy3DAsync")]
     pub fn copy_from(&mut self, source: &PitchedSlice<'_, T>) -> Result<()> {
@@ -133,8 +142,9 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         source.memory.tracker.before(&scope, source.access)?;
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the extents are equal, and both views
-            // are within their allocations, whose frees wait for this use. They cannot overlap: one is borrowed mutably.
+            // SAFETY: both sides must have the rows until the copy is done, apart ← the extents are
+            // equal, and both views are within their allocations, whose frees wait for this use.
+            // They cannot overlap: one is borrowed mutably.
             unsafe { queue(home, to, from, &self.rows) }
         })?;
         source.memory.tracker.after(&mut scope, source.access);

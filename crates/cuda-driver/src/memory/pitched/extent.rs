@@ -17,7 +17,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// All elements. That their bytes fit in an address holds for each direction, though another be 0.
+    /// All elements. That their bytes fit in an address holds for each direction, though another be
+    /// 0.
     pub(crate) fn len<T>(self) -> Result<usize> {
         let [width, height, depth] = [self.width, self.height, self.depth];
         let most = width

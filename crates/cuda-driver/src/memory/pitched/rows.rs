@@ -68,14 +68,15 @@ impl Rows {
 
     /// The address of a row of a plane.
     pub(crate) fn row(&self, y: usize, z: usize) -> CUdeviceptr {
-        // The box is within an allocation. One of no elements may be anywhere, and wrap: nobody follows it.
+        // The box is within an allocation. One of no elements may be anywhere, and wrap: nobody
+        // follows it.
         let rows = z.wrapping_mul(self.plane).wrapping_add(y);
         let offset = rows.wrapping_mul(self.pitch) as CUdeviceptr;
         self.address.wrapping_add(offset)
     }
 
-    /// The boxes that make up the bytes of `piece`, which is of whole rows, and where in it each begins: a part of a
-    /// plane, whole planes, a part of one.
+    /// The boxes that make up the bytes of `piece`, which is of whole rows, and where in it each
+    /// begins: a part of a plane, whole planes, a part of one.
     pub(crate) fn boxes(&self, piece: Range<usize>) -> impl Iterator<Item = (usize, Self)> {
         let this = *self;
         let mut at = piece.start / this.width;
@@ -129,11 +130,13 @@ impl Side {
     }
 }
 
-/// `cuMemcpy2DAsync_v2()` or `cuMemcpy3DAsync_v2()`—Queues a copy of a box of the width, height and depth of `extent`.
+/// `cuMemcpy2DAsync_v2()` or `cuMemcpy3DAsync_v2()`—Queues a copy of a box of the width, height and
+/// depth of `extent`.
 ///
 /// # Safety
 ///
-/// Both sides have the bytes until the copy is done, apart; the device's are not used otherwise meanwhile.
+/// Both sides have the bytes until the copy is done, apart; the device's are not used otherwise
+/// meanwhile.
 pub(crate) unsafe fn queue(
     stream: &Stream,
     to: Side,
@@ -163,7 +166,8 @@ pub(crate) unsafe fn queue(
             WidthInBytes: extent.width,
             Height: extent.height,
         };
-        // SAFETY: both sides must have the rows until the copy is done ← the caller says so; the struct is read at once.
+        // SAFETY: both sides must have the rows until the copy is done ← the caller says so; the
+        // struct is read at once.
         return unsafe {
             call!(
                 stream.driver(),

@@ -10,8 +10,8 @@ use super::{Extent, Rows};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, resolve};
 use crate::order::Access;
 
-/// A box of device memory, to read: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear one in
-/// [rows](DeviceSlice::rows).
+/// A box of device memory, to read: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear
+/// one in [rows](DeviceSlice::rows).
 #[derive(Clone, Copy)]
 pub struct PitchedSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
@@ -23,8 +23,8 @@ pub struct PitchedSlice<'a, T: DeviceRepr> {
     elements: PhantomData<&'a [T]>,
 }
 
-/// A box of device memory, to write: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear one in
-/// [rows](DeviceSliceMut::into_rows).
+/// A box of device memory, to write: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear
+/// one in [rows](DeviceSliceMut::into_rows).
 pub struct PitchedSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(crate) rows: Rows,
@@ -86,8 +86,8 @@ impl<'a, T: DeviceRepr> PitchedSlice<'a, T> {
 
     view!();
 
-    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes of `z`; `None` if one
-    /// is out of bounds.
+    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes
+    /// of `z`; `None` if one is out of bounds.
     #[must_use]
     pub fn region(
         &self,
@@ -118,8 +118,8 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
 
     view!();
 
-    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes of `z`; `None` if one
-    /// is out of bounds.
+    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes
+    /// of `z`; `None` if one is out of bounds.
     #[must_use]
     pub fn into_region(
         self,
@@ -143,7 +143,8 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
-    /// The elements as rows of `width`, one right behind the other; `None` unless they make up whole rows.
+    /// The elements as rows of `width`, one right behind the other; `None` unless they make up
+    /// whole rows.
     #[must_use]
     pub fn rows(&self, width: usize) -> Option<PitchedSlice<'a, T>> {
         Some(PitchedSlice {
@@ -157,7 +158,8 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
-    /// The elements as rows of `width`, one right behind the other; `None` unless they make up whole rows.
+    /// The elements as rows of `width`, one right behind the other; `None` unless they make up
+    /// whole rows.
     #[must_use]
     pub fn into_rows(self, width: usize) -> Option<PitchedSliceMut<'a, T>> {
         Some(PitchedSliceMut {

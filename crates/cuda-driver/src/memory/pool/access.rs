@@ -23,7 +23,8 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, or what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, or
+    /// what the call answers.
     #[doc(alias = "cuMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<PoolAccess> {
         let driver = self.device().driver();
@@ -44,13 +45,15 @@ impl MemoryPool {
         })
     }
 
-    /// `cuMemPoolSetAccess()`—Says what `device` may do with memory of the pool. Its own always may do all.
+    /// `cuMemPoolSetAccess()`—Says what `device` may do with memory of the pool. Its own always may
+    /// do all.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's
-    /// device, or is that and shall have none; `CUDA_ERROR_NOT_SUPPORTED` if it is that and shall only read; or what else the
-    /// call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver,
+    /// `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's device, or is that and shall have
+    /// none; `CUDA_ERROR_NOT_SUPPORTED` if it is that and shall only read; or what else the call
+    /// answers.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
         let driver = self.device().driver();

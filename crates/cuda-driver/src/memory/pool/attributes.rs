@@ -9,7 +9,8 @@ use crate::driver::call;
 use crate::error::Result;
 
 bitflags::bitflags! {
-    /// How a pool hands memory out again that was freed on another stream. All are on in a new pool.
+    /// How a pool hands memory out again that was freed on another stream. All are on in a new
+    /// pool.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PoolReuse: u32 {
         /// If the stream has waited for the free through events.
@@ -36,8 +37,9 @@ pub struct MemoryPoolStatistics {
 }
 
 impl MemoryPool {
-    /// `cuMemPoolTrimTo(bytes)`—Gives unused memory back to the device, until the pool has at most `bytes` bytes or no
-    /// more can go. What was freed goes when the host knows that its stream has come to it.
+    /// `cuMemPoolTrimTo(bytes)`—Gives unused memory back to the device, until the pool has at most
+    /// `bytes` bytes or no more can go. What was freed goes when the host knows that its stream has
+    /// come to it.
     ///
     /// # Errors
     ///
@@ -53,8 +55,8 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuMemPoolGetAttribute(RELEASE_THRESHOLD)`—The bytes that the pool keeps when the host waits for a stream. 0 in a
-    /// new pool: all that is free goes back to the device then.
+    /// `cuMemPoolGetAttribute(RELEASE_THRESHOLD)`—The bytes that the pool keeps when the host waits
+    /// for a stream. 0 in a new pool: all that is free goes back to the device then.
     ///
     /// # Errors
     ///
@@ -64,7 +66,8 @@ impl MemoryPool {
         self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     }
 
-    /// `cuMemPoolSetAttribute(RELEASE_THRESHOLD)`—Keeps up to so many bytes when the host waits for a stream.
+    /// `cuMemPoolSetAttribute(RELEASE_THRESHOLD)`—Keeps up to so many bytes when the host waits for
+    /// a stream.
     ///
     /// # Errors
     ///
@@ -117,7 +120,8 @@ impl MemoryPool {
         })
     }
 
-    /// `cuMemPoolSetAttribute(RESERVED_MEM_HIGH, USED_MEM_HIGH)`—Makes both maxima what there is now.
+    /// `cuMemPoolSetAttribute(RESERVED_MEM_HIGH, USED_MEM_HIGH)`—Makes both maxima what there is
+    /// now.
     ///
     /// # Errors
     ///
@@ -132,8 +136,8 @@ impl MemoryPool {
     fn get<V: bytemuck::Pod>(&self, attribute: CUmemPool_attribute) -> Result<V> {
         let mut value = V::zeroed();
         let pointer: *mut c_void = (&raw mut value).cast();
-        // SAFETY: the pointer must be writable for the attribute's type, and the pool alive ← the callers ask for `int`
-        // for the reuse of memory and for 64 bits for bytes, and borrowed.
+        // SAFETY: the pointer must be writable for the attribute's type, and the pool alive ← the
+        // callers ask for `int` for the reuse of memory and for 64 bits for bytes, and borrowed.
         unsafe {
             call!(
                 self.device().driver(),
@@ -145,8 +149,8 @@ impl MemoryPool {
 
     fn set<V: bytemuck::Pod>(&self, attribute: CUmemPool_attribute, mut value: V) -> Result<()> {
         let pointer: *mut c_void = (&raw mut value).cast();
-        // SAFETY: the pointer must be to a value of the attribute's type, and the pool alive ← the callers give `int` for
-        // the reuse of memory and 64 bits for bytes, and borrowed.
+        // SAFETY: the pointer must be to a value of the attribute's type, and the pool alive ← the
+        // callers give `int` for the reuse of memory and 64 bits for bytes, and borrowed.
         Ok(unsafe {
             call!(
                 self.device().driver(),

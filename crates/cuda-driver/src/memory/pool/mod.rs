@@ -24,8 +24,8 @@ use crate::stream::{SendPtr, Stream};
 
 /// A pool of memory on a device. Cloning it gives another handle of the same one.
 ///
-/// Each device has one from the start, its [default pool](Device::default_memory_pool). A pool that was made goes with its
-/// last handle; what is allocated from it stays until it is freed.
+/// Each device has one from the start, its [default pool](Device::default_memory_pool). A pool that
+/// was made goes with its last handle; what is allocated from it stays until it is freed.
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Inner>);
 
@@ -46,8 +46,8 @@ impl Destroy for RawPool {
     type Raw = SendPtr<CUmemPoolHandle_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the pool must be alive ← the handle owns it. What is allocated from it stays, and a device whose
-        // current pool it is goes back to its default one.
+        // SAFETY: the pool must be alive ← the handle owns it. What is allocated from it stays, and
+        // a device whose current pool it is goes back to its default one.
         unsafe { call!(driver, cuMemPoolDestroy(raw.0)) }
     }
 }
@@ -86,13 +86,13 @@ impl MemoryPool {
         Self::create(device, 0)
     }
 
-    /// `cuMemPoolCreate(maxSize)`—A pool of memory on `device` that never has more than `bytes` bytes, or a little more:
-    /// the driver rounds up.
+    /// `cuMemPoolCreate(maxSize)`—A pool of memory on `device` that never has more than `bytes`
+    /// bytes, or a little more: the driver rounds up.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] on a driver older than CUDA 12.2 or for a limit of 0, which is none; else as
-    /// [`new`](Self::new).
+    /// [`Error::Unsupported`] on a driver older than CUDA 12.2 or for a limit of 0, which is none;
+    /// else as [`new`](Self::new).
     pub fn with_limit(device: &Device, bytes: usize) -> Result<Self> {
         if bytes == 0 || device.driver().version() < Version::new(12_020) {
             return Err(Error::Unsupported {
@@ -131,12 +131,13 @@ impl MemoryPool {
         }
     }
 
-    /// `cuMemAllocFromPoolAsync()`—`len` elements with whatever was in that memory, at home on `stream`.
+    /// `cuMemAllocFromPoolAsync()`—`len` elements with whatever was in that memory, at home on
+    /// `stream`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit in an address,
-    /// [`Error::OtherContext`] if `stream` is of another device than the pool.
+    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
+    /// in an address, [`Error::OtherContext`] if `stream` is of another device than the pool.
     ///
     /// # Safety
     ///
@@ -164,13 +165,15 @@ impl MemoryPool {
                 )
             }
             .map_err(|error| Error::of_allocation(error, bytes))?;
-            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
+            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just
+            // now.
             unsafe { Memory::of_source(stream, address, bytes, Source::Ordered) }
         };
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
-    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, at home on `stream`.
+    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, at home on
+    /// `stream`.
     ///
     /// # Errors
     ///
@@ -194,8 +197,8 @@ impl MemoryPool {
         Ok(buffer)
     }
 
-    /// `cuDeviceSetMemPool()`—Makes it the pool that buffers on its device come from unless another is named. When its
-    /// last handle goes, that is the default pool again.
+    /// `cuDeviceSetMemPool()`—Makes it the pool that buffers on its device come from unless another
+    /// is named. When its last handle goes, that is the default pool again.
     ///
     /// # Errors
     ///

@@ -28,14 +28,16 @@ const ALONE_TO_DEVICE: usize = LARGE;
 const ALONE_TO_HOST: usize = 512 << 10;
 /// A further thread for each so many bytes of those.
 const SHARE: usize = 512 << 10;
-/// So many pieces to the host at least, if they do not get too small: for what is done at the same time.
+/// So many pieces to the host at least, if they do not get too small: for what is done at the same
+/// time.
 const PIECES: usize = 8;
 /// From this size on the caches of the threads that copy to the host hold what they have in hand.
 const IN_CACHES: usize = 4 << 20;
-/// From this size on, fewer calls and events are worth more than pieces that are in many hands soon.
+/// From this size on, fewer calls and events are worth more than pieces that are in many hands
+/// soon.
 const LONG: usize = 32 << 20;
-/// From this size on, copies to the device through the caches were the faster ones (docs/performance.md): the source, which is in
-/// no cache, is what the threads wait for.
+/// From this size on, copies to the device through the caches were the faster ones
+/// (docs/performance.md): the source, which is in no cache, is what the threads wait for.
 const BEYOND: usize = 128 << 20;
 
 /// Which way a copy goes.

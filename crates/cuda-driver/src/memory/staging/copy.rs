@@ -15,8 +15,8 @@ use crate::memory::pitched::Rows;
 use crate::order::Access;
 use crate::stream::{Kind, Stream};
 
-/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on its home stream. They have been read when this
-/// returns; the device gets them where the stream comes to it.
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on its home stream. They
+/// have been read when this returns; the device gets them where the stream comes to it.
 ///
 /// # Safety
 ///
@@ -31,7 +31,8 @@ pub(crate) unsafe fn upload(
     let (mut copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
     let _current = copy.home.bind_to_ask()?;
     if !is_small {
-        // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the caller says so.
+        // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the
+        // caller says so.
         let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
         return in_uses(&mut copy, memory, access, (bytes, Way::ToDevice), &work);
     }
@@ -47,8 +48,8 @@ pub(crate) unsafe fn upload(
     Ok(copy.shelf.put_behind(slot, copy.home)?)
 }
 
-/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream of the memory. They are
-/// there when this returns; on an error, some may be.
+/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream
+/// of the memory. They are there when this returns; on an error, some may be.
 ///
 /// # Safety
 ///
@@ -64,7 +65,8 @@ pub(crate) unsafe fn download(
     let _current = copy.home.bind_to_ask()?;
     if !is_small {
         let filling = Filling::default();
-        // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the caller says so.
+        // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the
+        // caller says so.
         let work =
             |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks, &filling) };
         return in_uses(&mut copy, memory, access, (bytes, Way::ToHost), &work);
@@ -74,7 +76,8 @@ pub(crate) unsafe fn download(
     let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
     let wait = || copy.home.state().synchronize(copy.home.context());
     let done = queued.and_then(|()| Ok(wait()?));
-    // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that it could not be.
+    // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that
+    // it could not be.
     unsafe { copy.finish_download(slot, done, 0..bytes, false) }
 }
 
@@ -114,8 +117,8 @@ pub(crate) unsafe fn download_rows(
     })
 }
 
-/// The copies that make up one of rows, each with its bytes and where they begin on the host: one, or one for each row
-/// if a row does not fit in a block.
+/// The copies that make up one of rows, each with its bytes and where they begin on the host: one,
+/// or one for each row if a row does not fit in a block.
 fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     let (rows, all) = (*rows, rows.bytes());
     let count = match all {
@@ -135,8 +138,8 @@ fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     })
 }
 
-/// Has `work` done as one use of the memory; as one for each piece if graphs hold it, since pieces wait for the device, and
-/// replays on other threads must not have to.
+/// Has `work` done as one use of the memory; as one for each piece if graphs hold it, since pieces
+/// wait for the device, and replays on other threads must not have to.
 fn in_uses<'a>(
     copy: &mut Copy<'a>,
     memory: &'a Memory,
@@ -160,8 +163,8 @@ fn in_uses<'a>(
         memory.use_at_home(access, all)
     }
 }
-/// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a queue of this thread, or one
-/// that only it has made current: there are no helpers then.
+/// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a
+/// queue of this thread, or one that only it has made current: there are no helpers then.
 fn in_pieces(
     home: &Stream,
     chunks: Chunks,
@@ -194,7 +197,8 @@ fn in_pieces(
 
 /// # Safety
 ///
-/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source, meanwhile.
+/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source,
+/// meanwhile.
 pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_past_caches: bool) {
     if is_past_caches {
         // SAFETY: as the caller says.
@@ -224,8 +228,9 @@ pub(super) struct Copy<'a> {
     each: Option<(&'a Memory, Access)>,
 }
 
-// SAFETY: whoever uses `host` from another thread must not race ← the threads of a copy read it, or write pieces of it
-// that are apart, and are done when the copy returns. All else may go to other threads.
+// SAFETY: whoever uses `host` from another thread must not race ← the threads of a copy read it, or
+// write pieces of it that are apart, and are done when the copy returns. All else may go to other
+// threads.
 unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::pitched::{Side, queue};
 
-/// The blocks that the device fills for one copy, in the order in which it was asked to. Whoever takes one out empties it, and
-/// goes on until there are none.
+/// The blocks that the device fills for one copy, in the order in which it was asked to. Whoever
+/// takes one out empties it, and goes on until there are none.
 #[derive(Default)]
 pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>, { rank::COPY_FILLING }>);
 
@@ -37,7 +37,8 @@ impl Filling {
 }
 
 impl Copy<'_> {
-    /// Downloads pieces until none is left. The device fills some blocks while others are emptied, whoever asked for them.
+    /// Downloads pieces until none is left. The device fills some blocks while others are emptied,
+    /// whoever asked for them.
     ///
     /// # Errors
     ///
@@ -66,8 +67,8 @@ impl Copy<'_> {
                 return if chunks.are_taken() { Ok(()) } else { refused };
             };
             let done = slot.wait().map_err(Error::from);
-            // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says that it could
-            // not be.
+            // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says
+            // that it could not be.
             let finished =
                 unsafe { self.finish_download(slot, done, piece, chunks.is_past_caches()) };
             if let Err(error) = finished {
@@ -90,7 +91,8 @@ impl Copy<'_> {
             self.shelf.put(slot);
             return Ok(None);
         };
-        // SAFETY: the source must have the piece ← the caller says so; a piece is no more than a block.
+        // SAFETY: the source must have the piece ← the caller says so; a piece is no more than a
+        // block.
         let queued = unsafe { self.queue_download(&slot, piece.clone()) };
         // Without an event behind the copy the stream is waited for instead.
         let state = self.home.state();
@@ -115,8 +117,9 @@ impl Copy<'_> {
     pub(super) unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         let start = slot.start().cast();
         self.queue(|| match self.device {
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
-            // is freed behind its uses; the block is used again only when the copy is known to be done, or never.
+            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of
+            // the device's, which is freed behind its uses; the block is used again only when the
+            // copy is known to be done, or never.
             Place::Linear(device) => unsafe {
                 call!(
                     self.home.driver(),
@@ -140,7 +143,8 @@ impl Copy<'_> {
     ///
     /// # Safety
     ///
-    /// If `done` is no error the block holds the bytes of `piece`, and the destination has them and is nobody else's.
+    /// If `done` is no error the block holds the bytes of `piece`, and the destination has them and
+    /// is nobody else's.
     pub(super) unsafe fn finish_download(
         &self,
         slot: Slot,
@@ -154,7 +158,8 @@ impl Copy<'_> {
         }
         // SAFETY: the result must be in the same memory ← the destination has the piece.
         let to = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
+        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours,
+        // and nothing uses it.
         unsafe { copy_bytes(slot.start(), to, piece.len(), is_past_caches) };
         self.shelf.put(slot);
         Ok(())

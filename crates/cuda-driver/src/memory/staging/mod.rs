@@ -1,11 +1,12 @@
 //! Page-locked blocks of a context, through which pageable memory is copied.
 //!
-//! The driver would do the same behind the scenes, on one thread, and might touch the program's memory after the call.
-//! Here the device only ever sees blocks of ours; what belongs to the program is touched by its own threads alone, while
-//! it is borrowed. A block that a failed copy may still use is never freed nor used again.
+//! The driver would do the same behind the scenes, on one thread, and might touch the program's
+//! memory after the call. Here the device only ever sees blocks of ours; what belongs to the
+//! program is touched by its own threads alone, while it is borrowed. A block that a failed copy
+//! may still use is never freed nor used again.
 //!
-//! Blocks are made when first needed and kept as long as the context. A copy waits for a block of its own stream only:
-//! what other streams do may depend on what this thread does next.
+//! Blocks are made when first needed and kept as long as the context. A copy waits for a block of
+//! its own stream only: what other streams do may depend on what this thread does next.
 
 mod chunks;
 mod copy;
@@ -42,8 +43,8 @@ pub(crate) struct Shelf {
     plenty: usize,
     /// A stream that has so many busy waits for one of them, whatever there is.
     share: usize,
-    /// Whether to ask for what is done before it is needed. What was used last is taken next, while it is in the cache;
-    /// but asking takes as long as copying a few KiB.
+    /// Whether to ask for what is done before it is needed. What was used last is taken next, while
+    /// it is in the cache; but asking takes as long as copying a few KiB.
     is_eager: bool,
     blocks: Mutex<Blocks, { rank::STAGING }>,
 }
@@ -72,14 +73,16 @@ struct Busy {
 
 /// Copies up to this size take one small block, and the thread that asks does all.
 const SMALL: usize = 64 << 10;
-/// The greatest piece of a larger copy: what fits in the caches between the processor and the bus many times.
+/// The greatest piece of a larger copy: what fits in the caches between the processor and the bus
+/// many times.
 const LARGE: usize = 1 << 20;
 
 impl Default for Staging {
     fn default() -> Self {
         Self {
             small: Shelf::new(SMALL, 32, 32, false),
-            // Locking a block takes as long as copying a dozen, and a few are enough to keep the device busy.
+            // Locking a block takes as long as copying a dozen, and a few are enough to keep the
+            // device busy.
             large: Shelf::new(LARGE, 24, 16, true),
         }
     }
@@ -104,8 +107,8 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] if there is no memory to lock and `stream` has no block to wait for; a fault of the
-    /// work that the stream did before.
+    /// [`Error::OutOfMemory`] if there is no memory to lock and `stream` has no block to wait for;
+    /// a fault of the work that the stream did before.
     fn take(&self, context: &Context, stream: &StreamState) -> Result<Slot> {
         let mut refused = None;
         loop {
@@ -189,8 +192,8 @@ impl Shelf {
 }
 
 impl Blocks {
-    /// Moves the blocks whose copies are done to the free ones. If there are free ones, only the block that was queued first
-    /// is asked.
+    /// Moves the blocks whose copies are done to the free ones. If there are free ones, only the
+    /// block that was queued first is asked.
     fn reap(&mut self) {
         let is_short = self.free.is_empty();
         if is_short
@@ -261,7 +264,8 @@ impl Slot {
     }
 
     fn record(&self, driver: &Driver, stream: &Queueing<'_>) -> Result<(), DriverError> {
-        // SAFETY: event and stream must be alive ← the event is owned, and the callers borrow the stream.
+        // SAFETY: event and stream must be alive ← the event is owned, and the callers borrow the
+        // stream.
         unsafe { call!(driver, cuEventRecord(self.event(), stream.raw())) }
     }
 

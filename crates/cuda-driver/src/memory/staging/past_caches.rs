@@ -1,14 +1,15 @@
 //! Copying to memory that is not soon read here.
 //!
-//! A store that goes through the caches reads each line first and leaves it there, where the device has to ask for it, and
-//! where it puts out what is needed sooner. Between several threads and a device that reads at the same time, that costs a
-//! third of the rate.
+//! A store that goes through the caches reads each line first and leaves it there, where the device
+//! has to ask for it, and where it puts out what is needed sooner. Between several threads and a
+//! device that reads at the same time, that costs a third of the rate.
 
 /// Copies `bytes` bytes; other threads and devices see them when this returns.
 ///
 /// # Safety
 ///
-/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source, meanwhile.
+/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source,
+/// meanwhile.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -22,7 +23,8 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     for at in body.clone().step_by(STEP) {
         // SAFETY: the bytes must be readable ← they are of the body.
         let step = unsafe { _mm_loadu_si128(from.wrapping_add(at).cast()) };
-        // SAFETY: the bytes must be writable, aligned ← they are of the body, which begins with a line.
+        // SAFETY: the bytes must be writable, aligned ← they are of the body, which begins with a
+        // line.
         unsafe { _mm_stream_si128(to.wrapping_add(at).cast(), step) };
     }
     let (from, to) = (from.wrapping_add(body.end), to.wrapping_add(body.end));

@@ -11,8 +11,8 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::memory::pitched::{Rows, Side, queue};
 
-/// So many bytes in one run the driver writes into its own queue, one by one. Two runs the device fetches, which takes this
-/// thread half the time.
+/// So many bytes in one run the driver writes into its own queue, one by one. Two runs the device
+/// fetches, which takes this thread half the time.
 const INLINE: RangeInclusive<usize> = 4 << 10..=16 << 10;
 
 impl Copy<'_> {
@@ -26,7 +26,8 @@ impl Copy<'_> {
     ///
     /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
     pub(super) unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
-        // The piece first: who has none must not wait for a block, since the stream may wait for what this thread does next.
+        // The piece first: who has none must not wait for a block, since the stream may wait for
+        // what this thread does next.
         while let Some(piece) = chunks.next() {
             let slot = match self.take() {
                 Ok(slot) => slot,
@@ -35,7 +36,8 @@ impl Copy<'_> {
                     return Err(error);
                 }
             };
-            // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than a block.
+            // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than
+            // a block.
             match unsafe { self.queue_upload(&slot, piece, chunks.is_past_caches()) } {
                 Ok(()) => {
                     if let Err(error) = self.shelf.put_behind(slot, self.home) {
@@ -64,7 +66,8 @@ impl Copy<'_> {
     ) -> Result<()> {
         // SAFETY: the result must be in the same memory ← the source has the piece.
         let from = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours, and nothing uses it.
+        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours,
+        // and nothing uses it.
         unsafe { copy_bytes(from, slot.start(), piece.len(), is_past_caches) };
         let start = slot.start().cast();
         self.queue(|| match self.device {
@@ -75,8 +78,9 @@ impl Copy<'_> {
                 // SAFETY: as below.
                 unsafe { queue(self.home, Side::Device(rows), Side::Host(start), &rows) }
             }
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of the device's, which
-            // is freed behind its uses; the block is used again only behind its event, or never.
+            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of
+            // the device's, which is freed behind its uses; the block is used again only behind its
+            // event, or never.
             Place::Linear(device) => unsafe {
                 call!(
                     self.home.driver(),

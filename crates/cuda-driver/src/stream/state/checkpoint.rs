@@ -1,4 +1,5 @@
-//! Recording events at the end of a stream, and the checkpoints before what may wait for the program.
+//! Recording events at the end of a stream, and the checkpoints before what may wait for the
+//! program.
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +11,9 @@ use crate::lock::MutexGuard;
 use crate::planted::Fault;
 
 impl StreamState {
-    /// Calls `queue` to queue something that can hold up the stream until the program does something: what was used on
-    /// the stream before can still be waited for on its own. The context is current if the handle needs that.
+    /// Calls `queue` to queue something that can hold up the stream until the program does
+    /// something: what was used on the stream before can still be waited for on its own. The
+    /// context is current if the handle needs that.
     pub(crate) fn block<R>(
         &self,
         context: &Context,
@@ -35,8 +37,8 @@ impl StreamState {
         })
     }
 
-    /// Locks the tails of the legacy stream and of all streams that are ordered with it, and calls `then` with them. Each
-    /// but the legacy stream has a checkpoint by then.
+    /// Locks the tails of the legacy stream and of all streams that are ordered with it, and calls
+    /// `then` with them. Each but the legacy stream has a checkpoint by then.
     pub(super) fn with_tails<R>(
         &self,
         context: &Context,
@@ -54,11 +56,12 @@ impl StreamState {
         then(&mut tails)
     }
 
-    /// Records a checkpoint on the legacy stream if it was used since its last one; on other streams nothing.
+    /// Records a checkpoint on the legacy stream if it was used since its last one; on other
+    /// streams nothing.
     ///
-    /// The record itself is work on the legacy stream. So it comes after the checkpoints of the other streams, which would
-    /// wait for it otherwise. Without a use it is left out: if one stream waits for the program, it would make all
-    /// others wait with it.
+    /// The record itself is work on the legacy stream. So it comes after the checkpoints of the
+    /// other streams, which would wait for it otherwise. Without a use it is left out: if one
+    /// stream waits for the program, it would make all others wait with it.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         if self.kind != Kind::Legacy || !self.is_used.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -78,7 +81,8 @@ impl StreamState {
         if let Some((epoch, _)) = tail.checkpoints.drain(..done).next_back() {
             tail.settled = epoch + 1;
         }
-        // If it cannot be recorded, the uses of this epoch are waited for by the next checkpoint or by the tail.
+        // If it cannot be recorded, the uses of this epoch are waited for by the next checkpoint or
+        // by the tail.
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         let event = self.record_at(context, tail)?;
         tail.checkpoints.push((epoch, event));
@@ -99,7 +103,8 @@ impl StreamState {
         if !self.holds_up_others() {
             return then(&mut self.tail());
         }
-        // The step of `queueing`, under the locks that it takes: the tail of this stream is one of them.
+        // The step of `queueing`, under the locks that it takes: the tail of this stream is one of
+        // them.
         self.with_tails(context, |tails| {
             let own = tails.iter_mut().find(|(stream, _)| stream.id == self.id);
             match own {
@@ -110,8 +115,8 @@ impl StreamState {
         })
     }
 
-    /// Records an event behind what is queued now; `tail` is this stream's. On the legacy stream the others have their
-    /// checkpoints.
+    /// Records an event behind what is queued now; `tail` is this stream's. On the legacy stream
+    /// the others have their checkpoints.
     fn record_at(&self, context: &Context, tail: &mut Tail) -> Result<UseEvent, DriverError> {
         let _current = self.bind_to_ask(context)?;
         let turn = tail.turn + 1;
@@ -121,8 +126,8 @@ impl StreamState {
         Ok(event)
     }
 
-    /// An event behind what was queued up to the end of `epoch`, and the last epoch that it stands behind; `None` if all
-    /// of that is known to be done.
+    /// An event behind what was queued up to the end of `epoch`, and the last epoch that it stands
+    /// behind; `None` if all of that is known to be done.
     pub(crate) fn behind(
         &self,
         context: &Context,
@@ -137,15 +142,16 @@ impl StreamState {
             if let Some(found) = tail.find(epoch) {
                 return Ok(found);
             }
-            // No use that is queued from now on has been given to anybody as one that this stands behind.
+            // No use that is queued from now on has been given to anybody as one that this stands
+            // behind.
             Ok(Some((self.record_at(context, tail)?, u64::MAX)))
         })
     }
 }
 
 impl Tail {
-    /// What is known of the end of `epoch` without another record: the event behind it and the last epoch that it stands
-    /// behind, or `None` inside if all of that is done.
+    /// What is known of the end of `epoch` without another record: the event behind it and the last
+    /// epoch that it stands behind, or `None` inside if all of that is done.
     fn find(&self, epoch: u64) -> Option<Option<(UseEvent, u64)>> {
         if epoch < self.settled {
             return Some(None);

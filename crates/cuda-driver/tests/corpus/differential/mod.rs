@@ -1,7 +1,7 @@
 //! Many kernels: the same PTX with the same random inputs on the GPU and on the software device.
 //!
-//! The software devices of all capabilities are compared with each other also where there is no GPU, and integers with what
-//! the host computes.
+//! The software devices of all capabilities are compared with each other also where there is no
+//! GPU, and integers with what the host computes.
 
 mod list;
 mod reference;

@@ -185,8 +185,8 @@ pub(super) fn place(mode: CUaddress_mode, at: i64, size: usize) -> Option<usize>
     Some(found as usize)
 }
 
-/// The linear filter of the programming guide, with exact weights, for the channel of the elements at coordinates that
-/// count elements. A dimension of which there is no coordinate is a layer.
+/// The linear filter of the programming guide, with exact weights, for the channel of the elements
+/// at coordinates that count elements. A dimension of which there is no coordinate is a layer.
 pub(super) fn filter(
     elements: &Elements,
     mode: CUaddress_mode,

@@ -13,7 +13,8 @@ use crate::support::{everywhere, numbers};
 /// What integers that become numbers may be off by.
 const NEAR: f64 = 1e-6;
 
-/// What a texture gives for elements, by a kernel of floats and one each of signed and unsigned integers.
+/// What a texture gives for elements, by a kernel of floats and one each of signed and unsigned
+/// integers.
 fn must_be_elements(
     texture: &Texture<'_>,
     kernels: [&str; 3],

@@ -1,8 +1,9 @@
-//! Textures and surfaces, which the safe layer does not have: the calls are those of C, the kernels as any others.
+//! Textures and surfaces, which the safe layer does not have: the calls are those of C, the kernels
+//! as any others.
 //!
-//! Elements that are read as they are must be right in every bit, and integers that become numbers within 1e-6. What a
-//! linear filter gives must be within 1/256 of the range of the elements for each dimension and between levels, which is
-//! what weights with 8 bits of fraction leave open.
+//! Elements that are read as they are must be right in every bit, and integers that become numbers
+//! within 1e-6. What a linear filter gives must be within 1/256 of the range of the elements for
+//! each dimension and between levels, which is what weights with 8 bits of fraction leave open.
 
 mod elements;
 mod exact;
@@ -24,8 +25,8 @@ fn look<O: DeviceRepr>(texture: &Texture<'_>, name: &str, points: &[[f32; 4]]) -
     let (at, mut out) = (bench.upload(points), bench.zeroed::<O>(points.len()));
     let config = LaunchConfig::for_num_elems(points.len() as u32);
     let args = (texture.raw, &at, &mut out, points.len() as u32);
-    // SAFETY: the kernel reads a point and writes four words for each index below n ← so many are in both; the texture
-    // lives until the results are here.
+    // SAFETY: the kernel reads a point and writes four words for each index below n ← so many are
+    // in both; the texture lives until the results are here.
     unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
     bench.values(&out, name)
 }

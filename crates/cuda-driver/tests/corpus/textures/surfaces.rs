@@ -22,7 +22,8 @@ fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> 
         height as u32,
         depth as u32,
     );
-    // SAFETY: the kernel keeps to the extents ← both surfaces have them, and live until the stream is done.
+    // SAFETY: the kernel keeps to the extents ← both surfaces have them, and live until the stream
+    // is done.
     unsafe { bench.stream.launch(&function, config, args) }.unwrap();
     if let Err(error) = bench.stream.synchronize() {
         let fault = bench.simulator.as_ref().and_then(|device| device.fault(0));
@@ -91,7 +92,8 @@ fn what_is_outside() {
         let (at, mut out) = (bench.upload(&points), bench.zeroed::<[i32; 2]>(200));
         let config = LaunchConfig::for_num_elems(200);
         let args = (surface.raw, &at, &mut out, 200_u32);
-        // SAFETY: the kernel reads a point and writes two words for each index below n ← 200 are in both.
+        // SAFETY: the kernel reads a point and writes two words for each index below n ← 200 are in
+        // both.
         unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
         for (found, point) in bench.values(&out, "around").iter().zip(&points) {
             let near = [

@@ -34,7 +34,8 @@ pub(super) struct Report {
     pub(super) failures: BTreeMap<Failure, Vec<(u64, Status)>>,
 }
 
-/// The first call of each function in `trace` with each status of `first`, the middle and the last one with those of `later`.
+/// The first call of each function in `trace` with each status of `first`, the middle and the last
+/// one with those of `later`.
 pub(super) fn cases_of(
     scenario: &'static Scenario,
     trace: &[TraceEntry],

@@ -1,5 +1,6 @@
-//! The fault matrix: every status code, of every function that the safe layer calls, at its first, middle and last call in
-//! programs that use all of it. No panic, no hang, nothing left, and the error is told, or need not be.
+//! The fault matrix: every status code, of every function that the safe layer calls, at its first,
+//! middle and last call in programs that use all of it. No panic, no hang, nothing left, and the
+//! error is told, or need not be.
 //!
 //! `CUDA_FULL=1` takes all status codes. `CUDA_FAULTS=SCENARIO` and
 //! `CUDA_FAULTS=SCENARIO/FUNCTION` run a part.
@@ -31,8 +32,8 @@ fn all_statuses() -> Vec<Status> {
 /// At the middle and the last call where not all are taken.
 const FEW: [Status; 1] = [Status::CUDA_ERROR_UNKNOWN];
 
-/// At the first. One of each sort: of memory, of arguments, of devices, a lost device, a context that is gone, and one that is treated as
-/// any other.
+/// At the first. One of each sort: of memory, of arguments, of devices, a lost device, a context
+/// that is gone, and one that is treated as any other.
 const SOME: [Status; 6] = [
     Status::CUDA_ERROR_OUT_OF_MEMORY,
     Status::CUDA_ERROR_INVALID_VALUE,
@@ -42,7 +43,8 @@ const SOME: [Status; 6] = [
     Status::CUDA_ERROR_UNKNOWN,
 ];
 
-/// More than there are processors: cases wait for threads of the library, which come by now and then.
+/// More than there are processors: cases wait for threads of the library, which come by now and
+/// then.
 const THREADS: usize = 32;
 
 #[test]

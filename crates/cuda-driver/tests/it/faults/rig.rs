@@ -186,8 +186,8 @@ fn check_left(
     let library = Arc::new(simulator.library().unwrap());
     loop {
         for context in kept {
-            // What nobody waits for, the late device does not do. (A function of its own: the library does not call it.)
-            // SAFETY: the context is alive.
+            // What nobody waits for, the late device does not do. (A function of its own: the
+            // library does not call it.) SAFETY: the context is alive.
             let _ = unsafe { library.cuCtxSynchronize_v2(context.as_raw()) };
         }
         let live = simulator.live();

@@ -1,11 +1,13 @@
-//! What is right when a call fails: where its error may be told by nobody, what may be told in its place, and what may be left.
+//! What is right when a call fails: where its error may be told by nobody, what may be told in its
+//! place, and what may be left.
 
 use cuda_driver::{DriverError, Error, Status};
 use cuda_sys::Function as Call;
 
 use super::rig::{Fault, Left};
 
-/// Calls whose failure a program need not be told: which of them, with which code (all, if none is named), and why.
+/// Calls whose failure a program need not be told: which of them, with which code (all, if none is
+/// named), and why.
 const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     // What a drop does.
     ("cuCtxDestroy_v2", Any, &[], DROP),
@@ -197,7 +199,8 @@ const TOLD: &[(&str, &[&str])] = &[
     ("streams", &["cuStreamQuery"]),
 ];
 
-/// Codes that are an answer and no failure: what calls say by them, which calls, and in which scenario if not in all.
+/// Codes that are an answer and no failure: what calls say by them, which calls, and in which
+/// scenario if not in all.
 const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
     (
         Status::CUDA_ERROR_INVALID_VALUE,
@@ -273,7 +276,8 @@ fn call_of(error: &Error) -> Option<DriverError> {
     })
 }
 
-/// Whether a scenario in which this call fails may answer that error: the code, and the call that answered it.
+/// Whether a scenario in which this call fails may answer that error: the code, and the call that
+/// answered it.
 pub(super) fn is_right(fault: &Fault, error: &Error) -> bool {
     call_of(error)
         .is_some_and(|told| told.status() == fault.status && told.call().name == fault.call.name)

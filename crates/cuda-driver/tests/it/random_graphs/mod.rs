@@ -1,5 +1,5 @@
-//! Random graphs, each built node by node and captured, on a device that runs as late and as oddly as it may, against a
-//! sequential model.
+//! Random graphs, each built node by node and captured, on a device that runs as late and as oddly
+//! as it may, against a sequential model.
 //!
 //! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
 

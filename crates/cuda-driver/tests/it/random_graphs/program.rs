@@ -44,7 +44,8 @@ pub(super) struct Step {
     pub(super) join: Option<usize>,
     /// Nodes that it follows besides, if it is built.
     pub(super) after: Vec<usize>,
-    /// A node that is added before it, if it is built, and taken out again: at once, or when all are there.
+    /// A node that is added before it, if it is built, and taken out again: at once, or when all
+    /// are there.
     pub(super) passing: Option<(Op, bool)>,
 }
 

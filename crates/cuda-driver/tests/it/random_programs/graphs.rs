@@ -1,4 +1,5 @@
-//! Random programs of graphs: launches of executables that share buffers, between other uses of the same buffers.
+//! Random programs of graphs: launches of executables that share buffers, between other uses of the
+//! same buffers.
 
 use std::env;
 
@@ -203,7 +204,8 @@ impl Run {
                 let op = Op::Fill(*number, value);
                 self.act(op);
             }
-            // It lives on in the graphs that hold it; another may get the memory of one that none holds.
+            // It lives on in the graphs that hold it; another may get the memory of one that none
+            // holds.
             11 => {
                 let at = self.any();
                 let (number, _) = self.buffers.swap_remove(at);

@@ -138,7 +138,8 @@ impl Machine {
                 self.with(to, |machine, view| {
                     let (a, b) = (machine.view(a), machine.view(b));
                     let (stream, kernel) = (&machine.streams[stream], &machine.kernels.join);
-                    // SAFETY: the kernel reads n words of `a` and of `b` and writes n of `to`: all have as many.
+                    // SAFETY: the kernel reads n words of `a` and of `b` and writes n of `to`: all
+                    // have as many.
                     unsafe { stream.launch(kernel, block(n), (view, a, b, n)) }
                 })?;
             }
@@ -214,7 +215,8 @@ impl Machine {
         let n = from.len as u32;
         let mut words = DeviceBuffer::<u32>::zeroed(stream, from.len)?;
         let args = (&mut words, self.view(from), 1_u32, n);
-        // SAFETY: the kernel reads n words of `from` and reads and writes n of `words`: both have as many.
+        // SAFETY: the kernel reads n words of `from` and reads and writes n of `words`: both have
+        // as many.
         unsafe { stream.launch(&self.kernels.weave, block(n), args) }?;
         let words = words.to_vec()?;
         drop(open);
@@ -267,7 +269,8 @@ impl Machine {
             // The buffers themselves as arguments.
             let mut buffer = self.buffers.remove(&to.buffer).unwrap();
             let args = (&mut buffer, &self.buffers[&from.buffer], factor, n);
-            // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as many.
+            // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have
+            // as many.
             let result =
                 unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), args) };
             self.buffers.insert(to.buffer, buffer);
@@ -295,7 +298,8 @@ impl Machine {
             return to.copy_from(&from);
         };
         let n = len as u32;
-        // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as many.
+        // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as
+        // many.
         unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), (to, from, 1_u32, n)) }
     }
 

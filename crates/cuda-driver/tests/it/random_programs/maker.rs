@@ -34,7 +34,8 @@ impl Program {
         let late_copies = !faults && maker.rng.bool();
         let pool = match maker.rng.u32(..4) {
             0 => Some(usize::MAX),
-            // Room for as many buffers as there may be, and no more: blocks that are in use go to other streams.
+            // Room for as many buffers as there may be, and no more: blocks that are in use go to
+            // other streams.
             1 => Some(BUFFERS * POOL_BLOCK),
             _ => None,
         };

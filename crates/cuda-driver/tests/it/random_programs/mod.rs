@@ -1,6 +1,8 @@
-//! Random programs on a device that runs as late and as oddly as it may, against a sequential model.
+//! Random programs on a device that runs as late and as oddly as it may, against a sequential
+//! model.
 //!
-//! In one of four, calls of the driver fail now and then: what a failed step does not touch is as the model says.
+//! In one of four, calls of the driver fail now and then: what a failed step does not touch is as
+//! the model says.
 //!
 //! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
 

@@ -8,7 +8,8 @@ use super::program::{Action, Part};
 #[derive(Debug, Default)]
 pub(super) struct Model {
     buffers: BTreeMap<usize, Vec<u32>>,
-    /// Buffers of unknown content: a step that writes to them failed, and may have done a part of its work.
+    /// Buffers of unknown content: a step that writes to them failed, and may have done a part of
+    /// its work.
     unknown: BTreeSet<usize>,
 }
 

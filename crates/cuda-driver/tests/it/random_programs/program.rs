@@ -82,7 +82,8 @@ pub(super) enum Action {
         from: Part,
         factor: u32,
     },
-    /// Fills both halves, at the same time on two threads and two streams, and reads the lower one on its thread.
+    /// Fills both halves, at the same time on two threads and two streams, and reads the lower one
+    /// on its thread.
     Halves {
         buffer: usize,
         middle: usize,
@@ -90,7 +91,8 @@ pub(super) enum Action {
         values: [u32; 2],
     },
     Synchronize(usize),
-    /// Overwrites words from page-locked memory, which goes with its transfer: at the end of the step, or with the machine.
+    /// Overwrites words from page-locked memory, which goes with its transfer: at the end of the
+    /// step, or with the machine.
     Upload {
         stream: usize,
         to: Part,
@@ -139,7 +141,8 @@ pub(super) enum Form {
 }
 
 impl Program {
-    /// The same without the steps of `range`, and without those that need what they would have made.
+    /// The same without the steps of `range`, and without those that need what they would have
+    /// made.
     pub(super) fn without(&self, range: std::ops::Range<usize>) -> Self {
         let mut streams = BTreeSet::from([DEFAULT, LEGACY, PER_THREAD]);
         let mut buffers = BTreeMap::new();

@@ -144,7 +144,8 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("cos.approx.ftz", "f32", f64::cos)
             .absolute(-20.0)
             .between(-turn, turn),
-        // The bound is absolute between a half and two, where the logarithm is less than one, and relative elsewhere.
+        // The bound is absolute between a half and two, where the logarithm is less than one, and
+        // relative elsewhere.
         Function::new("lg2.approx", "f32", f64::log2)
             .relative(-22.0)
             .absolute(-22.0),

@@ -154,8 +154,8 @@ fn funnels(all: &mut Vec<Operation>) {
     }
 }
 
-/// What says where a field begins and how long it is. The ISA restricts it to 0..255; of what is beyond, an H200 (driver
-/// 580) takes the lower 8 bits in forms of 32 bits, and not in those of 64.
+/// What says where a field begins and how long it is. The ISA restricts it to 0..255; of what is
+/// beyond, an H200 (driver 580) takes the lower 8 bits in forms of 32 bits, and not in those of 64.
 fn places(size: u32) -> Source {
     if size == 64 {
         below("u32", 256)

@@ -275,8 +275,8 @@ fn pairs(all: &mut Vec<Operation>) {
     }
 }
 
-/// Of f32 the first 10 bits of the fraction. Which NaN becomes of a NaN is left open; with `.rna` an H200 (driver 580)
-/// makes an infinity of some, so that it gets none.
+/// Of f32 the first 10 bits of the fraction. Which NaN becomes of a NaN is left open; with `.rna`
+/// an H200 (driver 580) makes an infinity of some, so that it gets none.
 fn tensor_floats(all: &mut Vec<Operation>) {
     let short = Format::new(8, 10);
     for (round, mode, since) in [

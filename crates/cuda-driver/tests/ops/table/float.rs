@@ -24,7 +24,8 @@ impl Options {
         Number::read(bits, self.format)
     }
 
-    /// The bits of a result. It is flushed before it is rounded: measured on an H200 (driver 580), the ISA does not say.
+    /// The bits of a result. It is flushed before it is rounded: measured on an H200 (driver 580),
+    /// the ISA does not say.
     pub(crate) fn write(self, number: &Number, mode: Mode) -> u64 {
         let flushed = self.flush && number.is_tiny(self.format);
         let zero = Number::zero(number.is_negative());

@@ -32,7 +32,8 @@ fn twice(ty: Ty) -> Ty {
     }
 }
 
-/// A product from bit `from` on. Both factors are of one type, so that the bits of `i128` are enough to wrap in.
+/// A product from bit `from` on. Both factors are of one type, so that the bits of `i128` are
+/// enough to wrap in.
 fn product(ty: Ty, a: u64, b: u64, from: u32) -> i128 {
     if ty == "u64" {
         ((u128::from(a) * u128::from(b)) >> from) as i128

@@ -3,7 +3,8 @@
 use crate::operation::{Operation, Source, Ty, bits, cut};
 use crate::table::integer::int;
 
-/// A space: its name in instructions, what goes before an access, and the address of 16 bytes of the thread's own.
+/// A space: its name in instructions, what goes before an access, and the address of 16 bytes of
+/// the thread's own.
 const SPACES: [(&str, &str, &str); 6] = [
     (".global", "", "%m"),
     (".shared", "", "%s"),

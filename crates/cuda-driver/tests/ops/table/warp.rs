@@ -18,7 +18,8 @@ fn groups(apart: bool) -> Vec<Vec<usize>> {
     }
 }
 
-/// The text that runs `text`, where `MASK` is the mask, for all lanes or for even ones and odd ones.
+/// The text that runs `text`, where `MASK` is the mask, for all lanes or for even ones and odd
+/// ones.
 fn spread(text: &str, apart: bool) -> String {
     if !apart {
         return text.replace("MASK", &format!("{ALL:#x}"));
@@ -38,7 +39,8 @@ DONE: }}"
     )
 }
 
-/// One for all lanes, and one for two groups. `f` gets the lane's own place in its group, and the sources of the group.
+/// One for all lanes, and one for two groups. `f` gets the lane's own place in its group, and the
+/// sources of the group.
 fn both(
     all: &mut Vec<Operation>,
     name: &str,

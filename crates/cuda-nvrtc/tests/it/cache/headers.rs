@@ -129,7 +129,8 @@ const LAYOUTS: [Layout; 12] = [
     },
 ];
 
-/// Puts another header into every place that could matter, one after the other, and takes it away again.
+/// Puts another header into every place that could matter, one after the other, and takes it away
+/// again.
 #[test]
 fn a_header_that_changes_appears_or_vanishes_is_noticed() {
     for nvrtc in every_nvrtc() {

@@ -29,7 +29,8 @@ pub(in crate::driver) struct Attributes {
     pub(in crate::driver) cluster: Option<[u32; 3]>,
     /// Numbers by attribute.
     numbers: BTreeMap<u32, u32>,
-    /// What a node has to be, if it was said: one that kernels can change, by this handle, or, if that is 0, not.
+    /// What a node has to be, if it was said: one that kernels can change, by this handle, or, if
+    /// that is 0, not.
     updatable: Option<u64>,
 }
 
@@ -45,8 +46,8 @@ impl Attributes {
         }
     }
 
-    /// `INVALID_VALUE` for what a driver of `version` does not know, and `NOT_SUPPORTED` for what would change what a launch does
-    /// and is not implemented.
+    /// `INVALID_VALUE` for what a driver of `version` does not know, and `NOT_SUPPORTED` for what
+    /// would change what a launch does and is not implemented.
     pub(in crate::driver) fn set(
         &mut self,
         version: u32,
@@ -75,8 +76,8 @@ impl Attributes {
             | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
             | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
-                // SAFETY: the first 4 bytes of the union must be set ← the attribute's id says that a field of that
-                // size is.
+                // SAFETY: the first 4 bytes of the union must be set ← the attribute's id says that
+                // a field of that size is.
                 let number = unsafe { std::ptr::from_ref(value).cast::<u32>().read() };
                 if id == A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && number > 2 {
                     return Err(INVALID_VALUE);
@@ -84,8 +85,8 @@ impl Attributes {
                 self.numbers.insert(id.0, number);
             }
             UPDATABLE => {
-                // SAFETY: the first 4 bytes of the union must be set ← `deviceUpdatable`, which the attribute's id says is
-                // set, lies there.
+                // SAFETY: the first 4 bytes of the union must be set ← `deviceUpdatable`, which the
+                // attribute's id says is set, lies there.
                 let wanted = unsafe { std::ptr::from_ref(value).cast::<i32>().read() };
                 self.updatable = match (wanted, self.device_node()) {
                     (0, None) => Some(0),
@@ -96,7 +97,8 @@ impl Attributes {
                     _ => return Err(INVALID_VALUE),
                 };
             }
-            // A kernel begins when those before it have ended, which programmatic serialization allows.
+            // A kernel begins when those before it have ended, which programmatic serialization
+            // allows.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
@@ -114,7 +116,8 @@ impl Attributes {
             A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => value.cooperative = i32::from(self.cooperative),
             A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 let cluster = self.cluster.unwrap_or_default();
-                // SAFETY: there must be room for it, aligned ← `clusterDim` of the union is three of these.
+                // SAFETY: there must be room for it, aligned ← `clusterDim` of the union is three
+                // of these.
                 unsafe { (&raw mut value).cast::<[u32; 3]>().write(cluster) };
             }
             A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
@@ -145,7 +148,8 @@ impl Attributes {
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Those of a launch that is captured: the priority is that of the stream, unless it has one of its own.
+    /// Those of a launch that is captured: the priority is that of the stream, unless it has one of
+    /// its own.
     pub(in crate::driver) fn captured(mut self, priority: i32) -> Self {
         let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY.0;
         self.numbers.entry(id).or_insert(priority as u32);
@@ -158,8 +162,8 @@ impl Attributes {
     }
 }
 
-/// Whether a driver of `version` knows the attribute, as the headers have them. (Not `CU_LAUNCH_ATTRIBUTE_MAX`, which is that of the
-/// header that the bindings are of.)
+/// Whether a driver of `version` knows the attribute, as the headers have them. (Not
+/// `CU_LAUNCH_ATTRIBUTE_MAX`, which is that of the header that the bindings are of.)
 fn is_known(id: CUlaunchAttributeID, version: u32) -> bool {
     let since = match id.0 {
         ..=10 => 12_000,
@@ -177,7 +181,8 @@ fn is_known(id: CUlaunchAttributeID, version: u32) -> bool {
 /// The value that tells the handle of a node that kernels can change.
 fn updatable(node: u64) -> CUlaunchAttributeValue {
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-    // SAFETY: there must be room for it, aligned ← `deviceUpdatableKernelNode` of the union is an `int` and a pointer.
+    // SAFETY: there must be room for it, aligned ← `deviceUpdatableKernelNode` of the union is an
+    // `int` and a pointer.
     unsafe { (&raw mut value).cast::<[u64; 2]>().write([1, node]) };
     value
 }
@@ -233,8 +238,8 @@ impl Call {
             Ok(())
         })?;
         if let (UPDATABLE, Some(device_node)) = (attribute, device_node) {
-            // SAFETY: it must be valid for a write ← the handle is returned there, says the manual, although the pointer is one
-            // to what is not written.
+            // SAFETY: it must be valid for a write ← the handle is returned there, says the manual,
+            // although the pointer is one to what is not written.
             let value = unsafe { value.raw().cast_mut().wrap() };
             value.set(updatable(device_node))?;
         }

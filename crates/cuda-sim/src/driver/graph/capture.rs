@@ -1,8 +1,8 @@
 //! Capture: what is queued in a stream becomes nodes.
 //!
-//! A capture begins in one stream, its origin, and spreads to others that wait for its events. Each stream of it is a
-//! [`Branch`], which knows what its next node follows. What is illegal meanwhile invalidates the captures that it
-//! concerns, as the documentation says.
+//! A capture begins in one stream, its origin, and spreads to others that wait for its events. Each
+//! stream of it is a [`Branch`], which knows what its next node follows. What is illegal meanwhile
+//! invalidates the captures that it concerns, as the documentation says.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -256,7 +256,8 @@ impl Instance {
         }
     }
 
-    /// A stream that is destroyed takes its capture with it, unless another stream of that has joined all its work.
+    /// A stream that is destroyed takes its capture with it, unless another stream of that has
+    /// joined all its work.
     pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
         if !self.graphs.is_capturing() {
             return;
@@ -280,7 +281,8 @@ impl Instance {
         }
     }
 
-    /// Records an event in a capture: a node if it is for the outside, else a mark for other streams of the capture.
+    /// Records an event in a capture: a node if it is for the outside, else a mark for other
+    /// streams of the capture.
     pub(in crate::driver) fn capture_record(
         &self,
         stream: &Stream,
@@ -421,7 +423,8 @@ impl Instance {
         Ok(true)
     }
 
-    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, copies and fills that block.
+    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, copies
+    /// and fills that block.
     pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());

@@ -179,8 +179,8 @@ impl Call {
         graph.set(pointer(made))
     }
 
-    /// The state of the stream; asking the legacy stream while one that it waits for captures is an error that
-    /// invalidates nothing.
+    /// The state of the stream; asking the legacy stream while one that it waits for captures is an
+    /// error that invalidates nothing.
     fn capture_info(&self, stream: &Stream, told: &Told) -> Status {
         told.status.required()?;
         let mut world = self.graphs.lock();

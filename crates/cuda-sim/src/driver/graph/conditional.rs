@@ -32,7 +32,8 @@ exports! {
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`
 const ASSIGN_DEFAULT: u32 = 1;
 
-/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not documented.
+/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not
+/// documented.
 const MOST_BODIES: u32 = 1 << 16;
 
 /// The value of a conditional handle.

@@ -158,14 +158,16 @@ impl Operations {
 
 impl GraphMemory {
     fn props(&self) -> CUmemPoolProps {
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers, newtypes of integers and a pointer.
+        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers, newtypes of
+        // integers and a pointer.
         let mut props: CUmemPoolProps = unsafe { std::mem::zeroed() };
         props.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         props.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         let id = std::ptr::from_mut(&mut props.location)
             .cast::<i32>()
             .wrapping_add(1);
-        // SAFETY: the second `int` of the location must be writable ← it is its number, in every header.
+        // SAFETY: the second `int` of the location must be writable ← it is its number, in every
+        // header.
         unsafe { id.write(self.device.ordinal as i32) };
         props
     }
@@ -184,8 +186,8 @@ impl GraphMemory {
 impl Payload {
     /// As `cuGraphNodeGetParams` says it.
     pub(super) fn raw(&self) -> CUgraphNodeParams {
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of plain structs of
-        // integers, pointers and optional function pointers.
+        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of
+        // plain structs of integers, pointers and optional function pointers.
         let mut all: CUgraphNodeParams = unsafe { std::mem::zeroed() };
         all.type_ = self.sort();
         let params = &mut all.__bindgen_anon_1;
@@ -326,7 +328,8 @@ impl Call {
         Ok(Arc::clone(device))
     }
 
-    /// Who else may use what an allocation node stands for: devices that are there. (Here each may that can.)
+    /// Who else may use what an allocation node stands for: devices that are there. (Here each may
+    /// that can.)
     pub(super) fn check_access(&self, all: *const CUmemAccessDesc, count: usize) -> Status {
         // SAFETY: there must be `count` of them ← the contract of allocation nodes.
         let all = unsafe { all.wrap() };

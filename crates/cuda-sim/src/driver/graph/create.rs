@@ -30,7 +30,8 @@ exports! {
 }
 
 impl World {
-    /// Whether a capture adds to the graph. (To one inside it is no reason to keep it, for a GPU's driver.)
+    /// Whether a capture adds to the graph. (To one inside it is no reason to keep it, for a GPU's
+    /// driver.)
     pub(super) fn is_captured_into(&self, graph: u64) -> bool {
         self.captures.values().any(|capture| capture.graph == graph)
     }

@@ -50,7 +50,8 @@ pub(super) fn no_data() -> In<CUgraphEdgeData> {
     unsafe { std::ptr::null::<CUgraphEdgeData>().wrap() }
 }
 
-/// Answers a list the way of `cuda.h`: its length without a place for it, else as many as there is room for.
+/// Answers a list the way of `cuda.h`: its length without a place for it, else as many as there is
+/// room for.
 fn answer<T>(
     items: &[T],
     count: Out<usize>,

@@ -1,4 +1,5 @@
-//! Memory that graphs allocate: an address for each allocation node, which is live while the allocation is.
+//! Memory that graphs allocate: an address for each allocation node, which is live while the
+//! allocation is.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -41,7 +42,8 @@ impl Footprint {
     }
 }
 
-/// What an allocation node stands for. The address is its for as long as a node, an executable or the program has it.
+/// What an allocation node stands for. The address is its for as long as a node, an executable or
+/// the program has it.
 #[derive(Debug)]
 pub(in crate::driver) struct GraphMemory {
     pub(super) addr: u64,

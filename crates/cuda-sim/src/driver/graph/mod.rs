@@ -1,8 +1,8 @@
 //! Graphs: work that is described once and launched often, and the capture of streams into them.
 //!
-//! All graphs, executables, captures and user objects of a driver lie in one [`World`] under one lock. An executable is
-//! a copy of its graph ([`template`]); a launch lays that out as steps for the engine ([`launch`]), whose only order is
-//! that of the edges.
+//! All graphs, executables, captures and user objects of a driver lie in one [`World`] under one
+//! lock. An executable is a copy of its graph ([`template`]); a launch lays that out as steps for
+//! the engine ([`launch`]), whose only order is that of the edges.
 
 mod add;
 mod attribute;

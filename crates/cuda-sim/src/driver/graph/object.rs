@@ -31,7 +31,8 @@ const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`
 const MOVE: u32 = 1;
 
-/// The thread that runs the destructors, as `cuda.h` has it: none of the program's, which may hold what a destructor waits for.
+/// The thread that runs the destructors, as `cuda.h` has it: none of the program's, which may hold
+/// what a destructor waits for.
 #[derive(Debug, Default)]
 pub(super) struct Reaper {
     /// How many objects there are.
@@ -76,7 +77,8 @@ struct Destructor {
     destroy: unsafe extern "C" fn(*mut c_void),
 }
 
-// SAFETY: the pointer is only handed on; the program answers for its use in the destructor, on any thread.
+// SAFETY: the pointer is only handed on; the program answers for its use in the destructor, on any
+// thread.
 unsafe impl Send for Destructor {}
 // SAFETY: as for `Send`; nothing is read through shared references.
 unsafe impl Sync for Destructor {}
@@ -85,8 +87,8 @@ impl Destructor {
     fn run(self) {
         callback(move || {
             let Self { data, destroy } = { self };
-            // SAFETY: the destructor must be callable with `data`, once ← the contract of cuUserObjectCreate, and this
-            // is the only call.
+            // SAFETY: the destructor must be callable with `data`, once ← the contract of
+            // cuUserObjectCreate, and this is the only call.
             unsafe { destroy(data) };
         })();
     }

@@ -84,7 +84,8 @@ impl Template {
         all
     }
 
-    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are paired with its own in order.
+    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are
+    /// paired with its own in order.
     pub(super) fn update(&mut self, new: Self) {
         self.objects = new.objects;
         self.cells = new.cells;
@@ -129,7 +130,8 @@ impl Template {
         [allocated, freed]
     }
 
-    /// An order in which each node comes after those it follows; the number of a node in a cycle if there is none.
+    /// An order in which each node comes after those it follows; the number of a node in a cycle if
+    /// there is none.
     fn sorted(&self) -> Result<Vec<usize>, usize> {
         let mut open: Vec<usize> = self.nodes.iter().map(|node| node.after.len()).collect();
         let mut next = vec![Vec::new(); self.nodes.len()];

@@ -128,7 +128,8 @@ fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why
 }
 
 impl Template {
-    /// Whether it may take over the parameters of `new`, whose nodes are paired with its own in order.
+    /// Whether it may take over the parameters of `new`, whose nodes are paired with its own in
+    /// order.
     fn check_update(&self, new: &Self, rules: &Rules<'_>) -> Result<(), Refused> {
         self.check_nodes(new, rules)?;
         // Handles were made, and given to nodes, in the same order.
@@ -168,7 +169,8 @@ impl Template {
         Ok(())
     }
 
-    /// The places of the values of conditional nodes among all of its own, and the nodes, in the order of the nodes.
+    /// The places of the values of conditional nodes among all of its own, and the nodes, in the
+    /// order of the nodes.
     fn places(&self) -> Vec<(Option<usize>, u64)> {
         let cells = self.cells();
         let mut found = Vec::new();

@@ -23,8 +23,8 @@ impl State {
         ops
     }
 
-    /// Inserts `steps`, of which those that follow no other follow `first`; returns them, and those that no other
-    /// follows.
+    /// Inserts `steps`, of which those that follow no other follow `first`; returns them, and those
+    /// that no other follows.
     fn insert_steps(&mut self, steps: Vec<Step>, first: &[OpId]) -> (Vec<OpId>, Vec<OpId>) {
         let ops: Vec<OpId> = steps.iter().map(|_| self.fresh()).collect();
         let mut is_leaf = vec![true; ops.len()];

@@ -1,4 +1,5 @@
-//! Ranges that keep their address while they are not live: what the allocation nodes of graphs stand for.
+//! Ranges that keep their address while they are not live: what the allocation nodes of graphs
+//! stand for.
 
 use super::Arena;
 
@@ -23,7 +24,8 @@ impl Arena {
         })
     }
 
-    /// Makes the range that was reserved at `addr` live, with poisoned bytes; whether it was not live before.
+    /// Makes the range that was reserved at `addr` live, with poisoned bytes; whether it was not
+    /// live before.
     pub fn activate(&self, addr: u64) -> bool {
         let offset = addr.wrapping_sub(self.base);
         let state = self.state();

@@ -1,10 +1,11 @@
 //! Who comes to the barriers of a block.
 //!
-//! A barrier of the whole block waits for the threads that have not exited. So a thread that returns early is no
-//! mistake; one that goes around a barrier and on through the code behind it, which others reach by way of the barrier,
-//! is one, even where it works because it exits later. Told are threads that leave a block from the same place and
-//! have been at fewer barriers, if a barrier lies on no way on from that place. And `bar.sync` and the other aligned
-//! forms want all lanes of a warp at the same instruction.
+//! A barrier of the whole block waits for the threads that have not exited. So a thread that
+//! returns early is no mistake; one that goes around a barrier and on through the code behind it,
+//! which others reach by way of the barrier, is one, even where it works because it exits later.
+//! Told are threads that leave a block from the same place and have been at fewer barriers, if a
+//! barrier lies on no way on from that place. And `bar.sync` and the other aligned forms want all
+//! lanes of a warp at the same instruction.
 
 use std::collections::BTreeMap;
 

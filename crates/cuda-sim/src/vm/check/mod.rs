@@ -1,10 +1,11 @@
-//! Checks that cost time and are off unless asked for: bytes that nobody has written, races in shared memory, threads
-//! that miss a barrier.
+//! Checks that cost time and are off unless asked for: bytes that nobody has written, races in
+//! shared memory, threads that miss a barrier.
 //!
-//! Code that is decoded for them tells each access to an [`Observer`]. What it needs to know of a block is its
+//! Code that is decoded for them tells each access to an [`Observer`]. What it needs to know of a
+//! block is its
 //! [`Watch`]: for each byte of shared memory who used it last, for each byte of local memory whether it was written,
-//! and what the barriers have put into order. Of global memory the [`Shadow`](crate::memory::Shadow) says what was
-//! written.
+//! and what the barriers have put into order. Of global memory the
+//! [`Shadow`](crate::memory::Shadow) says what was written.
 
 mod barrier;
 mod findings;
@@ -60,7 +61,8 @@ impl Watch {
         lock(&self.state)
     }
 
-    /// A new block of so many warps, with so much shared memory, and of local memory so much for each thread.
+    /// A new block of so many warps, with so much shared memory, and of local memory so much for
+    /// each thread.
     pub(super) fn reset(&self, warps: usize, shared_bytes: u32, stride: u32) {
         let state = &mut *self.state();
         if state.order.reset(warps) {

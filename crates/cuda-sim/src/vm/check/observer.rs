@@ -295,7 +295,8 @@ fn access_of(touch: Touch) -> Access {
     access
 }
 
-/// The warp may see what others have done: always if `imm` is 1, else if a lane has read strongly before.
+/// The warp may see what others have done: always if `imm` is 1, else if a lane has read strongly
+/// before.
 pub(in crate::vm) struct Acquired;
 
 impl TouchOp for Acquired {

@@ -1,10 +1,11 @@
 //! What comes before what in a block.
 //!
-//! Each instruction that accesses memory gets a number, its stamp. A warp knows of each other warp up to which stamp
-//! barriers have put its accesses before what follows: a vector clock. Within a warp lanes are ordered by
-//! `bar.warp.sync` alone, of those that take part. Of a thread that acquires by other means than a barrier (a wait for
-//! an `mbarrier`, an acquiring access, a fence behind a strong read) it is not known from whom: its warp is taken to
-//! have seen everything. So what is ordered is never taken for a race; some races are not seen.
+//! Each instruction that accesses memory gets a number, its stamp. A warp knows of each other warp
+//! up to which stamp barriers have put its accesses before what follows: a vector clock. Within a
+//! warp lanes are ordered by `bar.warp.sync` alone, of those that take part. Of a thread that
+//! acquires by other means than a barrier (a wait for an `mbarrier`, an acquiring access, a fence
+//! behind a strong read) it is not known from whom: its warp is taken to have seen everything. So
+//! what is ordered is never taken for a race; some races are not seen.
 
 use super::shared::Mark;
 use crate::vm::lanes::LANES;

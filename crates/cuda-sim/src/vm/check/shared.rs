@@ -78,8 +78,9 @@ impl SharedShadow {
         found
     }
 
-    /// A write, which `changes` what is there or not; the unordered access before it, if there was one. A write that
-    /// changes nothing conflicts with none before it; a read behind it conflicts with it like with any other.
+    /// A write, which `changes` what is there or not; the unordered access before it, if there was
+    /// one. A write that changes nothing conflicts with none before it; a read behind it conflicts
+    /// with it like with any other.
     pub(super) fn write(
         &mut self,
         order: &Order,

@@ -141,7 +141,8 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
             let brain = class == Class::Brain;
             let near = half::narrow(value, 0.0, brain);
             let back = f64::from(half::widen(near, brain));
-            // One step back if the nearest is on the wrong side. It has the sign of `value`, also where it is zero.
+            // One step back if the nearest is on the wrong side. It has the sign of `value`, also
+            // where it is zero.
             let is_negative = near >> 15 == 1;
             let step = match round {
                 Round::Near => 0,
@@ -259,7 +260,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                     ($class, $bits, Float, 64) => {
                         Some(lanes!(wide, |a: $from| -> f64 { a as f64 }))
                     })*
-                    // Casts of Rust round towards zero and saturate, and make 0 of NaN, as PTX does for these.
+                    // Casts of Rust round towards zero and saturate, and make 0 of NaN, as PTX does
+                    // for these.
                     (Float, 32, Signed, 32) if towards_zero => {
                         Some(lanes!(wide, |a: f32| -> i32 { a as i32 }))
                     }

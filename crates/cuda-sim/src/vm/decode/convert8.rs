@@ -8,7 +8,8 @@ use super::half::widen;
 use super::{Decoded, missing};
 use crate::vm::lanes::{Over, each, lanes};
 
-/// Bits of `Ins::imm`: 5 bits of exponent and 2 of fraction instead of 4 and 3; negative results become zero.
+/// Bits of `Ins::imm`: 5 bits of exponent and 2 of fraction instead of 4 and 3; negative results
+/// become zero.
 const SHORT: u64 = 1;
 const RELU: u64 = 2;
 

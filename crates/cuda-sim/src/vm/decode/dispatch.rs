@@ -50,7 +50,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Copies the guard if the instruction writes it as one of two results: the other is written under what it was.
+    /// Copies the guard if the instruction writes it as one of two results: the other is written
+    /// under what it was.
     fn keep_guard(&mut self, instruction: &Instruction<'a>) {
         let (Some(guard), Some(Operand::Pair(pair))) =
             (instruction.predicate, instruction.operands.first())

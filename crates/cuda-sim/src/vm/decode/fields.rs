@@ -1,4 +1,5 @@
-//! Integer instructions on fields of bits: shifts across registers, permutes, lookups, dot products.
+//! Integer instructions on fields of bits: shifts across registers, permutes, lookups, dot
+//! products.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
@@ -232,7 +233,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `vabsdiff2`, `vabsdiff4`: of the two halves or four bytes each for itself, or their sum with `.add`.
+    /// `vabsdiff2`, `vabsdiff4`: of the two halves or four bytes each for itself, or their sum with
+    /// `.add`.
     pub(super) fn differences(&mut self, form: &mut Form<'a>) -> Decoded {
         let is_sum = form.flag("add");
         let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
@@ -330,7 +332,8 @@ fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
     found.unwrap_or(u32::MAX)
 }
 
-/// Bits of `flags`: `a` is signed; `b` is signed; two halves of `a` instead of four bytes; the upper bytes of `b`.
+/// Bits of `flags`: `a` is signed; `b` is signed; two halves of `a` instead of four bytes; the
+/// upper bytes of `b`.
 fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     let byte = |value: u8, signed: bool| match signed {
         true => i64::from(value as i8),
@@ -357,7 +360,8 @@ fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     sum as u32
 }
 
-/// Bits of `flags`: the fields are signed; their sum and `c` instead of each; they are halves instead of bytes.
+/// Bits of `flags`: the fields are signed; their sum and `c` instead of each; they are halves
+/// instead of bytes.
 fn differences(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     let (signed, is_sum) = (flags & 1 != 0, flags & 2 != 0);
     let width = if flags & 4 != 0 { 16 } else { 8 };

@@ -156,7 +156,8 @@ fn min64(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The upper half of a rough f64 result from the upper half of a number, subnormal numbers being zero before and after.
+/// The upper half of a rough f64 result from the upper half of a number, subnormal numbers being
+/// zero before and after.
 fn rough(a: f64, f: impl Fn(f64) -> f64) -> f64 {
     let flush = |value: f64| match value.is_subnormal() {
         true => 0.0_f64.copysign(value),

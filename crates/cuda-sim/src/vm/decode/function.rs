@@ -109,7 +109,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         self.files = numbers.iter().copied().zip(first..).collect();
     }
 
-    /// The function refers to a shared variable that others may refer to; where it is, if that is known.
+    /// The function refers to a shared variable that others may refer to; where it is, if that is
+    /// known.
     pub(super) fn common(&mut self, variable: usize) -> Decoded<Option<u32>> {
         if !self.entry() {
             self.out.uses[self.index].shared.insert(variable);
@@ -129,7 +130,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         self.function.entry
     }
 
-    /// Decodes the body; returns where the shared variables are that it declares or names, if it is a kernel.
+    /// Decodes the body; returns where the shared variables are that it declares or names, if it is
+    /// a kernel.
     pub(super) fn run(mut self, body: &'a [Statement<'a>]) -> Result<SharedLayout, LoadError> {
         let entry = self.out.program.code.len() as u32;
         self.out.program.functions[self.index].entry = Some(entry);

@@ -72,7 +72,8 @@ fn is_tiny(high: f64, low: f64, brain: bool) -> bool {
     high.abs() < least || high.abs() == least && low != 0.0 && (low < 0.0) == (high > 0.0)
 }
 
-/// The canonical NaN for any. The ISA leaves open which one `neg` and `abs` give; an H200 gives this one.
+/// The canonical NaN for any. The ISA leaves open which one `neg` and `abs` give; an H200 gives
+/// this one.
 fn canonical(bits: u16, brain: bool) -> u16 {
     let infinity = if brain { 0x7f80 } else { 0x7c00 };
     if bits & 0x7fff > infinity {
@@ -203,7 +204,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                 w.put32(i.d, m, &value);
             })
         };
-        // Sources that are not there read the first register of the frame, which a function may lack.
+        // Sources that are not there read the first register of the frame, which a function may
+        // lack.
         let spare = slots[0];
         for slot in &mut slots[count..] {
             *slot = spare;

@@ -132,7 +132,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let two = [ty; 2];
         let (kind, from) = match form.opcode {
-            // Division by zero gives what the hardware gives: all ones; the remainder is the dividend.
+            // Division by zero gives what the hardware gives: all ones; the remainder is the
+            // dividend.
             "div" => {
                 let kind = match (ty.signed(), ty.bits) {
                     (true, 16) => lanes!(wide, |a: i16, b: i16| -> i16 {
@@ -398,8 +399,9 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is the carry of that: that nothing was
-/// borrowed. (An addition that follows sees it so, as NVIDIA's code for division of 128 bits expects.)
+/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is the
+/// carry of that: that nothing was borrowed. (An addition that follows sees it so, as NVIDIA's code
+/// for division of 128 bits expects.)
 #[inline(always)]
 fn carry_chain<T: Copy + Default + From<bool>>(
     a: [T; 32],

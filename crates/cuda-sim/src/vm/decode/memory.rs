@@ -16,7 +16,8 @@ use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 use cuda_ptx::{Base, Operand};
 
-/// Modifiers, and an operand, that say how a load or store goes through caches, which there are none of.
+/// Modifiers, and an operand, that say how a load or store goes through caches, which there are
+/// none of.
 fn drop_hints(form: &mut Form<'_>) {
     form.operands = without_policy(form);
     form.modifiers.retain(|name| {

@@ -1,7 +1,7 @@
 //! From the syntax tree to code.
 //!
-//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an instruction that
-//! fails when it is executed, with the name of the PTX instruction in the message.
+//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an
+//! instruction that fails when it is executed, with the name of the PTX instruction in the message.
 
 mod bulk;
 mod cluster;

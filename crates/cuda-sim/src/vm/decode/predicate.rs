@@ -96,7 +96,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// `p = a op b`, to a predicate slot. Of two values in a register the lower ones are meant, or the `upper`.
+    /// `p = a op b`, to a predicate slot. Of two values in a register the lower ones are meant, or
+    /// the `upper`.
     #[expect(
         clippy::neg_cmp_op_on_partial_ord,
         reason = "`!(a < b)` is what `geu` means: true for a NaN"

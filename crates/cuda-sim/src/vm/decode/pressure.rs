@@ -3,9 +3,9 @@
 //! It is for figures (the register count of a function, occupancy). A compiler may need fewer, by
 //! half and more, so no launch is refused because of it.
 //!
-//! PTX has as many registers as it likes; what a compiler needs is about the most that are live at once. A register
-//! counts as live from where it is first named to where it is last named, and to the end of each loop that it enters
-//! with a value.
+//! PTX has as many registers as it likes; what a compiler needs is about the most that are live at
+//! once. A register counts as live from where it is first named to where it is last named, and to
+//! the end of each loop that it enters with a value.
 
 use std::collections::HashMap;
 
@@ -219,7 +219,8 @@ mod tests {
             (".maxntid 1024, 1, 1", 64),
             (".reqntid 512, 1, 1", 128),
             (".maxntid 256, 1, 1 .minnctapersm 4", 64),
-            // 19 warps are at most 5 on one of 4 parts of 16384 registers: 102 for each thread, in units of 8.
+            // 19 warps are at most 5 on one of 4 parts of 16384 registers: 102 for each thread, in
+            // units of 8.
             (".maxntid 608, 1, 1", 96),
             (".maxnreg 32", 32),
         ] {

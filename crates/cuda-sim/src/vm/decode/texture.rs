@@ -1,4 +1,5 @@
-//! `tex`, `tld4`, `txq`, `suq`. Handles are numbers; variables of the type `.texref` and separate samplers are not there.
+//! `tex`, `tld4`, `txq`, `suq`. Handles are numbers; variables of the type `.texref` and separate
+//! samplers are not there.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;

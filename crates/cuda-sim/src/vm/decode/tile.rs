@@ -20,7 +20,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A register with the generic address that an operand stands for. `tag` is that of the instruction's space.
+    /// A register with the generic address that an operand stands for. `tag` is that of the
+    /// instruction's space.
     pub(super) fn whole_address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<Slot> {
         let (base, offset, bits) = self.address(operand, tag)?;
         let to = self.temp64();

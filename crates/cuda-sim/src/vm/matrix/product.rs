@@ -1,7 +1,7 @@
 //! `d = a * b + c`
 //!
-//! Products and sums of halves are exact in f64, or nearly so, and rounded once: nearer than the ISA asks for, which
-//! leaves their order open.
+//! Products and sums of halves are exact in f64, or nearly so, and rounded once: nearer than the
+//! ISA asks for, which leaves their order open.
 
 use super::{Element, Fragment};
 use crate::vm::code::{Ins, Trouble};

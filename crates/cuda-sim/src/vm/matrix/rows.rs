@@ -1,7 +1,8 @@
 //! `ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 × 8 halves.
 //!
-//! Lane `8 * j + row` has the address of a row of matrix `j`, in register `a`. Register `d` and those after it hold
-//! the matrices, of each row the elements `2 * (lane % 4)` and the next in lanes `4 * row ..`.
+//! Lane `8 * j + row` has the address of a row of matrix `j`, in register `a`. Register `d` and
+//! those after it hold the matrices, of each row the elements `2 * (lane % 4)` and the next in
+//! lanes `4 * row ..`.
 
 use crate::vm::check::{Observer, Touch};
 use crate::vm::code::{Ins, Trouble};
@@ -53,7 +54,8 @@ impl TouchOp for LoadRows {
                 for e in 0..2 {
                     let (row, column) = place(lane, e, i.e != 0);
                     let host = rows[8 * matrix + row] + 2 * column as u64;
-                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column` is below 8.
+                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column`
+                    // is below 8.
                     let half = unsafe { u16::load(host) };
                     *value |= u32::from(half) << (16 * e);
                 }
@@ -85,7 +87,8 @@ impl TouchOp for StoreRows {
                     let (row, column) = place(lane, e, i.e != 0);
                     let host = rows[8 * matrix + row] + 2 * column as u64;
                     let half = (value >> (16 * e)) as u16;
-                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column` is below 8.
+                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column`
+                    // is below 8.
                     unsafe { half.store(host) };
                 }
             }

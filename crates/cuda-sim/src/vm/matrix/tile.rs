@@ -21,8 +21,8 @@ pub(in crate::vm) struct Tile {
 }
 
 impl Tile {
-    /// Calls `access` with each element of the lanes of `m`: register, lane, shift in the register, byte address,
-    /// shift in the byte.
+    /// Calls `access` with each element of the lanes of `m`: register, lane, shift in the register,
+    /// byte address, shift in the byte.
     fn each(
         &self,
         w: &Warp,

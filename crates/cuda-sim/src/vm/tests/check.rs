@@ -1,4 +1,5 @@
-//! Checks that are off unless asked for: each with a kernel that has the mistake, and nearly the same without it.
+//! Checks that are off unless asked for: each with a kernel that has the mistake, and nearly the
+//! same without it.
 
 use super::device::{Device, TARGET};
 use crate::report::{Hazard, MemorySpace, Report, ReportKind};
@@ -26,7 +27,8 @@ fn found_by(device: &Device, blocks: u32, threads: u32, params: &[u64]) -> Vec<R
     std::mem::take(&mut *device.reports.lock().unwrap())
 }
 
-/// A kernel with `%t` = `%tid.x`, `%at` = the word of the thread in the first parameter, `%s` = that in shared memory.
+/// A kernel with `%t` = `%tid.x`, `%at` = the word of the thread in the first parameter, `%s` =
+/// that in shared memory.
 fn kernel(body: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 out) {{

@@ -83,7 +83,8 @@ fn blocks_know_their_place_in_cluster_and_grid() {
     }
 }
 
-/// Each block stores to its shared memory; after the barrier it reads that of the block `%other` further on.
+/// Each block stores to its shared memory; after the barrier it reads that of the block `%other`
+/// further on.
 fn neighbours(load: &str) -> String {
     format!(
         ".visible .entry op(.param .u64 out) {{

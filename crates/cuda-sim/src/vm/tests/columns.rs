@@ -4,7 +4,8 @@ use super::device::{Device, Numbers, TARGET};
 use crate::vm::TargetInfo;
 use crate::vm::tensor_map::{Columns, Element, Swizzle, TensorMap};
 
-/// The kernel: one column between the images and shared memory, and shared memory to or from `%flat`.
+/// The kernel: one column between the images and shared memory, and shared memory to or from
+/// `%flat`.
 fn kernel(rank: usize, copies: &str) -> String {
     let reads: String = (0..rank)
         .map(|d| format!("ld.global.s32 %c{d}, [%at+{}];", 4 * d))
@@ -128,7 +129,8 @@ impl Images {
         all
     }
 
-    /// For each element of the column: its place in shared memory, and in the tensor if it is inside.
+    /// For each element of the column: its place in shared memory, and in the tensor if it is
+    /// inside.
     fn places(&self, there: u64) -> Vec<(usize, Option<usize>)> {
         let map = &self.map;
         let size = map.element.bytes() as usize;
@@ -287,7 +289,8 @@ fn what_is_no_column_is_a_fault() {
     assert_eq!(code(LOAD, &|_| {}), 0);
     assert_eq!(code(LOAD, &|i| i.start = vec![0, -1, -1, 0]), 0);
     assert_eq!(code(LOAD, &|i| i.offsets = vec![255, 255]), 0);
-    // The filter is not in the box, the offset is too large, the channels begin at no multiple of 16 bytes.
+    // The filter is not in the box, the offset is too large, the channels begin at no multiple of
+    // 16 bytes.
     assert_eq!(code(LOAD, &|i| i.start[1] = -2), 715);
     assert_eq!(code(LOAD, &|i| i.start[2] = 5), 715);
     assert_eq!(code(LOAD, &|i| i.offsets[1] = 256), 715);

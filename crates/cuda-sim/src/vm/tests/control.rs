@@ -67,7 +67,8 @@ fn what_a_barrier_counted_in_one_block_is_not_counted_in_the_next() {
 
 #[test]
 fn clocks_do_not_run_backwards() {
-    // Over the end of a warp's turn, which is after some 16,000 instructions where blocks take turns.
+    // Over the end of a warp's turn, which is after some 16,000 instructions where blocks take
+    // turns.
     let body = "mov.u64 %y1, %clock64; mov.u32 %x1, 0; mov.u32 %x0, 0;
         $loop: mov.u64 %y2, %clock64; setp.lt.u64 %p0, %y2, %y1; selp.u32 %x2, 1, 0, %p0; add.u32 %x0, %x0, %x2;
         mov.u64 %y1, %y2; add.u32 %x1, %x1, 1; setp.lt.u32 %p1, %x1, 20000; @%p1 bra $loop;";

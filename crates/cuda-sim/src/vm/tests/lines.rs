@@ -4,7 +4,8 @@ use super::device::Device;
 use crate::report::{MemorySpace, ReportKind};
 use crate::vm::FaultKind;
 
-/// Functions that are inlined into each other, as NVRTC writes them with `-lineinfo`: `.file` comes last.
+/// Functions that are inlined into each other, as NVRTC writes them with `-lineinfo`: `.file` comes
+/// last.
 const INLINED: &str = r#".visible .entry k(.param .u64 p) {
     .reg .b64 %a; .reg .b32 %t;
     .loc 1 30 0
@@ -122,7 +123,8 @@ fn freed_memory_is_told_from_wild_addresses() {
     assert!(freed.message.contains("freed by the test"), "{freed}");
     let beyond = report(other + 1000);
     assert_eq!(beyond.kind, ReportKind::OutOfBounds, "{beyond}");
-    // Another one got the place: behind its end is no freed memory any more, as it is its own margin.
+    // Another one got the place: behind its end is no freed memory any more, as it is its own
+    // margin.
     let next = device.upload(&[0; 500]);
     assert_eq!(next, stale);
     let beyond = report(next + 504);

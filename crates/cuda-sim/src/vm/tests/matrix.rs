@@ -1,4 +1,5 @@
-//! Products of matrices, against sums that the host makes of the elements where the ISA says that they are.
+//! Products of matrices, against sums that the host makes of the elements where the ISA says that
+//! they are.
 
 use half::{bf16, f16};
 
@@ -205,7 +206,8 @@ fn run(text: &str, counts: [usize; 4], is_wide: bool, input: &[u64], f32_names: 
     words.into_iter().map(u64::from).collect()
 }
 
-/// Runs one case on random numbers; gives what came out, what the host says, and the sum of magnitudes.
+/// Runs one case on random numbers; gives what came out, what the host says, and the sum of
+/// magnitudes.
 fn check(case: Case, round: u64, mut agree: impl FnMut(u64, f64, f64, &str)) {
     let ([d, a, b, c], shape, options) = case;
     let [m, n, k] = shape;

@@ -7,7 +7,8 @@
 
 use super::device::Device;
 
-/// Runs `body` in one block, with `%b` the address of a barrier in shared memory and `%out` a place for words.
+/// Runs `body` in one block, with `%b` the address of a barrier in shared memory and `%out` a place
+/// for words.
 fn run(body: &str, block: u32, words: usize) -> Result<Vec<u32>, crate::vm::Fault> {
     let text = format!(
         ".visible .entry op(.param .u64 out) {{
@@ -84,7 +85,8 @@ fn who_drops_out_is_not_waited_for_again() {
 
 #[test]
 fn threads_wait_round_after_round() {
-    // Each round all but the first warp wait for the first, which waits for them; sums tell who came early.
+    // Each round all but the first warp wait for the first, which waits for them; sums tell who
+    // came early.
     let body = "{ .reg .pred %first; .reg .b32 %round, %full, %empty, %sum, %parity;
         .shared .align 4 .b8 value[4];
         setp.eq.u32 %p, %t, 0; add.u32 %full, %b, 8; add.u32 %empty, %b, 16;

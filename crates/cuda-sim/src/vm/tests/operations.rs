@@ -65,7 +65,8 @@ fn inputs(float: u32) -> Vec<[u64; 3]> {
     list
 }
 
-/// Runs `text`, in which `%a %b %c %d` are registers of `types` and `%w` is one of twice that, if there is one.
+/// Runs `text`, in which `%a %b %c %d` are registers of `types` and `%w` is one of twice that, if
+/// there is one.
 fn run(text: &str, types: [&str; 4], values: &[[u64; 3]]) -> Vec<u64> {
     let [ta, tb, tc, td] = types;
     let load = |name: &str, ty: &str, offset: u32| {

@@ -14,7 +14,8 @@ fn words(halves: &[u16]) -> Vec<u32> {
         .collect()
 }
 
-/// The kernel: 32 rows to shared memory, where lane `i` finds its row at `order(i)`; then `text`; `%r` to memory.
+/// The kernel: 32 rows to shared memory, where lane `i` finds its row at `order(i)`; then `text`;
+/// `%r` to memory.
 fn kernel(text: &str) -> String {
     format!(
         ".visible .entry op(.param .u64 in, .param .u64 out) {{

@@ -1,6 +1,7 @@
 //! Directions to faces of a cube.
 
-/// The face that a direction meets, and where, from 0 to 1: the table of the programming guide ("Cubemap Textures").
+/// The face that a direction meets, and where, from 0 to 1: the table of the programming guide
+/// ("Cubemap Textures").
 pub(super) fn face([x, y, z]: [f32; 3]) -> (u32, [f32; 2]) {
     let [across, up, along] = [x, y, z].map(f32::abs);
     let (face, most, s, t) = if across > up && across > along {

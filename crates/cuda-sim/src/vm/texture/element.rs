@@ -90,7 +90,8 @@ impl Reader<'_, '_> {
         let is_float = texture.is_float();
         let mut all = [0, 0, 0, one(is_float)];
         for (number, value) in all.iter_mut().enumerate().take(elements.channels as usize) {
-            // SAFETY: a channel of the live bytes, at a multiple of its size ← `Reach::host` says so.
+            // SAFETY: a channel of the live bytes, at a multiple of its size ← `Reach::host` says
+            // so.
             let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
             *value = match normalized(elements.channel, bits) {
                 Some(value) if is_float && texture.sampler.srgb && number < 3 => {

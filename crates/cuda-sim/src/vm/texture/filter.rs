@@ -1,6 +1,7 @@
 //! Which elements a coordinate means, and how much of each.
 //!
-//! The weights of linear filters have 8 bits of fraction, as the programming guide says ("Texture Fetching").
+//! The weights of linear filters have 8 bits of fraction, as the programming guide says ("Texture
+//! Fetching").
 
 use super::element::Reader;
 use super::{AddressMode, Level, Texture};
@@ -142,7 +143,8 @@ fn levels(texture: &Texture, detail: f32) -> (usize, usize, f32) {
 }
 
 impl Reader<'_, '_> {
-    /// What a texture gives there. `detail` is the level of detail, `None` for the most detailed one.
+    /// What a texture gives there. `detail` is the level of detail, `None` for the most detailed
+    /// one.
     pub(super) fn sample(
         &mut self,
         texture: &Texture,

@@ -1,7 +1,7 @@
 //! Textures and surfaces: what kernels see arrays through.
 //!
-//! A texture is elements and the way to read them ([`Sampler`]); a surface is elements alone. Neither keeps memory
-//! alive: that an element is there is found out at each access, as for a load.
+//! A texture is elements and the way to read them ([`Sampler`]); a surface is elements alone.
+//! Neither keeps memory alive: that an element is there is found out at each access, as for a load.
 
 mod cube;
 mod element;
@@ -76,7 +76,8 @@ pub enum Shape {
 pub struct Level {
     /// The device address of the first element.
     pub address: u64,
-    /// Elements of a row, rows of a plane, planes or layers; each 1 where there is no such dimension.
+    /// Elements of a row, rows of a plane, planes or layers; each 1 where there is no such
+    /// dimension.
     pub size: [u32; 3],
     /// Bytes from row to row. Planes follow each other without a gap.
     pub pitch: u64,

@@ -34,8 +34,8 @@ impl Mode {
         Self::ALL[number % Self::ALL.len()]
     }
 
-    /// As the upper half of `Ins::imm` has it, with a geometry, the bytes of a value, and the operation of a
-    /// reduction.
+    /// As the upper half of `Ins::imm` has it, with a geometry, the bytes of a value, and the
+    /// operation of a reduction.
     pub(in crate::vm) fn pack(self, geometry: Geometry, bytes: u32, op: u64) -> u64 {
         let bytes = u64::from(bytes) << 16;
         (op << 24 | bytes | (self as u64) << 8 | geometry.number() as u64) << 32
@@ -192,7 +192,8 @@ impl TouchOp for LoadSurface {
             }
             for (number, found) in found.iter_mut().enumerate().take(access.values.len()) {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so of the first.
+                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so
+                // of the first.
                 found[lane] = unsafe { load(access.bytes, at) };
             }
         }
@@ -236,7 +237,8 @@ impl TouchOp for StoreSurface {
             }
             for (number, value) in values.iter().enumerate() {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so of the first.
+                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so
+                // of the first.
                 unsafe { store(access.bytes, at, value[lane]) };
             }
         }
