@@ -274,11 +274,17 @@ fn conditional_bodies_change_and_go() {
         // Behind the copy in the body, in front of the fill that follows it.
         body.fill(&[], &mut a, 9_u32).unwrap();
         body.copy(&[], &mut b, &a).unwrap();
-        let second = graph.instantiate().unwrap();
+        let second = graph.instantiate();
         case.expect(&b, 2);
-        second.launch(&stream).unwrap();
-        case.expect(&b, 9);
-        case.expect(&a, 3);
+        match second {
+            Ok(second) => {
+                second.launch(&stream).unwrap();
+                case.expect(&b, 9);
+                case.expect(&a, 3);
+            }
+            // Driver 580 makes no second executable of a graph with conditional nodes.
+            Err(error) => assert!(case.simulator.is_none(), "{}: {error}", case.title),
+        }
         graph.remove(node).unwrap();
         assert!(body.fill(&[], &mut a, 1_u32).is_err(), "{}", case.title);
         drop((graph, body));

@@ -190,6 +190,10 @@ fn nested_occupancy_callbacks_panic() {
         let outer = kernel.max_potential_block_size(
             |threads| {
                 asked.set(asked.get() + 1);
+                // A driver may ask for every block size, and so would each inner call.
+                if asked.get() > 2 {
+                    return 0;
+                }
                 let inner = catch_unwind(AssertUnwindSafe(|| {
                     kernel.max_potential_block_size(
                         |threads| {
@@ -209,21 +213,26 @@ fn nested_occupancy_callbacks_panic() {
         assert_eq!(outer.unwrap().block, plain.block, "{}", case.title);
         // Each question of the driver's got to the closure of its own call.
         assert_eq!(asked.get(), expected.get(), "{}", case.title);
+        let nested = Cell::new(false);
         panics("the outer one", || {
             let _ = kernel.max_potential_block_size(
                 |_| {
-                    let _ = kernel.max_potential_block_size(|_| 0, 0);
+                    if !nested.replace(true) {
+                        let _ = kernel.max_potential_block_size(|_| 0, 0);
+                    }
                     panic!("the outer one");
                 },
                 0,
             );
         });
         // The callback uses the context that it is called in.
-        let stream = case.stream();
+        let (stream, used_context) = (case.stream(), Cell::new(false));
         let used = kernel.max_potential_block_size(
             |_| {
-                let buffer = case.filled(&stream, 2);
-                case.expect(&buffer, 2);
+                if !used_context.replace(true) {
+                    let buffer = case.filled(&stream, 2);
+                    case.expect(&buffer, 2);
+                }
                 0
             },
             0,

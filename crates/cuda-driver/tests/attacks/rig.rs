@@ -348,6 +348,19 @@ impl Case {
         assert_eq!(found, None, "{}: expected {value} everywhere", self.title);
     }
 
+    /// Takes memory from a pool, and waits while the pool is at its limit.
+    pub(crate) fn when_free<T>(&self, take: impl Fn() -> cuda_driver::Result<T>) -> T {
+        let start = Instant::now();
+        loop {
+            match take() {
+                Err(Error::PoolLimit { .. }) if start.elapsed() < SETTLE => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                taken => return taken.unwrap(),
+            }
+        }
+    }
+
     /// Waits until `condition` holds.
     pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let start = Instant::now();

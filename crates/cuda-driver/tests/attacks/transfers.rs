@@ -18,15 +18,15 @@ fn dropped_transfers_keep_their_blocks() {
         let (mut up, down) = (case.filled(&stream, 0), case.filled(&stream, 9));
         for round in 1..6 {
             case.hold_up(&stream);
-            let block = pool.copy_of(&vec![round; case.n]).unwrap();
+            let block = case.when_free(|| pool.copy_of(&vec![round; case.n]));
             drop(up.copy_from_pinned_async(block, &stream).unwrap());
             drop(
-                down.copy_to_pinned_async(pool.take(case.n).unwrap(), &stream)
+                down.copy_to_pinned_async(case.when_free(|| pool.take(case.n)), &stream)
                     .unwrap(),
             );
             let mut blocks = Vec::new();
             for _ in 0..3 {
-                let mut block = pool.take::<u32>(case.n).unwrap();
+                let mut block = case.when_free(|| pool.take::<u32>(case.n));
                 block.fill(50 + round);
                 blocks.push(block);
             }

@@ -283,7 +283,9 @@ impl Call {
         {
             return Err(INVALID_HANDLE);
         }
-        let array = self.arrays.remove(handle).ok_or(INVALID_HANDLE)?;
+        let array = self.arrays.get(handle).ok_or(INVALID_HANDLE)?;
+        self.potentially_unsafe()?;
+        self.arrays.remove(handle).ok_or(INVALID_HANDLE)?;
         self.drain_context(array.context);
         array.device.alive()
     }

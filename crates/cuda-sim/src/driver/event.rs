@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sys::{CUevent, CUevent_st, CUstream, CUstream_st};
+use cuda_sys::{CUevent, CUevent_st, CUresult, CUstream, CUstream_st};
 
 use super::arg::Out;
 use super::device::Device;
@@ -58,12 +58,24 @@ pub(super) enum Record {
     Captured(Marked),
 }
 
+impl Marked {
+    /// The error of a call that cannot use an event of a capture. An H100 returns
+    /// `INVALID_VALUE` once the capture is broken or has ended, however it ended.
+    pub(super) fn error(&self) -> CUresult {
+        if self.is_over.load(Ordering::Acquire) {
+            INVALID_VALUE
+        } else {
+            CAPTURED_EVENT
+        }
+    }
+}
+
 /// A recording in a capture.
 #[derive(Clone, Debug)]
 pub(super) struct Marked {
     pub(super) capture: u64,
-    /// Whether the capture has failed; known after its end too.
-    pub(super) is_broken: Arc<AtomicBool>,
+    /// Whether the capture has failed or ended.
+    pub(super) is_over: Arc<AtomicBool>,
     /// The nodes that the event stands for.
     pub(super) after: Vec<(u64, Edge)>,
 }
@@ -101,7 +113,7 @@ impl Event {
         match &*self.record() {
             None => Ok(None),
             Some(Record::Queued(recording)) => Ok(Some(recording.clone())),
-            Some(Record::Captured(..)) => Err(CAPTURED_EVENT),
+            Some(Record::Captured(marked)) => Err(marked.error()),
         }
     }
 }
@@ -173,20 +185,18 @@ impl Call {
 
     /// The recording that a query or wait of the host is about.
     ///
-    /// If it was made in a capture, this fails and breaks the capture. Once that has failed, the
-    /// event is one that cannot be asked: `INVALID_VALUE`, as an H100 answers it.
+    /// If it was made in a capture that is under way, this fails and breaks the capture.
     fn observed(&self, event: &Event) -> Status<Option<Recording>> {
         let captured = match &*event.record() {
             Some(Record::Captured(marked)) => Some(marked.clone()),
             _ => None,
         };
+        // Breaking the capture changes the error of later calls, not that of this one.
+        let recording = event.recording();
         if let Some(marked) = captured {
-            if marked.is_broken.load(Ordering::Acquire) {
-                return Err(INVALID_VALUE);
-            }
             self.invalidate(marked.capture);
         }
-        let recording = event.recording()?;
+        let recording = recording?;
         self.potentially_unsafe()?;
         Ok(recording)
     }

@@ -169,6 +169,7 @@ impl Call {
         if module.library.is_some() {
             return Err(super::status::NOT_PERMITTED);
         }
+        self.potentially_unsafe()?;
         self.drain_context(module.context.handle);
         self.unload_modules(|other| other.handle == module.handle);
         module.context.device.alive()

@@ -19,7 +19,7 @@ use crate::driver::event::{Event, Marked, Record};
 use crate::driver::instance::Instance;
 use crate::driver::status::{
     CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED,
-    CAPTURED_EVENT, INVALID_DEVICE, INVALID_VALUE, Status,
+    INVALID_DEVICE, INVALID_VALUE, Status,
 };
 use crate::driver::stream::Stream;
 use crate::engine::QueueId;
@@ -31,18 +31,18 @@ pub(super) struct Capture {
     pub(super) mode: u32,
     pub(super) thread: ThreadId,
     pub(super) origin: QueueId,
-    /// Whether it has failed. Events that are recorded in it share this, and outlive it.
-    pub(super) is_broken: Arc<AtomicBool>,
+    /// Whether it has failed or ended. Events that are recorded in it share this and may outlive it.
+    pub(super) is_over: Arc<AtomicBool>,
 }
 
 impl Capture {
     pub(super) fn is_valid(&self) -> bool {
-        !self.is_broken.load(Ordering::Acquire)
+        !self.is_over.load(Ordering::Acquire)
     }
 
     /// From now on it only ends, without a graph.
     pub(super) fn invalidate(&self) {
-        self.is_broken.store(true, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
     }
 }
 
@@ -304,13 +304,13 @@ impl Instance {
             .branches
             .get(&stream.queue)
             .map(|branch| branch.after.clone());
-        let is_broken = world
+        let is_over = world
             .captures
             .get(&capture)
-            .map(|capture| Arc::clone(&capture.is_broken));
+            .map(|capture| Arc::clone(&capture.is_over));
         *event.record() = Some(Record::Captured(Marked {
             capture,
-            is_broken: is_broken.unwrap_or_default(),
+            is_over: is_over.unwrap_or_default(),
             after: after.unwrap_or_default(),
         }));
         Ok(true)
@@ -324,13 +324,10 @@ impl Instance {
         is_external: bool,
     ) -> Status<bool> {
         let record = event.record().clone();
-        let is_captured = matches!(record, Some(Record::Captured(..)));
         if !self.graphs.is_capturing() {
-            // It was recorded in a capture that has ended.
-            return if is_captured {
-                Err(CAPTURED_EVENT)
-            } else {
-                Ok(false)
+            return match record {
+                Some(Record::Captured(marked)) => Err(marked.error()),
+                _ => Ok(false),
             };
         }
         if is_external {
@@ -339,13 +336,12 @@ impl Instance {
         let mut world = self.graphs.lock();
         let own = world.capture_of(stream)?;
         match (own, record) {
-            (None, Some(Record::Captured(Marked { capture, after, .. }))) => {
-                let Some(found) = world.captures.get(&capture) else {
-                    return Err(CAPTURED_EVENT);
-                };
-                if !found.is_valid() {
-                    return Err(CAPTURE_INVALIDATED);
+            (None, Some(Record::Captured(marked))) => {
+                let is_valid = |found: &Capture| found.is_valid();
+                if !world.captures.get(&marked.capture).is_some_and(is_valid) {
+                    return Err(marked.error());
                 }
+                let Marked { capture, after, .. } = marked;
                 if stream.is_legacy() {
                     world.invalidate(capture);
                     return Err(CAPTURE_IMPLICIT);

@@ -107,7 +107,7 @@ impl Call {
             mode,
             thread: thread::current().id(),
             origin: stream.queue,
-            is_broken: Arc::default(),
+            is_over: Arc::default(),
         };
         world.captures.insert(id, capture);
         world
@@ -168,7 +168,10 @@ impl Call {
             graph.set(pointer(0))?;
             return Err(code);
         }
-        world.captures.remove(&id);
+        if let Some(capture) = world.captures.remove(&id) {
+            // Its events learn that it is over.
+            capture.invalidate();
+        }
         world.branches.retain(|_, branch| branch.capture != id);
         // It may have gone with the graph around it.
         graph.set(pointer(0))?;

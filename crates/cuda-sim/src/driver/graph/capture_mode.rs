@@ -36,9 +36,11 @@ thread_local! {
 /// the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]): `cuEventQuery`,
 /// `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`, `cuStreamAddCallback`,
 /// `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a
-/// stream that is not captured.
+/// stream that is not captured. `cuModuleUnload` and `cuArrayDestroy` check it once they know that
+/// the handle is valid, as an H100 does.
 ///
 /// Other calls break no capture: creating and destroying streams and events, recording events,
+/// `cuCtxSynchronize` and enabling peer access in other contexts (measured on an H100),
 /// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules.
 /// Work in the legacy stream that would have to wait for a captured stream is refused in any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
@@ -53,25 +55,20 @@ const POTENTIALLY_UNSAFE: &[&str] = &[
     "cuMemFreeHost",
     "cuMemHostRegister",
     "cuMemHostUnregister",
-    // Arrays, which allocate and free as `cuMemAlloc` and `cuMemFree` do. Not measured.
+    // Arrays. `cuArrayCreate` was measured.
     "cuArrayCreate",
     "cuArray3DCreate",
-    "cuArrayDestroy",
     "cuMipmappedArrayCreate",
     "cuMipmappedArrayDestroy",
     // What gives memory of pools back to the device.
     "cuMemPoolTrimTo",
     "cuDeviceGraphMemTrim",
     // Unloading, which waits as `cuMemFree` does.
-    "cuModuleUnload",
     "cuLibraryUnload",
-    // Whole contexts. A capture in the context itself is broken by `cuCtxSynchronize` in any mode.
-    "cuCtxSynchronize",
+    // Whole contexts.
     "cuCtxDestroy",
     "cuDevicePrimaryCtxRelease",
     "cuDevicePrimaryCtxReset",
-    "cuCtxEnablePeerAccess",
-    "cuCtxDisablePeerAccess",
 ];
 
 impl Instance {
