@@ -119,7 +119,7 @@ impl Graph {
         let all = self.root.lock();
         if self.root.is_capturing() {
             return Err(Error::Capturing {
-                what: "instantiating a graph",
+                what: "instantiating the graph",
             });
         }
         let parts = &all[0];
@@ -185,7 +185,8 @@ impl GraphExec {
     /// # Errors
     ///
     /// - [`Error::OtherContext`] if the stream is of another context.
-    /// - [`Error::Borrowed`] if the host holds a guard of a buffer that the graph uses.
+    /// - [`Error::Borrowed`] while the host holds a guard of a host buffer that conflicts with an
+    ///   access of the graph.
     /// - [`Error::NotUploaded`] if the graph has [device-updatable
     ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
     ///   change.
@@ -251,12 +252,8 @@ impl GraphExec {
         self.inner.handle.raw().0
     }
 
-    /// `cuGraphExecDestroy()`—Destroys the executable and returns the result of the call. Launches
-    /// in flight run to completion, and what they use is released after them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`] with the driver's error. A drop ignores that error.
+    /// `cuGraphExecDestroy()`—Destroys the executable and returns the result of the call, which a
+    /// drop ignores. Launches in flight run to completion; what they use is released after them.
     #[doc(alias = "cuGraphExecDestroy")]
     pub fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);

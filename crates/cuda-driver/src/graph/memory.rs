@@ -230,10 +230,6 @@ pub struct GraphMemoryStatistics {
 
 impl Device {
     /// `cuDeviceGetGraphMemAttribute()`—Returns the memory that graphs occupy on the device.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`] if the driver cannot report it.
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]
     pub fn graph_memory(&self) -> Result<GraphMemoryStatistics> {
         use CUgraphMem_attribute as Attribute;
@@ -260,10 +256,6 @@ impl Device {
     /// `cuDeviceSetGraphMemAttribute(0)`—Resets both maxima,
     /// [`most_used`](GraphMemoryStatistics::most_used) and
     /// [`most_reserved`](GraphMemoryStatistics::most_reserved).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`] if the driver cannot reset one of them.
     #[doc(alias = "cuDeviceSetGraphMemAttribute")]
     pub fn reset_graph_memory_peaks(&self) -> Result<()> {
         for attribute in [
@@ -285,10 +277,6 @@ impl Device {
 
     /// `cuDeviceGraphMemTrim()`—Returns memory that is reserved for graphs but unused to the
     /// system.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`] if the driver fails to release the memory.
     #[doc(alias = "cuDeviceGraphMemTrim")]
     pub fn trim_graph_memory(&self) -> Result<()> {
         // SAFETY: nothing is required ← the call takes no pointers.

@@ -67,8 +67,9 @@ use crate::stream::SendPtr;
 /// let mut x = DeviceBuffer::<f32>::zeroed(stream, 256)?;
 /// let mut graph = Graph::new(stream.context())?;
 /// let ones = graph.fill(&[], &mut x, 1.0)?;
+/// let config = LaunchConfig::new(1, 256);
 /// // SAFETY: the kernel doubles 256 floats of `x`.
-/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, LaunchConfig::new(1, 256), (&mut x,)) }?;
+/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, config, (&mut x,)) }?;
 /// let exec = graph.instantiate()?;
 /// exec.launch(stream)?;
 /// assert_eq!(x.to_vec()?, [2.0; 256]);
@@ -141,7 +142,8 @@ impl Graph {
         self.root.context()
     }
 
-    /// Returns the raw graph, which stays alive as long as this graph and every executable of it.
+    /// Returns the raw graph. It stays alive until this graph, all handles to its bodies and all
+    /// executables of it are dropped.
     ///
     /// Nodes that are added through it by other code are not tracked: the caller keeps alive what
     /// they use, and adds their edges.

@@ -132,7 +132,7 @@ impl Parts {
                     Some((_, EdgeKind::Full)) => {}
                     Some(_) => {
                         return Err(Error::Unsupported {
-                            what: "removing a node between nodes that a programmatic or launch-order edge connects",
+                            what: "removing a node next to a programmatic or launch-order edge",
                         });
                     }
                     None => edges.push((from, to)),

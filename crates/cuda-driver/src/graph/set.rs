@@ -56,6 +56,7 @@ impl GraphExec {
     /// - The errors of [`Graph::kernel`].
     /// - [`Error::OtherGraph`] if the node was not in the graph, or in a body of one of its
     ///   conditional nodes, when the executable was made.
+    /// - [`Error::OtherGraph`] if an argument is memory that a graph allocates, even this one.
     /// - [`Error::NodeGone`] if the node was [removed](Graph::remove) since.
     ///
     /// # Safety

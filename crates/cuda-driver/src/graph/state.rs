@@ -159,8 +159,8 @@ impl State {
     /// The driver pairs the nodes of both graphs, by the order in which nodes and edges were added
     /// and removed. If both graphs have only had nodes and edges added, and are equal, nodes with
     /// the same index are paired. Otherwise the pairing is unknown, and any node may have become
-    /// any other. No owner may depend on the pairing being right, so the owners of all nodes are
-    /// also kept by the executable as a whole.
+    /// any other. No owner may depend on the pairing being right, so the executable as a whole
+    /// keeps the owners of all nodes: as `kept` if the nodes are paired, else as `others`.
     pub(super) fn like(&self, all: &[Parts]) -> Self {
         let new = Self::new(all);
         let owners = new.graphs.iter().flat_map(|graph| &graph.nodes);

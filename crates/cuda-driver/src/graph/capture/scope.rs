@@ -283,10 +283,6 @@ impl<'c> CaptureScope<'c> {
 
     /// `cuStreamIsCapturing()`—Returns whether the capture is valid, that is, not broken by other
     /// code.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`] if the driver cannot report it.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         Ok(self.stream.capture_status()? == crate::CaptureStatus::Active)
