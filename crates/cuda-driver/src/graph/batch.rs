@@ -1,4 +1,4 @@
-//! Nodes that wait for values and set them.
+//! Nodes that wait for values in memory and write values.
 
 use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUstreamBatchMemOpParams};
 
@@ -11,19 +11,23 @@ use crate::error::{Error, Result};
 use crate::stream::ValueBatch;
 
 impl Graph {
-    /// `cuGraphAddBatchMemOpNode(batch)`—A node that waits for values and sets them, as
+    /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as
     /// [`ValueBatch::queue`] does.
     ///
-    /// Nodes and streams that set a value are not ordered with those that wait for one in the same
-    /// buffer. If other nodes of this graph use that buffer they are: then
-    /// [`Stream::write_value`](crate::Stream::write_value) waits for its launches, which must not
-    /// wait for it. So values belong in a buffer of their own.
+    /// A write of a value is not ordered with waits for a value in the same buffer, neither between
+    /// nodes nor between streams. It is ordered with them if other nodes of this graph use that
+    /// buffer: [`Stream::write_value`](crate::Stream::write_value) then waits for the launches of
+    /// the graph, and deadlocks if a launch waits for that value. Values should therefore have a
+    /// buffer of their own.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::OutOfRange`] for more than
-    /// [`ValueBatch::MOST`], [`Error::Unsupported`] for none, or as
-    /// [`Stream::wait_value`](crate::Stream::wait_value).
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph.
+    /// - [`Error::OtherContext`] for memory of another context.
+    /// - [`Error::OutOfRange`] for more than [`ValueBatch::MOST`] operations.
+    /// - [`Error::Unsupported`] for an empty batch.
+    /// - The errors of [`Stream::wait_value`](crate::Stream::wait_value).
     #[doc(alias = "cuGraphAddBatchMemOpNode")]
     pub fn batch(
         &mut self,
@@ -34,8 +38,9 @@ impl Graph {
         let (mut ops, owners) = batch_of(&context, batch)?;
         let params = params(&context, &mut ops);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, and there be as many operations ← those of
-            // `it` are, and they are in the vector, of which the driver makes a copy.
+            // SAFETY: pointers and graph must be valid, and `params` must describe as many
+            // operations as it counts ← those of `it` are; the operations are in the vector `ops`,
+            // which the driver copies.
             unsafe {
                 call!(
                     it.driver,
@@ -49,13 +54,14 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
+        // SAFETY: the call must add a batch node with these edges that uses only what `owners`
+        // keeps ← it does; `owners` holds the memory of all operations.
         let id = unsafe { self.add(NodeKind::BatchMemOp, after, owners, add) }?;
         Ok(Node::new(id))
     }
 }
 
-/// The operations, and what they use.
+/// Returns the operations of a batch, and what they use.
 pub(super) fn batch_of(
     context: &Context,
     batch: ValueBatch<'_>,
@@ -66,7 +72,7 @@ pub(super) fn batch_of(
     })?;
     if ops.is_empty() {
         return Err(Error::Unsupported {
-            what: "a node that waits for nothing",
+            what: "a batch node without operations",
         });
     }
     if ops.len() > ValueBatch::MOST {
@@ -78,14 +84,14 @@ pub(super) fn batch_of(
     Ok((ops, owners))
 }
 
-/// As the driver takes them.
+/// Returns the parameters of a batch node for the driver.
 pub(super) fn params(
     context: &Context,
     ops: &mut [CUstreamBatchMemOpParams],
 ) -> CUDA_BATCH_MEM_OP_NODE_PARAMS {
     CUDA_BATCH_MEM_OP_NODE_PARAMS {
         ctx: context.as_raw(),
-        // No truncation: at most `ValueBatch::MOST`.
+        // No truncation: there are at most `ValueBatch::MOST`.
         count: ops.len() as u32,
         paramArray: ops.as_mut_ptr(),
         flags: 0,

@@ -1,4 +1,4 @@
-//! Adding nodes and edges.
+//! Adds nodes and edges to graphs.
 
 use std::ptr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::memory::DeviceRepr;
 use crate::order::Access;
 use crate::stream::SendPtr;
 
-/// The number of a node in its graph.
+/// The index of a node in its graph.
 pub(super) type Place = u32;
 
-/// What a call that adds a node takes.
+/// The arguments of a driver call that adds a node.
 pub(super) struct Adding<'a> {
     pub(super) driver: &'a Driver,
     pub(super) node: *mut CUgraphNode,
@@ -27,17 +27,17 @@ pub(super) struct Adding<'a> {
     pub(super) count: usize,
 }
 
-/// What a new node lacks.
+/// The second step of adding a node, such as setting its attributes.
 pub(super) type Finish<'a> = &'a dyn Fn(&Driver, CUgraphNode) -> Result<(), DriverError>;
 
 impl Graph {
-    /// Adds a node that `add` makes; `owners` says what it uses. Only kernels may have edges that
-    /// are not full.
+    /// Adds a node by calling `add`; `owners` lists what the node uses. Only kernel nodes may have
+    /// edges other than full ones.
     ///
     /// # Safety
     ///
-    /// `add` makes one call, which adds one node of this kind with these edges if it answers no
-    /// error; the node keeps to what `owners` keeps.
+    /// `add` makes one driver call. If the call succeeds it adds one node of this kind with these
+    /// edges, and that node uses only what `owners` keeps alive.
     pub(super) unsafe fn add(
         &mut self,
         kind: NodeKind,
@@ -45,16 +45,19 @@ impl Graph {
         owners: Owners,
         add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
     ) -> Result<NodeId> {
-        // SAFETY: as the caller says.
+        // SAFETY: `add_with` has the contract of this function ← the caller upholds it.
         unsafe { self.add_with(kind, after, owners, None, add, None) }
     }
 
-    /// The same while another graph, which must have this number of changes, is locked too. If
-    /// `finish`, which gets the driver and the new node, fails, the node is taken out again.
+    /// Adds a node as [`add`](Self::add) does, optionally with two extensions.
+    ///
+    /// `other` is a second graph that is locked during the call, with the change count that it must
+    /// still have. `finish` is called with the driver and the new node; if it fails, the node is
+    /// removed again.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The contract of [`add`](Self::add) holds.
     pub(super) unsafe fn add_with(
         &mut self,
         kind: NodeKind,
@@ -67,7 +70,7 @@ impl Graph {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
             return Err(Error::Unsupported {
-                what: "a programmatic edge to a node that is no kernel",
+                what: "a programmatic edge to a node other than a kernel",
             });
         }
         let context = self.root.context();
@@ -76,7 +79,7 @@ impl Graph {
             driver.note_blocking();
         }
         let reaches = owners.reaches();
-        // Two are locked in one order for all.
+        // Two graphs are always locked in the order of their addresses.
         let own = Arc::as_ptr(&self.root);
         let is_first = other.is_some_and(|(other, _)| ptr::from_ref(other) < own);
         let lock = |(other, changes): (_, usize)| Some((Root::lock(other), changes));
@@ -91,17 +94,19 @@ impl Graph {
             });
         }
         let mut edges = all[self.at].edges(after, &reaches)?;
-        // As they are added below: the driver goes by their order.
+        // In the order in which they are added below: an update pairs nodes by the order of their
+        // edges.
         edges.sort_by_key(|(_, kind)| *kind != EdgeKind::Full);
         let is_whole = finish.is_none() && edges.iter().all(|(_, kind)| *kind == EdgeKind::Full);
         if !is_whole && self.root.is_capturing() {
-            // If a later call fails, the node must go, which it cannot.
+            // If a later call fails the node must be removed, which is not possible during a
+            // capture.
             return Err(Error::Capturing {
-                what: "a node with attributes or with edges that are not full",
+                what: "adding a node with attributes or with programmatic edges",
             });
         }
-        // Before the node is there: what fails later leaves the nodes around it in an order that
-        // they do not need.
+        // This runs before the node exists: a later failure then leaves only superfluous edges
+        // between the nodes around it.
         propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
@@ -122,14 +127,14 @@ impl Graph {
         })?;
         let mut others = edges.iter().filter(|(_, kind)| *kind != EdgeKind::Full);
         let connected = others.try_for_each(|(from, kind)| {
-            // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
+            // SAFETY: graph and nodes must be alive ← the graph is locked and has both nodes.
             unsafe { parts.connect(driver, *from, raw, *kind) }
         });
         if let Err(error) = connected.and_then(|()| finish.map_or(Ok(()), |it| it(driver, raw))) {
-            // SAFETY: the node must be alive and not used after ← it was added just now, and nobody
-            // knows it.
+            // SAFETY: the node must be alive and not used afterwards ← it was added just above, and
+            // its handle has not left this function.
             let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
-            // A node that stays without what it lacks must never run.
+            // A node that is not finished and cannot be removed must never run.
             let gone = destroyed.is_err().then(|| self.root.give_up(&mut all));
             drop((before, behind, all));
             drop((gone, owners));
@@ -145,11 +150,11 @@ impl Graph {
         Ok(parts.push(info, &reaches))
     }
 
-    /// What a node has allocated, it is the first to write.
+    /// Notes the memory that a node allocates, as a write by that node.
     pub(super) fn note_allocation(&mut self, node: NodeId, address: u64, bytes: usize) {
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
-        // Declared before the guard, so that what the swap leaves in it is dropped after that.
+        // Declared before the guard, so that the value swapped into it is dropped after the guard.
         let mut owners = Arc::new(owners);
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
@@ -162,7 +167,7 @@ impl Graph {
         }
     }
 
-    /// The bytes that a node of this graph has allocated.
+    /// Returns the number of bytes that a node of this graph allocates.
     pub(super) fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
         let all = self.root.lock();
         let info = all[self.at]
@@ -175,11 +180,13 @@ impl Graph {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// `cuGraphAddEmptyNode()`—A node that does nothing: one to wait for instead of many.
+    /// `cuGraphAddEmptyNode()`—Adds a node that does nothing. It can replace many dependencies by
+    /// one.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], or what the call answers.
+    /// [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    /// graph.
     #[doc(alias = "cuGraphAddEmptyNode")]
     pub fn empty(&mut self, after: &[Edge]) -> Result<Node<node_kind::Empty>> {
         let add = |it: &Adding<'_>| {
@@ -191,18 +198,20 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges ← it does; it uses nothing.
+        // SAFETY: the call must add an empty node with these edges ← it does, and an empty node
+        // uses nothing.
         let id = unsafe { self.add(NodeKind::Empty, after, Owners::default(), add) }?;
         Ok(Node::new(id))
     }
 
-    /// `cuGraphAddDependencies()`—Makes `to` wait for the node of `edge` as well.
+    /// `cuGraphAddDependencies()`—Makes `to` also depend on the node of `edge`.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::GraphCycle`] if the other one waits for this already,
-    /// [`Error::Unsupported`] if there is an edge between them that waits for less, or what the
-    /// call answers.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if one of the nodes is not in this graph.
+    /// - [`Error::GraphCycle`] if the node of `edge` already depends on `to`.
+    /// - [`Error::Unsupported`] if the nodes are already connected by an edge of another kind that
+    ///   is weaker than a full one.
     #[doc(alias = "cuGraphAddDependencies")]
     pub fn add_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
@@ -220,7 +229,7 @@ impl Graph {
 }
 
 impl Parts {
-    /// The driver's handle of a node.
+    /// Returns the driver's handle of a node, or null if there is none.
     pub(super) fn raw_of(&self, node: Place) -> CUgraphNode {
         let info = self.nodes.get(node as usize);
         info.map_or(ptr::null_mut(), |it| it.raw.0)
@@ -234,12 +243,14 @@ impl Parts {
         kind: EdgeKind,
     ) -> Result<()> {
         let raw = self.nodes.get(to as usize).ok_or(Error::OtherGraph)?.raw.0;
-        // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
+        // SAFETY: graph and nodes must be alive ← the graph is locked and has both nodes.
         unsafe { self.connect(driver, from, raw, kind) }?;
         self.push_edge(from, to, kind);
         Ok(())
     }
 
+    /// Adds an edge in the driver.
+    ///
     /// # Safety
     ///
     /// The graph is alive and locked, and has both nodes.
@@ -252,8 +263,8 @@ impl Parts {
     ) -> Result<(), DriverError> {
         let from = self.raw_of(from);
         if kind == EdgeKind::Full {
-            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they
-            // are to locals.
+            // SAFETY: graph and nodes must be alive and the pointers valid ← the caller guarantees
+            // the former; the pointers are to locals.
             return unsafe {
                 call!(
                     driver,
@@ -262,7 +273,7 @@ impl Parts {
             };
         }
         let data = kind.raw();
-        // SAFETY: as above.
+        // SAFETY: the same requirements hold as for the call above ← `data` is a local, too.
         unsafe {
             call!(
                 driver,
@@ -278,10 +289,11 @@ impl Parts {
     }
 }
 
-/// What a body uses, its conditional node uses: tells those around a node that is about to be
-/// added.
+/// Adds the accesses of a node that is about to be added to a body to the conditional nodes around
+/// it, and the edges that these then need: a conditional node uses all that its bodies use.
 ///
-/// Before it is added, so that what fails midway leaves edges too many and none too few.
+/// This runs before the node is added, so that a failure midway leaves superfluous edges but no
+/// missing ones.
 pub(super) fn propagate(
     all: &mut [Parts],
     at: usize,
@@ -291,9 +303,9 @@ pub(super) fn propagate(
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];
-        // No truncation: each takes more than a byte.
+        // No truncation: each node takes more than one byte of memory.
         for other in 0..parts.nodes.len() as u32 {
-            // Looked for one by one: with each edge more are ordered.
+            // Checked one by one, because each new edge orders further nodes.
             if let Some((from, to)) = parts.missing_edge(node, other, reaches) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;
             }

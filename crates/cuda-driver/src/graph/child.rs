@@ -1,4 +1,4 @@
-//! Graphs in graphs, and copies of graphs.
+//! Child graphs, and clones of graphs.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,24 +13,31 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::stream::SendPtr;
 
-/// A graph as others run it, what its nodes keep, and the number of its changes.
+/// A graph to be run by a node of another one: its handle, what its nodes use, and its change
+/// count.
 type Whole = (SendPtr<CUgraph_st>, Owners, usize);
 
 impl Graph {
-    /// `cuGraphAddChildGraphNode(child)`—A node that runs another graph, as it is now.
+    /// `cuGraphAddChildGraphNode(child)`—Adds a node that runs a copy of `child` in its present
+    /// state.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::GraphMemoryKept`],
-    /// [`Error::Unsupported`] for the graph itself, for a body of a conditional node, and for a
-    /// graph in which [kernels change nodes](Self::set_device_updatable), or what the call answers.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph.
+    /// - [`Error::OtherContext`] if `child` is of another context.
+    /// - [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none of its nodes
+    ///   frees.
+    /// - [`Error::Unsupported`] if `child` is this graph, is the body of a conditional node, or has
+    ///   [device-updatable nodes](Self::set_device_updatable).
+    /// - [`Error::Borrowed`] if another thread changes `child` during the call.
     #[doc(alias = "cuGraphAddChildGraphNode")]
     pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
         let other = Some((&*child.root, changes));
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graphs must be valid and used by no other thread ← those of `it`
-            // are; both are locked.
+            // SAFETY: pointers and graphs must be valid and not in use by another thread ← those of
+            // `it` are; both graphs are locked.
             unsafe {
                 call!(
                     it.driver,
@@ -38,7 +45,8 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
+        // SAFETY: the call must add a child node with these edges that uses only what `owners`
+        // keeps ← it does; `owners` holds what the nodes of `child` use.
         let id = unsafe { self.add_with(NodeKind::Child, after, owners, other, add, None) }?;
         Ok(Node::new(id))
     }
@@ -49,19 +57,19 @@ impl Graph {
         }
         if child.at != 0 || Arc::ptr_eq(&child.root, &self.root) {
             return Err(Error::Unsupported {
-                what: "a graph in itself, or a body as a child",
+                what: "a child node for the graph itself or for the body of a conditional node",
             });
         }
         child.whole()
     }
 
-    /// The graph as others run it: with all that its nodes keep.
+    /// Returns what a node of another graph needs to run this one.
     pub(super) fn whole(&self) -> Result<Whole> {
         let all = self.root.lock();
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);
         }
-        Parts::without_device_nodes(&all, "a graph with nodes that kernels change in another")?;
+        Parts::without_device_nodes(&all, "a child graph with device-updatable nodes")?;
         let mut owners = Owners::default();
         let known = all.iter().flat_map(|parts| &parts.nodes);
         let nodes = known.map(|node| &node.owners);
@@ -72,33 +80,34 @@ impl Graph {
         Ok((all[self.at].raw, owners, Parts::changes(&all)))
     }
 
-    /// `cuGraphClone()`—A copy of the graph, with the same nodes. Both keep what the nodes use.
+    /// `cuGraphClone()`—Clones the graph and its nodes. Both graphs share the ownership of what the
+    /// nodes use.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for the body of a conditional node and where [kernels change
-    /// nodes](Self::set_device_updatable), or what the calls answer: graphs that allocate memory
-    /// cannot be cloned.
+    /// - [`Error::Unsupported`] if the graph is the body of a conditional node, or has
+    ///   [device-updatable nodes](Self::set_device_updatable).
+    /// - [`Error::Driver`] if the graph allocates memory: the driver cannot clone such graphs.
     #[doc(alias = "cuGraphClone")]
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
             return Err(Error::Unsupported {
-                what: "a copy of the body of a node",
+                what: "a clone of the body of a conditional node",
             });
         }
         let context = self.context();
         let driver = context.driver();
-        // Declared before the guard, so that on an error the clone is dropped after it.
+        // Declared before the guard, so that on an error the clone is dropped after the guard.
         let clone;
         let all = self.root.lock();
-        Parts::without_device_nodes(&all, "a copy of a graph with nodes that kernels change")?;
+        Parts::without_device_nodes(&all, "a clone of a graph with device-updatable nodes")?;
         let parts = &all[0];
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, the graph alive and used by no other thread ← a
-        // local; it is locked.
+        // SAFETY: the pointer must be writable, and the graph alive and not in use by another
+        // thread ← `raw` is a local; the graph is locked.
         unsafe { call!(driver, cuGraphClone(&raw mut raw, parts.raw.0)) }?;
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: the clone must have no other owner ← it was created just above.
         clone = unsafe { Self::of_raw(context, raw) };
         let mut nodes = Vec::with_capacity(parts.nodes.len());
         for node in &parts.nodes {
@@ -107,8 +116,9 @@ impl Graph {
                 continue;
             }
             let mut found = ptr::null_mut();
-            // SAFETY: the pointer must be writable, node and graph alive ← a local; both graphs are
-            // ours alone.
+            // SAFETY: the pointer must be writable, and node and graphs alive and not in use by
+            // another thread ← `found` is a local; the original is locked, and no other code has
+            // the clone yet.
             unsafe {
                 call!(
                     driver,
@@ -128,12 +138,13 @@ impl Graph {
         Ok(clone)
     }
 
-    /// `cuGraphNodeFindInClone(node)`—The node of this graph that is the copy of `node`, of the
-    /// graph that this was [cloned](Self::try_clone) from.
+    /// `cuGraphNodeFindInClone(node)`—Returns the copy in this graph of `node`, a node of the graph
+    /// that this one was [cloned](Self::try_clone) from.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] if it is none of that, or was added later.
+    /// [`Error::OtherGraph`] if this graph was not cloned from the graph of `node`, or if `node`
+    /// was added to it later; [`Error::NodeGone`] if the copy was removed.
     #[doc(alias = "cuGraphNodeFindInClone")]
     pub fn find_clone<K>(&self, node: Node<K>) -> Result<Node<K>> {
         let all = self.root.lock();

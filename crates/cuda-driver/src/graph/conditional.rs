@@ -1,4 +1,5 @@
-//! Conditional nodes: graphs that run, or run again, as a kernel says.
+//! Conditional nodes: nodes that run a body graph, or run it repeatedly, depending on a value that
+//! kernels set.
 
 use std::fmt;
 use std::ptr;
@@ -16,12 +17,12 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::stream::SendPtr;
 
-/// The value that a conditional node goes by. Kernels of the graph set it:
+/// The value that controls a conditional node. Kernels of the graph set it with
 /// `cudaGraphSetConditional(handle, value)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConditionalHandle {
     raw: CUgraphConditionalHandle,
-    /// The graph that it is of.
+    /// The number of the graph that the value belongs to.
     root: u64,
 }
 
@@ -29,7 +30,7 @@ pub struct ConditionalHandle {
 const ASSIGN_DEFAULT: u32 = 1;
 
 impl ConditionalHandle {
-    /// What a kernel takes: a number of 64 bits.
+    /// Returns the handle as kernels take it: a 64-bit number.
     #[must_use]
     pub fn as_raw(self) -> CUgraphConditionalHandle {
         self.raw
@@ -37,15 +38,13 @@ impl ConditionalHandle {
 }
 
 impl Graph {
-    /// `cuGraphConditionalHandleCreate()`—A value for a conditional node of this graph or of one in
-    /// it, of which it must be the only one. It is `default` at the beginning of each launch;
-    /// without one, what the launch before has left.
+    /// `cuGraphConditionalHandleCreate()`—Creates the value for one conditional node, of this graph
+    /// or of a body in it.
     ///
-    /// CUDA 12.3 on.
+    /// The value is `default` at the beginning of each launch. Without a default it keeps the value
+    /// that the launch before has left.
     ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// Requires CUDA 12.3.
     #[doc(alias = "cuGraphConditionalHandleCreate")]
     pub fn conditional_handle(&mut self, default: Option<u32>) -> Result<ConditionalHandle> {
         let context = self.context();
@@ -53,8 +52,8 @@ impl Graph {
         let mut raw = 0;
         let flags = default.map_or(0, |_| ASSIGN_DEFAULT);
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, graph and context alive ← a local; the graph is
-        // locked.
+        // SAFETY: the pointer must be writable, and graph and context alive ← `raw` is a local; the
+        // graph is locked, and keeps the context.
         unsafe {
             call!(
                 context.driver(),
@@ -71,16 +70,19 @@ impl Graph {
         Ok(ConditionalHandle { raw, root })
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs a graph unless the value is 0: to be
-    /// filled with nodes.
+    /// `cuGraphAddNode(CONDITIONAL, IF)`—Adds a node that runs its body unless the value is 0.
+    /// Returns the node and the body, an empty graph to which nodes can be added.
     ///
-    /// CUDA 12.3 on. What the graph inside uses, the node uses: it waits for earlier nodes that use
-    /// the same memory, and later ones wait for it. The driver allows only some kinds of nodes
-    /// inside.
+    /// The accesses of the body count as accesses of the node: the node depends on earlier nodes
+    /// with a conflicting access, and later ones depend on it. The driver allows only some kinds of
+    /// nodes in a body.
+    ///
+    /// Requires CUDA 12.3.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] for a handle or a node of another graph, or what the call answers.
+    /// [`Error::OtherGraph`] for a handle or an edge of another graph, [`Error::NodeGone`] for an
+    /// edge of a removed node.
     #[doc(alias = "cuGraphAddNode")]
     pub fn if_node(
         &mut self,
@@ -93,14 +95,14 @@ impl Graph {
         Ok((node, body))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, IF)`—A node that runs the first of two graphs unless the value
-    /// is 0, and then the second.
+    /// `cuGraphAddNode(CONDITIONAL, IF)`—Adds a node that runs the first of two bodies unless the
+    /// value is 0, and the second if it is 0.
     ///
-    /// CUDA 12.8 on.
+    /// Requires CUDA 12.8.
     ///
     /// # Errors
     ///
-    /// As [`if_node`](Self::if_node).
+    /// The errors of [`if_node`](Self::if_node).
     pub fn if_else_node(
         &mut self,
         after: &[Edge],
@@ -111,12 +113,12 @@ impl Graph {
         Ok((node, exactly(bodies)?))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, WHILE)`—A node that runs a graph again and again until the
+    /// `cuGraphAddNode(CONDITIONAL, WHILE)`—Adds a node that runs its body repeatedly until the
     /// value is 0.
     ///
     /// # Errors
     ///
-    /// As [`if_node`](Self::if_node).
+    /// The errors of [`if_node`](Self::if_node).
     pub fn while_node(
         &mut self,
         after: &[Edge],
@@ -128,14 +130,14 @@ impl Graph {
         Ok((node, body))
     }
 
-    /// `cuGraphAddNode(CONDITIONAL, SWITCH)`—A node that runs the graph of the value's number, from
-    /// 0 on, or none.
+    /// `cuGraphAddNode(CONDITIONAL, SWITCH)`—Adds a node with several bodies that runs the one
+    /// whose index is the value. Indices start at 0; a value without a body runs none.
     ///
-    /// CUDA 12.8 on.
+    /// Requires CUDA 12.8.
     ///
     /// # Errors
     ///
-    /// As [`if_node`](Self::if_node).
+    /// The errors of [`if_node`](Self::if_node).
     pub fn switch_node(
         &mut self,
         after: &[Edge],
@@ -156,8 +158,8 @@ impl Graph {
         if handle.root != self.root.lock()[0].id {
             return Err(Error::OtherGraph);
         }
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of
-        // plain structs of integers, pointers and optional function pointers.
+        // SAFETY: all-zero bytes must be a valid value of the struct ← it holds integers and a
+        // union of plain structs of integers, pointers and optional function pointers.
         let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
         params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
         params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
@@ -168,8 +170,7 @@ impl Graph {
             ctx: self.context().as_raw(),
         };
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a
-            // local.
+            // SAFETY: pointers and graph must be valid ← those of `it` are; `params` is a local.
             unsafe {
                 call!(
                     it.driver,
@@ -178,20 +179,20 @@ impl Graph {
             }
         };
         let owners = Owners::default();
-        // SAFETY: the call must add such a node with these edges ← it does; what its bodies use is
-        // told as they are filled.
+        // SAFETY: the call must add a conditional node with these edges ← it does; the memory that
+        // its bodies use is added when nodes are added to them.
         let id = unsafe { self.add(NodeKind::Conditional, after, owners, add) }?;
-        // SAFETY: this field of the union must be the one that is set ← it was set above.
+        // SAFETY: this field of the union must be the active one ← it was set above.
         let answer = unsafe { params.__bindgen_anon_1.conditional };
         let mut all = self.root.lock();
-        // If this is a body, its node may have been taken out meanwhile, and with it all that was
-        // added.
+        // If this graph is itself a body, another thread may have removed its conditional node
+        // meanwhile, and with it all nodes in the body.
         all[self.at].place(id)?;
         let mut bodies = Vec::new();
         for index in 0..count as usize {
             let raw = answer.phGraph_out.wrapping_add(index);
-            // SAFETY: there must be as many graphs ← the driver has made them for a node of this
-            // size, which is still there.
+            // SAFETY: the array must have `count` graphs ← the driver has created it for a node of
+            // this size, which still exists.
             let raw: CUgraph = unsafe { raw.read() };
             let mut parts = Parts::new(SendPtr(raw));
             parts.parent = Some((self.at, id.index));

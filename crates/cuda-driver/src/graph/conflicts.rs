@@ -1,4 +1,5 @@
-//! Which earlier nodes a node has to wait for, from the bytes that they read and write.
+//! Hazard tracking within a graph: the earlier nodes that a node must depend on, given the bytes
+//! that nodes read and write.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::order::{Access, matters};
 
-/// Bytes that a node uses.
+/// An access of a node to a range of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     pub(crate) bytes: Range<u64>,
@@ -15,20 +16,21 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Whether a use of the other bytes matters to this one.
+    /// Returns whether the ranges overlap and the accesses conflict.
     pub(crate) fn is_against(&self, other: &Self) -> bool {
         let start = self.bytes.start.max(other.bytes.start);
         start < self.bytes.end.min(other.bytes.end) && matters(self.access, other.access)
     }
 }
 
-/// The last uses of each byte: the nodes that wrote it last, and those that read it since.
+/// The last accesses to each byte: the nodes that wrote it last, and those that have read it since.
 ///
-/// Nodes are numbers of any kind. A node that waits for those that [`against`](Self::against)
-/// answers waits for all that it has to, as those have waited for others.
+/// Nodes are represented by numbers. A node that depends on the nodes returned by
+/// [`against`](Self::against) is ordered after all nodes with conflicting accesses, because the
+/// returned nodes depend on the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflicts {
-    /// From their first byte, apart.
+    /// Disjoint segments by their first byte.
     segments: BTreeMap<u64, Segment>,
 }
 
@@ -39,7 +41,8 @@ struct Segment {
 }
 
 impl Conflicts {
-    /// The nodes that a node which uses the bytes so has to wait for, in order, none twice.
+    /// Returns the nodes that a node with these accesses must depend on, sorted and without
+    /// duplicates.
     pub(crate) fn against(&self, reaches: &[Reach]) -> Vec<u32> {
         let mut found = Vec::new();
         for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
@@ -56,8 +59,9 @@ impl Conflicts {
         found
     }
 
-    /// Notes the uses of `node`. They stand for those that matter to them, but for those of nodes
-    /// for which it `waits_not`.
+    /// Adds the accesses of `node`. They replace the earlier accesses that they conflict with,
+    /// except for accesses of nodes for which `waits_not` returns true: `node` does not wait for
+    /// these.
     pub(crate) fn note(&mut self, node: u32, reaches: &[Reach], waits_not: impl Fn(u32) -> bool) {
         for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
             self.split(reach.bytes.start);
@@ -92,7 +96,7 @@ impl Conflicts {
             .filter(move |(start, segment)| **start < bytes.end && bytes.start < segment.end)
     }
 
-    /// Makes a segment begin here if one goes across.
+    /// Splits the segment across `at`, if any, so that a segment begins there.
     fn split(&mut self, at: u64) {
         let Some((_, across)) = self.segments.range_mut(..at).next_back() else {
             return;
@@ -107,8 +111,8 @@ impl Conflicts {
 
 impl Segment {
     fn add(&mut self, node: u32, access: Access, waits_not: &impl Fn(u32) -> bool) {
-        // A write stands for all that it has waited for; a read for nothing, nor one for which
-        // others need not wait.
+        // A write replaces all accesses that it has waited for. A read replaces none, and neither
+        // does a signal, because other nodes need not wait for it.
         let stands = access.is_write() && !access.is_signal();
         self.uses
             .retain(|(other, earlier)| !stands || waits_not(*other) || !matters(*earlier, access));
@@ -130,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Random uses against the definition: every pair that matters is ordered by the answers,
-    /// directly or through others.
+    /// Compares random accesses with the definition: each node directly depends, or indirectly
+    /// through others, on all nodes with conflicting accesses.
     #[test]
     fn every_pair_that_matters_is_ordered() {
         let mut seed = 1_u64;
@@ -167,7 +171,7 @@ mod tests {
                 }
                 for (other, theirs) in nodes.iter().enumerate() {
                     let conflict = theirs.iter().any(|a| {
-                        // The definition, written down once more.
+                        // The definition, implemented a second time.
                         reaches.iter().any(|b| {
                             (0..50).any(|byte| a.bytes.contains(&byte) && b.bytes.contains(&byte))
                                 && matters(a.access, b.access)
@@ -198,7 +202,7 @@ mod tests {
                 .is_empty()
         );
         assert!(conflicts.against(&[reach(5, 5, Access::WRITE)]).is_empty());
-        // One that has not waited for the second goes beside it.
+        // A node that has not waited for node 1 is listed next to it.
         conflicts.note(3, &[reach(0, 50, Access::WRITE)], |node| node == 1);
         assert_eq!(conflicts.against(&[reach(20, 21, Access::READ)]), [1, 3]);
     }

@@ -21,36 +21,36 @@ use crate::memory::{
 };
 use crate::order::{Access, Tracker};
 
-/// What a copy node reads: a buffer or a view of one.
+/// The source of a copy node: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {
     end: End<'a>,
     elements: PhantomData<&'a [T]>,
 }
 
-/// What a copy node writes: a buffer or a view of one.
+/// The destination of a copy node: a buffer or a view of one.
 pub struct CopyTarget<'a, T: DeviceRepr> {
     end: End<'a>,
     elements: PhantomData<&'a mut [T]>,
 }
 
-/// One end of a copy.
+/// One side of a copy.
 pub(super) struct End<'a> {
     pub(super) place: Place<'a>,
     pub(super) access: Access,
     pub(super) extent: Extent,
-    /// The bytes of its elements.
+    /// The size of the elements in bytes.
     bytes: usize,
 }
 
 pub(super) enum Place<'a> {
     Device(&'a Memory, Rows),
-    /// One row or more, one right behind the other.
+    /// Contiguous rows, one or more.
     Host(HostPlace<'a>),
-    /// Of an allocation of the graph with this number.
+    /// Memory that the graph with this number allocates.
     Own(u64, Rows),
 }
 
-/// Host memory.
+/// Host memory that a copy reads or writes.
 pub(super) struct HostPlace<'a> {
     pub(super) start: *mut c_void,
     pub(super) context: &'a Context,
@@ -71,14 +71,17 @@ impl<T: DeviceRepr> fmt::Debug for CopyTarget<'_, T> {
 }
 
 impl Graph {
-    /// `cuGraphAddMemcpyNode()`—A node that copies memory.
+    /// `cuGraphAddMemcpyNode()`—Adds a node that copies memory.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] or [`Error::ExtentMismatch`] unless both are of one length and
-    /// shape, [`Error::OtherGraph`], [`Error::OtherContext`], [`Error::Unsupported`] for managed
-    /// memory, for a copy of no bytes, which would be no node, and for one from a host buffer to
-    /// itself, or what the calls answer.
+    /// - [`Error::LengthMismatch`] or [`Error::ExtentMismatch`] if source and destination differ in
+    ///   length or shape.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph, and [`Error::OtherGraph`] for memory that another graph allocates.
+    /// - [`Error::OtherContext`] for memory of another context.
+    /// - [`Error::Unsupported`] for managed memory, for a copy of no bytes, and for a copy from a
+    ///   host buffer to itself.
     #[doc(alias = "cuGraphAddMemcpyNode")]
     pub fn copy<'a, T: DeviceRepr>(
         &mut self,
@@ -104,14 +107,14 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does;
-        // both ends are within their memory, which `owners` holds.
+        // SAFETY: the call must add a copy node with these edges that uses only what `owners` keeps
+        // ← it does; both sides are within their memory, which `owners` holds.
         let id = unsafe { self.add(NodeKind::Memcpy, after, owners, add) }?;
         Ok(Node::new(id))
     }
 }
 
-/// A copy as the driver takes it, and what it uses.
+/// Returns the parameters of a copy for the driver, and what the copy uses.
 pub(super) fn copy_of_ends<T: DeviceRepr>(
     context: &Context,
     graph: u64,
@@ -122,7 +125,8 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     if let (Place::Host(to), Place::Host(from)) = (&to.place, &from.place)
         && Arc::ptr_eq(to.tracker, from.tracker)
     {
-        // It comes by a shared borrow on both sides. What a copy does then is not documented.
+        // Both sides are shared borrows of one buffer. CUDA does not document what such a copy
+        // does.
         return Err(Error::Unsupported {
             what: "a copy of host memory to itself",
         });
@@ -130,7 +134,7 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     if to.is_row() && from.is_row() {
         expect_len(from.extent.width, to.extent.width)?;
     } else if to.is_host() || from.is_host() {
-        // Elements of the host have the shape of the other side.
+        // Host memory is contiguous and takes the shape of the other side.
         expect_len(
             from.bytes / size_of::<T>().max(1),
             to.bytes / size_of::<T>().max(1),
@@ -143,7 +147,7 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     let (height, depth) = (shape.height, shape.depth);
     if width == 0 || height == 0 || depth == 0 {
         return Err(Error::Unsupported {
-            what: "a node that copies nothing",
+            what: "a copy node for no bytes",
         });
     }
     let shape = Rows {
@@ -169,7 +173,7 @@ impl End<'_> {
         self.extent.height == 1 && self.extent.depth == 1
     }
 
-    /// As a side of the copy; `owners` gets what is used.
+    /// Returns this side as the driver's copy takes it, and adds what it uses to `owners`.
     pub(super) fn side(self, context: &Context, graph: u64, owners: &mut Owners) -> Result<Side> {
         let bytes = self.bytes;
         match self.place {
@@ -206,7 +210,7 @@ impl<'a, T: DeviceRepr> CopySource<'a, T> {
         }
     }
 
-    /// Elements of an allocation of the graph.
+    /// A source in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
         let place = Place::Own(graph, linear::<T>(address, len));
         Self {
@@ -224,7 +228,7 @@ impl<'a, T: DeviceRepr> CopyTarget<'a, T> {
         }
     }
 
-    /// Elements of an allocation of the graph.
+    /// A destination in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
         let place = Place::Own(graph, linear::<T>(address, len));
         Self {
@@ -244,13 +248,13 @@ impl<'a> End<'a> {
             place,
             access,
             extent: row(len),
-            // No overflow: there is memory of that length.
+            // No overflow: memory of that length exists.
             bytes: len * size_of::<T>(),
         }
     }
 }
 
-/// Elements in one row.
+/// Returns the extent of `len` elements in one row.
 pub(super) fn row(len: usize) -> Extent {
     Extent {
         width: len,
@@ -260,7 +264,7 @@ pub(super) fn row(len: usize) -> Extent {
 }
 
 fn linear<T: DeviceRepr>(address: u64, len: usize) -> Rows {
-    // No overflow: the view is of memory.
+    // No overflow: the view is within existing memory.
     let width = len * size_of::<T>();
     Rows {
         address,

@@ -1,7 +1,8 @@
-//! Kernel nodes that kernels change, on the device.
+//! Kernel nodes that kernels update on the device.
 //!
-//! In C an attribute makes a node one, the handle comes back in the attribute's value, and what may
-//! not be done with the graph from then on is left to the manual. Here it is refused by name.
+//! In C, an attribute makes a node device-updatable, the handle is returned in the value of the
+//! attribute, and the manual lists what the program must no longer do with the graph. This module
+//! rejects these uses with errors.
 
 use cuda_sys::{CUgraphDeviceNode, CUlaunchAttributeID, CUlaunchAttributeValue};
 
@@ -13,25 +14,25 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
 
-/// A kernel node as kernels know it: an argument `cudaGraphDeviceNode_t` of those that change it.
-/// See [`Graph::set_device_updatable`].
+/// The handle by which kernels update a kernel node: the argument `cudaGraphDeviceNode_t` of such
+/// kernels. See [`Graph::set_device_updatable`].
 ///
-/// It is a number, and keeps nothing.
+/// The handle is a plain number. It keeps nothing alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct DeviceNode(u64);
 
-// SAFETY: zero must be a value ← it is an integer.
+// SAFETY: zero must be a valid value ← the type is an integer.
 unsafe impl bytemuck::Zeroable for DeviceNode {}
-// SAFETY: any bits must be a value, without padding ← it is an integer.
+// SAFETY: every bit pattern must be valid, and there must be no padding ← the type is an integer.
 unsafe impl bytemuck::Pod for DeviceNode {}
-// SAFETY: layouts must agree ← the handle is a pointer of 64 bits.
+// SAFETY: host and device layout must agree ← the handle is a 64-bit pointer on both.
 unsafe impl DeviceRepr for DeviceNode {}
 
 const _: () = assert!(size_of::<CUgraphDeviceNode>() == size_of::<DeviceNode>());
 
 impl DeviceNode {
-    /// The raw handle.
+    /// Returns the raw handle.
     #[must_use]
     pub fn as_raw(self) -> CUgraphDeviceNode {
         std::ptr::without_provenance_mut(self.0 as usize)
@@ -41,44 +42,51 @@ impl DeviceNode {
 const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
-/// The value of the attribute as words: whether it is set, in the lower half of the first, and then
-/// the handle. Which fields have names depends on the header.
+/// The value of the attribute as words. The lower half of the first word is the flag, the second
+/// word the handle. Which of these fields have names depends on the version of the header.
 type Words = [u64; 8];
 
 impl Graph {
-    /// `cuGraphKernelNodeSetAttribute(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)`—Lets
-    /// kernels change what a node launches, and answers what they know it by. CUDA 12.4 on.
+    /// `cuGraphKernelNodeSetAttribute(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)`—Makes a
+    /// node device-updatable: kernels can change what it launches. Returns the handle that these
+    /// kernels take. Requires CUDA 12.4.
     ///
-    /// Kernels change arguments and grid of the node, and whether it does anything
-    /// (`cudaGraphKernelNodeSetParam` and its kin, of the library `cudadevrt`, with which such a
-    /// kernel is linked). The node keeps what it was added with; memory to which only a change
-    /// leads is named when it is added, by [`Using`](crate::Using).
+    /// Kernels can change the arguments and the grid of the node, and enable or disable it, with
+    /// `cudaGraphKernelNodeSetParam` and its siblings from the library `cudadevrt`, which such a
+    /// kernel is linked with. The node keeps alive what it was added with. If a change makes the
+    /// node use further memory, name that memory when the node is added, with
+    /// [`Using`](crate::Using).
     ///
-    /// There is no way back, and such a graph is one of its kind: the node is not taken out, the
-    /// graph has one executable at a time, it is not cloned and in no other graph, and its
-    /// executables do not become like other graphs, nor others like it. An executable is launched
-    /// once it was [uploaded](crate::GraphExec::upload), and again after
-    /// [`set_kernel`](crate::GraphExec::set_kernel) of such a node, which undoes what kernels have
-    /// changed.
+    /// This cannot be undone, and it restricts the graph:
+    ///
+    /// - The node cannot be removed.
+    /// - The graph has at most one executable at a time, cannot be cloned and cannot be a child
+    ///   graph.
+    /// - Its executables cannot be updated from another graph, and other executables cannot be
+    ///   updated from it.
+    /// - An executable must be [uploaded](crate::GraphExec::upload) before its first launch, and
+    ///   again after [`set_kernel`](crate::GraphExec::set_kernel) of such a node. `set_kernel`
+    ///   undoes the changes made by kernels.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::NodeGone`], [`Error::Unsupported`] if the driver gives no
-    /// handle, or what the calls answer: `CUDA_ERROR_INVALID_VALUE` from a driver that does not
-    /// know the attribute.
+    /// - [`Error::OtherGraph`] if the node is in another graph, [`Error::NodeGone`] if it was
+    ///   removed.
+    /// - [`Error::Unsupported`] if the driver returns no handle.
+    /// - `CUDA_ERROR_INVALID_VALUE` if the driver does not know the attribute.
     ///
     /// # Safety
     ///
     /// A kernel with the handle can make the node launch anything. As long as an executable of the
-    /// graph is there:
+    /// graph exists:
     ///
-    /// - Whatever the node launches does what was promised when it was added, and uses only memory
-    ///   that it was added with or that `set_kernel` named last.
-    /// - A kernel changes the node only between the end of an upload and the end of the executable;
-    ///   and it is done before the node begins: the node waits for it, or the launch of the graph
-    ///   is queued behind it.
-    /// - Nothing is launched, uploaded or changed by the host through the executable at a time when
-    ///   a kernel changes the node, but the launch that this kernel is a part of.
+    /// - Every launch of the node keeps the promises made when the node was added, and uses only
+    ///   memory that it was added with or that the last `set_kernel` named.
+    /// - A kernel changes the node only after an upload has ended and before the executable is
+    ///   destroyed. The change is complete before the node begins: the node depends on that kernel,
+    ///   or the launch of the graph is queued after it.
+    /// - While a kernel changes the node, the host does not launch, upload or change the
+    ///   executable, except for the launch that this kernel is part of.
     #[doc(alias = "CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE")]
     pub unsafe fn set_device_updatable(
         &mut self,
@@ -93,12 +101,13 @@ impl Graph {
         }
         let raw = parts.raw_of(place);
         let words: Words = [1, 0, 0, 0, 0, 0, 0, 0];
-        // SAFETY: any bytes must be a value ← the union has a field of so many plain bytes, and is
-        // as long.
+        // SAFETY: every bit pattern must be a valid value, and the sizes must agree ← the union has
+        // a field of plain bytes, as long as the array.
         let mut value = unsafe { std::mem::transmute::<Words, CUlaunchAttributeValue>(words) };
         let place_of_handle = (&raw mut value).cast_const();
-        // SAFETY: the node must be a kernel's, and alive, the value that of the id, which the
-        // driver may write ← by its type; the graph is locked, and has it; it is a local of ours.
+        // SAFETY: the node must be a live kernel node, and the value that of the id and writable by
+        // the driver ← it is one by its type, and the graph is locked and has it; `value` is a
+        // mutable local.
         unsafe {
             call!(
                 driver,
@@ -107,8 +116,8 @@ impl Graph {
         }?;
         let mut handle = DeviceNode::of(value);
         if handle.0 == 0 {
-            // A driver that takes the value for a constant.
-            // SAFETY: as above, and the pointer must be writable ← a local.
+            // The driver has treated the value as a constant.
+            // SAFETY: as for the call above, and the pointer must be writable ← `value` is a local.
             let told = unsafe {
                 call!(
                     driver,
@@ -119,7 +128,7 @@ impl Graph {
                 handle = DeviceNode::of(value);
             }
         }
-        // Even if it has no handle it is one now.
+        // The node is device-updatable now, even if there is no handle.
         parts.device_nodes.push((place, handle));
         handle.checked()
     }
@@ -127,8 +136,8 @@ impl Graph {
 
 impl DeviceNode {
     fn of(value: CUlaunchAttributeValue) -> Self {
-        // SAFETY: any bytes must be a value ← they are integers, and as long as the union, all of
-        // whose bytes were set.
+        // SAFETY: every bit pattern must be valid, and all bytes initialised ← the words are
+        // integers, as long as the union, all bytes of which were set.
         let words = unsafe { std::mem::transmute::<CUlaunchAttributeValue, Words>(value) };
         Self(words[1])
     }
@@ -138,7 +147,7 @@ impl DeviceNode {
             return Ok(self);
         }
         Err(Error::Unsupported {
-            what: "the handle of a node that kernels change",
+            what: "the handle of a device-updatable node",
         })
     }
 }
@@ -149,7 +158,7 @@ impl Parts {
         all.find(|(known, _)| *known == node).map(|(_, it)| *it)
     }
 
-    /// An error if kernels change one of the nodes.
+    /// Returns an error if a node of these graphs is device-updatable.
     pub(super) fn without_device_nodes(all: &[Self], what: &'static str) -> Result<()> {
         if all.iter().all(|parts| parts.device_nodes.is_empty()) {
             return Ok(());
@@ -157,13 +166,13 @@ impl Parts {
         Err(Error::Unsupported { what })
     }
 
-    /// Whether kernels change a node, or one in its bodies.
+    /// Returns whether the node, or a node in its bodies, is device-updatable.
     pub(super) fn is_device_updatable(all: &[Self], at: usize, node: Place) -> bool {
         let own = all.get(at).and_then(|parts| parts.device_node(node));
         let mut bodies = all.iter().enumerate();
         own.is_some()
             || bodies.any(|(body, parts)| {
-                // No truncation: each takes more than a byte.
+                // No truncation: each node takes more than one byte of memory.
                 let mut nodes = 0..parts.nodes.len() as u32;
                 parts.parent == Some((at, node))
                     && nodes.any(|inner| Self::is_device_updatable(all, body, inner))

@@ -11,13 +11,14 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 
 impl Graph {
-    /// `cuGraphAddEventRecordNode(event)`—A node that records an event when the nodes before it are
-    /// done, in each launch.
+    /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, when
+    /// the nodes that it depends on are done.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OtherContext`] if the event is of another context, or what
-    /// the call answers.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph.
+    /// - [`Error::OtherContext`] if the event is of another context.
     #[doc(alias = "cuGraphAddEventRecordNode")]
     pub fn event_record(
         &mut self,
@@ -27,7 +28,7 @@ impl Graph {
         let owners = event_owners(self.context(), event)?;
         let add = |it: &Adding<'_>| {
             // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
-            // keeps the event.
+            // keeps the event alive.
             unsafe {
                 call!(
                     it.driver,
@@ -41,17 +42,18 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
+        // SAFETY: the call must add an event node with these edges that uses only what `owners`
+        // keeps ← it does; `owners` keeps the event.
         let id = unsafe { self.add(NodeKind::EventRecord, after, owners, add) }?;
         Ok(Node::new(id))
     }
 
-    /// `cuGraphAddEventWaitNode(event)`—A node that waits for what an event stands for when the
-    /// graph is launched.
+    /// `cuGraphAddEventWaitNode(event)`—Adds a node that waits for the work which the event
+    /// represents at the time of the launch.
     ///
     /// # Errors
     ///
-    /// As [`event_record`](Self::event_record).
+    /// The errors of [`event_record`](Self::event_record).
     #[doc(alias = "cuGraphAddEventWaitNode")]
     pub fn event_wait(
         &mut self,
@@ -59,11 +61,11 @@ impl Graph {
         event: &Arc<Event>,
     ) -> Result<Node<node_kind::EventWait>> {
         let mut owners = event_owners(self.context(), event)?;
-        // What it stands for may wait for the program.
+        // The work before the event may wait for the host program.
         owners.note_blocking();
         let add = |it: &Adding<'_>| {
             // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
-            // keeps the event.
+            // keeps the event alive.
             unsafe {
                 call!(
                     it.driver,
@@ -71,13 +73,14 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
+        // SAFETY: the call must add an event node with these edges that uses only what `owners`
+        // keeps ← it does; `owners` keeps the event.
         let id = unsafe { self.add(NodeKind::EventWait, after, owners, add) }?;
         Ok(Node::new(id))
     }
 }
 
-/// What keeps an event for a graph in `context`.
+/// Returns the owner of an event for a graph in `context`.
 pub(super) fn event_owners(context: &Context, event: &Arc<Event>) -> Result<Owners> {
     if event.context() != context {
         return Err(Error::OtherContext { what: "the event" });

@@ -24,40 +24,43 @@ use crate::pending::{self, Entry};
 use crate::stream::{SendPtr, Stream};
 
 bitflags::bitflags! {
-    /// How a graph is made an executable. Bits that are not named here are kept.
+    /// The options of [`Graph::instantiate_with`]. Bits without a name are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InstantiateFlags: u64 {
-        /// Memory that a launch has left allocated is freed by the next.
+        /// Each launch first frees the memory that the launch before left allocated.
         const AUTO_FREE_ON_LAUNCH = 1;
-        /// Kernels run with the priority of their node, not of the stream.
+        /// Kernels run with the priority of their node instead of that of the stream.
         const USE_NODE_PRIORITY = 8;
         const _ = !0;
     }
 }
 
-/// A graph that can be launched, any number of times, on any stream of its context.
+/// An executable graph. It can be launched any number of times, on any stream of its context.
 ///
-/// It is a copy of its graph: nodes that are added later are not in it. Its launches run one after
-/// the other, whatever streams they are on. It keeps what its nodes use until the last launch is
-/// done.
+/// An executable is a snapshot of its graph: it does not contain nodes that are added later. Its
+/// launches run one after the other, even on different streams. It keeps alive what its nodes use
+/// until the last launch is done.
 ///
-/// All its methods take a shared reference, and any thread may call them; the driver is called by
-/// one at a time.
+/// All methods take `&self` and can be called from any thread; a lock serialises the driver calls.
+///
+/// Every method that calls the driver can fail with [`Error::Driver`], in addition to the errors
+/// that it lists.
 pub struct GraphExec {
     inner: ManuallyDrop<Inner>,
 }
 
-/// All of an executable.
+/// The state of an executable.
 pub(super) struct Inner {
     pub(super) handle: Handle<RawExec>,
     pub(super) record: Arc<Record>,
-    /// Whether it can wait for the program. Never goes back.
+    /// Whether a node can wait for the host program. Once set, it stays set.
     may_block: AtomicBool,
-    /// Whether it must be uploaded before it is launched. Changes only while `record` is locked.
+    /// Whether the executable must be uploaded before the next launch. Changes only while `record`
+    /// is locked.
     pub(super) needs_upload: AtomicBool,
     state: Mutex<State, { rank::EXECUTABLE }>,
-    /// The graph that it was made of: the driver knows the executable's nodes by those of the
-    /// graph.
+    /// The graph that the executable was made from: the driver identifies the nodes of the
+    /// executable by the nodes of that graph.
     pub(super) root: Arc<Root>,
 }
 
@@ -67,33 +70,35 @@ impl Destroy for RawExec {
     type Raw = SendPtr<CUgraphExec_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: it must be alive and used by no other thread ← the handle owns it, and this is
-        // its end. Launches under way run to their end.
+        // SAFETY: the executable must be alive and not in use by another thread ← the handle is its
+        // only owner and destroys it here. The driver completes launches in flight.
         unsafe { call!(driver, cuGraphExecDestroy(raw.0)) }
     }
 }
 
 impl Graph {
-    /// `cuGraphInstantiateWithParams()`—An executable of the graph as it is now.
+    /// `cuGraphInstantiateWithParams()`—Creates an executable of the graph in its present state.
     ///
     /// # Errors
     ///
-    /// [`Error::Instantiate`] with the reason and the node if the driver refuses the graph,
-    /// [`Error::GraphMemoryKept`] if a node allocates memory that no node frees,
-    /// [`Error::Unsupported`] for the body of a conditional node. A graph in which [kernels change
-    /// nodes](Self::set_device_updatable) is refused while there is another executable of it.
+    /// - [`Error::Instantiate`] if the driver refuses the graph, with the reason and the node. The
+    ///   driver also refuses a second executable of a graph with [device-updatable
+    ///   nodes](Self::set_device_updatable) while the first one exists.
+    /// - [`Error::GraphMemoryKept`] if no node frees the memory that a node allocates.
+    /// - [`Error::Capturing`] if a capture into the graph is under way.
+    /// - [`Error::Unsupported`] if the graph is the body of a conditional node.
     #[doc(alias = "cuGraphInstantiate")]
     #[doc(alias = "cuGraphInstantiateWithParams")]
     pub fn instantiate(&self) -> Result<GraphExec> {
         self.instantiate_with(InstantiateFlags::empty())
     }
 
-    /// `cuGraphInstantiateWithParams(flags)`—The same with flags.
+    /// `cuGraphInstantiateWithParams(flags)`—Creates an executable with `flags`.
     ///
     /// # Errors
     ///
-    /// As [`instantiate`](Self::instantiate); [`Error::UnsafeFlags`] for flags that have no name
-    /// here.
+    /// The errors of [`instantiate`](Self::instantiate), and [`Error::UnsafeFlags`] for flags
+    /// without a name in [`InstantiateFlags`].
     #[doc(alias = "cuGraphInstantiateWithFlags")]
     pub fn instantiate_with(&self, flags: InstantiateFlags) -> Result<GraphExec> {
         let known = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
@@ -106,7 +111,7 @@ impl Graph {
         }
         if self.at != 0 {
             return Err(Error::Unsupported {
-                what: "an executable of the body of a node",
+                what: "instantiating the body of a conditional node",
             });
         }
         let context = self.context();
@@ -114,7 +119,7 @@ impl Graph {
         let all = self.root.lock();
         if self.root.is_capturing() {
             return Err(Error::Capturing {
-                what: "an executable of a graph that is captured",
+                what: "instantiating the graph",
             });
         }
         let parts = &all[0];
@@ -129,8 +134,8 @@ impl Graph {
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_ERROR,
         };
         let current = context.enter()?;
-        // SAFETY: the pointers must be valid, the graph alive and used by no other thread ← locals;
-        // it is locked.
+        // SAFETY: the pointers must be valid, and the graph alive and not in use by another thread
+        // ← the pointers are to locals; the graph is locked.
         let result = unsafe {
             call!(
                 driver,
@@ -146,7 +151,7 @@ impl Graph {
             };
             return Err(Error::Instantiate(Box::new(error)));
         }
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: the executable must have no other owner ← it was created just above.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         let state = State::new(&all);
         drop(all);
@@ -170,16 +175,21 @@ impl Graph {
 }
 
 impl GraphExec {
-    /// `cuGraphLaunch()`—Queues the graph on `stream`: behind what was queued there before, behind
-    /// its own earlier launches, and behind other uses of its buffers that matter.
+    /// `cuGraphLaunch()`—Queues the graph on `stream`. It runs after the work that was queued there
+    /// before, after earlier launches of this executable, and after conflicting uses of its
+    /// buffers.
     ///
-    /// As long as nothing else uses its buffers this is one call, however many nodes there are.
+    /// This takes a single driver call, however many nodes there are, unless something else has
+    /// used the buffers since the last launch.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the stream is of another context, [`Error::Borrowed`] if the host
-    /// has a buffer that the graph uses, [`Error::NotUploaded`] if [kernels change
-    /// nodes](Graph::set_device_updatable) of it, or what the calls answer.
+    /// - [`Error::OtherContext`] if the stream is of another context.
+    /// - [`Error::Borrowed`] while the host holds a guard of a host buffer that conflicts with an
+    ///   access of the graph.
+    /// - [`Error::NotUploaded`] if the graph has [device-updatable
+    ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
+    ///   change.
     #[doc(alias = "cuGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
@@ -189,9 +199,9 @@ impl GraphExec {
         }
         let may_block = inner.may_block.load(Ordering::Acquire);
         inner.record.replay(stream, may_block, || {
-            // SAFETY: executable and stream must be alive, what the nodes use must be there until
-            // the launch is done, and no other thread use the executable ← both are borrowed; the
-            // owners go only behind the last launch; the record is locked.
+            // SAFETY: executable and stream must be alive, what the nodes use must stay until the
+            // launch is done, and no other thread may use the executable ← both are borrowed; the
+            // owners are released only after the last launch; the record is locked.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -201,20 +211,20 @@ impl GraphExec {
         })
     }
 
-    /// `cuGraphUpload()`—Queues on `stream` what the driver has to bring to the device before the
-    /// first launch, so that it is there by then.
+    /// `cuGraphUpload()`—Queues on `stream` the transfers that the driver would otherwise make at
+    /// the first launch.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the stream is of another context, or what the call answers.
+    /// [`Error::OtherContext`] if the stream is of another context.
     #[doc(alias = "cuGraphUpload")]
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let queueing = stream.queueing()?;
         let inner = &*self.inner;
         let upload = || -> Result<(), DriverError> {
-            // SAFETY: executable and stream must be alive, and no other thread use the executable ←
-            // both are borrowed; the record is locked.
+            // SAFETY: executable and stream must be alive, and no other thread may use the
+            // executable ← both are borrowed; the record is locked.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -227,29 +237,27 @@ impl GraphExec {
         Ok(inner.record.alone(upload)?)
     }
 
-    /// The context in which it runs.
+    /// Returns the context in which the executable runs.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.inner.root.context()
     }
 
-    /// The raw executable. It stays alive as long as this. What is launched through it is not
-    /// ordered with other uses of its buffers, nor waited for when they go.
+    /// Returns the raw executable, which stays alive as long as this value.
+    ///
+    /// Launches through the raw executable are not tracked: they are not ordered with other uses of
+    /// the buffers, and the buffers can be freed before such launches are done.
     #[must_use]
     pub fn as_raw(&self) -> CUgraphExec {
         self.inner.handle.raw().0
     }
 
-    /// `cuGraphExecDestroy()`—Destroys it, and answers what the driver says. Launches under way run
-    /// to their end; what they use goes behind them.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuGraphExecDestroy()`—Destroys the executable and returns the result of the call, which a
+    /// drop ignores. Launches in flight run to completion; what they use is released after them.
     #[doc(alias = "cuGraphExecDestroy")]
     pub fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: it must not be used again ← this is its end, and it is not dropped.
+        // SAFETY: `inner` must not be used again ← `self` is consumed, and `this` is never dropped.
         Ok(unsafe { ManuallyDrop::take(&mut this.inner) }.end()?)
     }
 
@@ -263,7 +271,7 @@ impl Inner {
         self.state.lock()
     }
 
-    /// After a change.
+    /// Recomputes `may_block` after a change.
     pub(super) fn note_blocking(&self, state: &State) {
         if !self.may_block.load(Ordering::Acquire) && state.any(|owners| owners.may_block()) {
             self.handle.driver().note_blocking();
@@ -290,17 +298,19 @@ impl Inner {
         drop(state);
         release(context, &record, &owners);
         drop(owners);
-        // What changes of it have left is done if its launches are: then nothing keeps the context
-        // longer than it.
+        // If the launches are done, so is what earlier changes of the executable left to be
+        // released. Releasing it now makes sure that it does not keep the context alive longer than
+        // the executable.
         pending::sweep(context);
-        // Its stream and event go before the context, which `root` keeps.
+        // The stream and event of the record are dropped before the context, which `root` keeps
+        // alive.
         drop(record);
         closed
     }
 }
 
-/// Drops what an executable used: memory behind its last launch on the device, all else when that
-/// is done.
+/// Releases what an executable used: memory in stream order after its last launch, everything else
+/// when that launch is done.
 pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Owners>]) {
     let Some(left) = Leftover::of(owners) else {
         return;
@@ -322,27 +332,28 @@ pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Own
 }
 
 impl Parts {
-    /// The node of this handle, wherever it is.
+    /// Returns the node with this handle, in the graph or in one of its bodies.
     pub(super) fn find(
         all: &[Self],
         raw: cuda_sys::CUgraphNode,
     ) -> Option<(NodeId, super::NodeKind)> {
         if raw.is_null() {
-            // So are those of nodes that are gone.
+            // Removed nodes have a null handle, so it would match them.
             return None;
         }
         all.iter().find_map(|parts| {
             let index = parts.nodes.iter().position(|node| node.raw.0 == raw)?;
             let id = NodeId {
                 graph: parts.id,
-                // No truncation: each takes more than a byte.
+                // No truncation: each node takes more than one byte of memory.
                 index: index as u32,
             };
             Some((id, parts.nodes.get(index)?.kind))
         })
     }
 
-    /// What belongs to no node of the whole: that of bodies, and of nodes that are not known.
+    /// Returns the owners that belong to no node of the top-level graph: those of nodes in bodies,
+    /// and those of nodes that are not tracked.
     pub(super) fn others(all: &[Self]) -> Vec<Arc<Owners>> {
         let bodies = all.iter().skip(1).flat_map(|body| &body.nodes);
         let inside = bodies.map(|node| &node.owners);
@@ -353,11 +364,11 @@ impl Parts {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
-        // SAFETY: it must not be used again ← this is its end.
+        // SAFETY: `inner` must not be used again ← the value is being dropped.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         let driver = inner.handle.driver().clone();
         let end = move || {
-            // A drop has nobody to tell; `close` does.
+            // A drop cannot return the error; `close` does.
             let _ = inner.end();
         };
         pending::outside(&driver, end);

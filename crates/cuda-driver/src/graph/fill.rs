@@ -13,13 +13,16 @@ use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
 
 impl Graph {
-    /// `cuGraphAddMemsetNode()`—A node that fills memory with `value`, whose bytes must repeat
-    /// after 1, 2 or 4 bytes, as those of any number of up to 32 bits do.
+    /// `cuGraphAddMemsetNode()`—Adds a node that fills memory with `value`. The bytes of `value`
+    /// must repeat every 1, 2 or 4 bytes, which is true of every number of up to 32 bits.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for another value, for managed memory, and for no bytes, which would
-    /// be no node; [`Error::OtherGraph`], [`Error::OtherContext`], or what the calls answer.
+    /// - [`Error::Unsupported`] if the bytes of `value` do not repeat in this way, for managed
+    ///   memory, host memory and several planes, and for a fill of no bytes.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph, and [`Error::OtherGraph`] for memory that another graph allocates.
+    /// - [`Error::OtherContext`] for memory of another context.
     #[doc(alias = "cuGraphAddMemsetNode")]
     pub fn fill<'a, T: DeviceRepr>(
         &mut self,
@@ -45,14 +48,14 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does;
-        // the range is that of the view, whose memory `owners` holds.
+        // SAFETY: the call must add a fill node with these edges that uses only what `owners` keeps
+        // ← it does; the range is that of the view, whose memory `owners` holds.
         let id = unsafe { self.add(NodeKind::Memset, after, owners, add) }?;
         Ok(Node::new(id))
     }
 }
 
-/// A fill as the driver takes it, and what it uses.
+/// Returns the parameters of a fill for the driver, and what the fill uses.
 pub(super) fn fill_of<T: DeviceRepr>(
     context: &Context,
     graph: u64,
@@ -68,7 +71,7 @@ pub(super) fn fill_of<T: DeviceRepr>(
     let value = bytemuck::bytes_of(&value);
     if value.is_empty() || rows.bytes() == 0 {
         return Err(Error::Unsupported {
-            what: "a node that fills nothing",
+            what: "a fill node for no bytes",
         });
     }
     if rows.depth != 1 {
@@ -76,9 +79,10 @@ pub(super) fn fill_of<T: DeviceRepr>(
             what: "a fill node for several planes",
         });
     }
-    // Rows begin where an element may, whose bytes are a multiple of the unit's.
+    // A row starts at an address that is aligned for `T`, and the size of `T` is a multiple of the
+    // unit.
     let unit = repeated(value, rows.address).ok_or(Error::Unsupported {
-        what: "a fill node with a value whose bytes do not repeat after 1, 2 or 4",
+        what: "a fill node with a value whose bytes do not repeat every 1, 2 or 4 bytes",
     })?;
     let word = match *unit {
         [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),
@@ -90,7 +94,7 @@ pub(super) fn fill_of<T: DeviceRepr>(
         dst: rows.address,
         pitch: if is_row { 0 } else { rows.pitch },
         value: word,
-        // No truncation: 1, 2 or 4.
+        // No truncation: the length is 1, 2 or 4.
         elementSize: unit.len() as u32,
         width: rows.width / unit.len(),
         height: rows.height,

@@ -1,4 +1,4 @@
-//! Host nodes: closures in the order of a graph.
+//! Host nodes: nodes that call closures.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
 
 impl Graph {
-    /// `cuGraphAddHostNode(function)`—A node that calls a closure, once in each launch.
+    /// `cuGraphAddHostNode(function)`—Adds a node that calls a closure once in each launch.
     ///
-    /// What [`Stream::launch_host`](crate::Stream::launch_host) says of closures holds here: it
-    /// must not call the driver, nor wait for something that does. It is dropped when no launch can
-    /// call it any more. That it panicked, [`GraphExec::check_host`](crate::GraphExec::check_host)
-    /// tells.
+    /// The rules of [`Stream::launch_host`](crate::Stream::launch_host) apply: the closure must not
+    /// call the driver, nor wait for code that does. It is dropped when no launch can call it any
+    /// more. [`GraphExec::check_host`](crate::GraphExec::check_host) reports whether it panicked.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`](crate::Error::OtherGraph), or what the call answers.
+    /// [`Error::OtherGraph`](crate::Error::OtherGraph) or
+    /// [`Error::NodeGone`](crate::Error::NodeGone) if an edge does not come from a node of this
+    /// graph.
     #[doc(alias = "cuGraphAddHostNode")]
     pub fn host(
         &mut self,
@@ -31,8 +32,9 @@ impl Graph {
     ) -> Result<Node<node_kind::Host>> {
         let (params, owners) = host_of(function);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, the function callable with this at any
-            // later time ← those of `it` are, and it only looks for a closure of this number.
+            // SAFETY: pointers and graph must be valid, and the function callable with this data at
+            // any later time ← those of `it` are; the data is a number, by which the function looks
+            // up the closure.
             unsafe {
                 call!(
                     it.driver,
@@ -40,13 +42,14 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does.
+        // SAFETY: the call must add a host node with these edges that uses only what `owners` keeps
+        // ← it does; `owners` keeps the closure.
         let id = unsafe { self.add(NodeKind::Host, after, owners, add) }?;
         Ok(Node::new(id))
     }
 }
 
-/// A closure as the driver takes it, and what keeps it.
+/// Returns the parameters of a call of the closure for the driver, and the owner of the closure.
 pub(super) fn host_of(
     function: impl Fn() + Send + Sync + 'static,
 ) -> (CUDA_HOST_NODE_PARAMS, Owners) {

@@ -1,4 +1,4 @@
-//! Host memory that copies of graphs use.
+//! Host memory for copy nodes of graphs.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -16,42 +16,44 @@ use crate::order::{Access, Tracker};
 use crate::pending;
 use crate::stream::SendPtr;
 
-/// Page-locked memory that copy nodes of graphs read and write, and the host between launches.
+/// Page-locked memory that copy nodes of graphs read and write, and that the host accesses between
+/// launches.
 ///
-/// Cloning it gives another handle of the same memory. The host gets at it through guards, which
-/// wait for the launches that matter; as long as there is one that is in the way, a launch that
-/// uses the memory is [`Error::Borrowed`]. Several may read at once.
+/// A clone is another handle to the same memory. The host accesses the memory through guards.
+/// Creating a guard waits for the launches whose access conflicts with it; while a guard exists,
+/// launches with a conflicting access fail with [`Error::Borrowed`]. Several read guards can exist
+/// at once.
 pub struct GraphHostBuffer<T: DeviceRepr> {
     memory: Arc<HostMemory<T>>,
 }
 
-/// Elements of a [`GraphHostBuffer`], to read.
+/// A guard through which the host reads the elements of a [`GraphHostBuffer`].
 pub struct HostRead<'a, T: DeviceRepr> {
     memory: &'a HostMemory<T>,
 }
 
-/// Elements of a [`GraphHostBuffer`], to write.
+/// A guard through which the host reads and writes the elements of a [`GraphHostBuffer`].
 pub struct HostWrite<'a, T: DeviceRepr> {
     memory: &'a HostMemory<T>,
     elements: PhantomData<&'a mut [T]>,
 }
 
 struct HostMemory<T: DeviceRepr> {
-    /// The elements of `owner`, which is not touched before its end.
+    /// The elements of `owner`, which itself is not used before it is dropped.
     start: SendPtr<c_void>,
     len: usize,
     tracker: Arc<Tracker>,
-    /// A launch that uses it failed, and may be under way.
+    /// The error of a failed launch that uses the memory and may still be running.
     suspect: OnceLock<DriverError>,
     owner: PinnedBuffer<T>,
 }
 
 impl<T: DeviceRepr> GraphHostBuffer<T> {
-    /// Takes the memory of `owner`.
+    /// Turns `owner` into a buffer for graphs.
     ///
     /// # Errors
     ///
-    /// What making the default stream of its context answers.
+    /// [`Error::Driver`] if the default stream of the buffer's context cannot be created.
     pub fn new(owner: PinnedBuffer<T>) -> Result<Self> {
         let home = owner.context().default_stream()?;
         let memory = HostMemory {
@@ -66,24 +68,27 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
         })
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.memory.len
     }
 
-    /// Whether there is no element.
+    /// Returns whether the buffer has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `cuEventSynchronize()`—The elements, to read: waits for the launches that write them.
+    /// `cuEventSynchronize()`—Waits for the launches that write the memory, and returns a guard for
+    /// reading.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if somebody has them to write, [`Error::Unsupported`] inside a host
-    /// function, or a fault of a launch that was waited for.
+    /// - [`Error::Borrowed`] while a write guard exists.
+    /// - [`Error::Unsupported`] inside a host function.
+    /// - [`Error::Driver`] with the error of a launch that was waited for, or of an earlier launch
+    ///   that failed and may still use the memory.
     pub fn read(&self) -> Result<HostRead<'_, T>> {
         self.lend(Access::READ)?;
         Ok(HostRead {
@@ -91,11 +96,13 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
         })
     }
 
-    /// `cuEventSynchronize()`—The elements, to write: waits for all launches that use them.
+    /// `cuEventSynchronize()`—Waits for all launches that use the memory, and returns a guard for
+    /// writing.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if somebody has them, else as [`read`](Self::read).
+    /// [`Error::Borrowed`] while another guard exists, and the other errors of
+    /// [`read`](Self::read).
     pub fn write(&self) -> Result<HostWrite<'_, T>> {
         self.lend(Access::WRITE)?;
         Ok(HostWrite {
@@ -128,7 +135,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
 
 impl<T: DeviceRepr> Told for Arc<HostMemory<T>> {
     fn suspect(&self, error: DriverError) {
-        // The first one stays.
+        // If an error was stored before, it stays.
         let _ = self.suspect.set(error);
         self.owner.suspect(error, TOKEN);
     }
@@ -151,9 +158,9 @@ impl<T: DeviceRepr> Deref for HostRead<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
-        // they are those of a pinned buffer; as long as the guard is there, no guard to write and
-        // no launch that writes can be.
+        // SAFETY: `len` elements must be initialised, and not written while the slice lives ← they
+        // are the elements of a pinned buffer; while this guard exists there is no write guard and
+        // no launch that writes them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }
@@ -163,8 +170,9 @@ impl<T: DeviceRepr> Deref for HostWrite<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: as above; as long as the guard is there, no other guard and no launch that uses
-        // them can be.
+        // SAFETY: `len` elements must be initialised, and not written while the slice lives ← they
+        // are the elements of a pinned buffer; while this guard exists there is no other guard and
+        // no launch that uses them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }
@@ -172,14 +180,15 @@ impl<T: DeviceRepr> Deref for HostWrite<'_, T> {
 impl<T: DeviceRepr> DerefMut for HostWrite<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
         let memory = self.memory;
-        // SAFETY: as above, and the guard is borrowed mutably.
+        // SAFETY: no other access to the elements must be possible while the slice lives ← as in
+        // `deref`, and this guard is borrowed mutably.
         unsafe { slice::from_raw_parts_mut(memory.start.0.cast(), memory.len) }
     }
 }
 
 impl<T: DeviceRepr> HostMemory<T> {
-    /// The host has it no more. Inside a host function soon: a launch that waits for that function
-    /// may be inside the gate.
+    /// Ends the access of a guard. Inside a host function this is deferred, because a launch that
+    /// waits for that function may hold the replay gate.
     fn take_back(&self, access: Access) {
         let tracker = Arc::clone(&self.tracker);
         pending::outside(self.owner.context().driver(), move || {

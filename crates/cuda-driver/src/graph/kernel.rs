@@ -16,22 +16,24 @@ use crate::function::Function;
 use crate::launch::{Dim3, KernelArgs, LaunchAttributes, LaunchConfig};
 
 impl Graph {
-    /// `cuGraphAddKernelNode(function, config, args)`—A node that launches a kernel.
+    /// `cuGraphAddKernelNode(function, config, args)`—Adds a node that launches a kernel.
     ///
-    /// `args` is what [`Stream::launch`](crate::Stream::launch) takes; numbers are copied now. The
-    /// node keeps kernel and buffers.
+    /// `args` takes the same arguments as [`Stream::launch`](crate::Stream::launch). Scalars are
+    /// copied now; the node keeps the kernel and the buffers alive.
     ///
     /// # Errors
     ///
-    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::OtherGraph`],
-    /// [`Error::Unsupported`] for managed memory, [`Error::Capturing`] for edges that are not full
-    /// while the graph is captured, or what the calls answer.
+    /// - The errors of [`Stream::launch`](crate::Stream::launch).
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph, and [`Error::OtherGraph`] if an argument was allocated by another graph.
+    /// - [`Error::Unsupported`] for managed memory.
+    /// - [`Error::Capturing`] for edges other than full ones while the graph is being captured.
     ///
     /// # Safety
     ///
-    /// What [`Stream::launch`](crate::Stream::launch) asks for holds for each launch of the graph,
-    /// its clones and executables: whatever was written to the buffers since, and with edges that
-    /// are not full.
+    /// The contract of [`Stream::launch`](crate::Stream::launch) holds for every launch of the
+    /// graph, of its clones and of their executables. It holds whatever has been written to the
+    /// buffers by then, and for every overlap that edges other than full ones allow.
     #[doc(alias = "cuGraphAddKernelNode")]
     pub unsafe fn kernel<A: KernelArgs>(
         &mut self,
@@ -40,23 +42,25 @@ impl Graph {
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: as the caller says.
+        // SAFETY: the contract of `kernel` must hold ← the caller upholds it.
         unsafe { self.add_kernel(after, function, &config, &[], &args) }
     }
 
-    /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—The same
-    /// with attributes.
+    /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—Adds a
+    /// node that launches a kernel with launch attributes.
     ///
     /// # Errors
     ///
-    /// As [`kernel`](Self::kernel) and [`Stream::launch_with`](crate::Stream::launch_with);
-    /// [`Error::Unsupported`] for attributes that are nodes or edges in a graph: events and
-    /// programmatic serialization; [`Error::Capturing`] while the graph is captured, where
-    /// [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) takes attributes.
+    /// - The errors of [`kernel`](Self::kernel) and of
+    ///   [`Stream::launch_with`](crate::Stream::launch_with).
+    /// - [`Error::Unsupported`] for attributes that a graph expresses as nodes or edges: events and
+    ///   programmatic serialization.
+    /// - [`Error::Capturing`] while the graph is being captured. Use
+    ///   [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) there.
     ///
     /// # Safety
     ///
-    /// As [`kernel`](Self::kernel).
+    /// The contract of [`kernel`](Self::kernel) holds for launches with these attributes.
     pub unsafe fn kernel_with<A: KernelArgs>(
         &mut self,
         after: &[Edge],
@@ -67,13 +71,15 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         function.check_cluster(&config, attributes.cluster_blocks())?;
         let attributes = attributes.for_node(self.context())?;
-        // SAFETY: as the caller says.
+        // SAFETY: the contract of `kernel` must hold with these attributes ← the caller upholds it.
         unsafe { self.add_kernel(after, function, &config, attributes, &args) }
     }
 
+    /// Adds a kernel node whose attributes were checked.
+    ///
     /// # Safety
     ///
-    /// As [`kernel`](Self::kernel).
+    /// The contract of [`kernel`](Self::kernel) holds for launches with these attributes.
     unsafe fn add_kernel<A: KernelArgs>(
         &mut self,
         after: &[Edge],
@@ -104,28 +110,28 @@ impl Graph {
         };
         let finish = |driver: &Driver, node| {
             let mut all = attributes.iter();
-            // SAFETY: the node must be a kernel's, and alive ← it was added just now, and its graph
+            // SAFETY: the node must be a live kernel node ← it was added just above, and its graph
             // is locked.
             all.try_for_each(|attribute| unsafe { set(driver, node, attribute) })
         };
         let finish = (!attributes.is_empty()).then_some(&finish as Finish<'_>);
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does,
-        // and the caller says so of the kernel.
+        // SAFETY: the call must add a kernel node with these edges that uses only what `owners`
+        // keeps ← it does, by the caller's promise about the kernel.
         let id = unsafe { self.add_with(NodeKind::Kernel, after, owners, None, add, finish) }?;
         Ok(Node::new(id))
     }
 
     /// `cuGraphKernelNodeSetAttribute()`—Changes attributes of a kernel node, for executables that
-    /// are made from now on. Those that are not named stay.
+    /// are created later. Attributes that `attributes` does not set keep their values.
     ///
     /// # Errors
     ///
-    /// As [`kernel_with`](Self::kernel_with), [`Error::NodeGone`], or what the calls answer.
-    /// Attributes before the one that was refused are changed.
+    /// The errors of [`kernel_with`](Self::kernel_with), and [`Error::NodeGone`] if the node was
+    /// removed. If the driver refuses one attribute, those before it have already been changed.
     ///
     /// # Safety
     ///
-    /// What was promised of the kernel holds with these attributes.
+    /// The promises made when the node was added hold with these attributes.
     #[doc(alias = "cuGraphKernelNodeSetAttribute")]
     pub unsafe fn set_kernel_attributes(
         &mut self,
@@ -138,18 +144,19 @@ impl Graph {
         let parts = &all[self.at];
         let raw = parts.raw_of(parts.place(node.id())?);
         for attribute in attributes {
-            // SAFETY: the node must be a kernel's, and alive ← by its type; the graph is locked,
-            // and has it.
+            // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is
+            // locked and has it.
             unsafe { set(driver, raw, attribute) }?;
         }
         Ok(())
     }
 
-    /// `cuGraphKernelNodeGetAttribute()`—Attributes of a kernel node.
+    /// `cuGraphKernelNodeGetAttribute()`—Returns the attributes of a kernel node.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::NodeGone`], or what the calls answer.
+    /// [`Error::OtherGraph`] if the node is in another graph, [`Error::NodeGone`] if it was
+    /// removed.
     #[doc(alias = "cuGraphKernelNodeGetAttribute")]
     pub fn kernel_attributes(&self, node: Node<node_kind::Kernel>) -> Result<KernelAttributes> {
         let all = self.root.lock();
@@ -157,16 +164,16 @@ impl Graph {
         let raw = parts.raw_of(parts.place(node.id())?);
         let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
             let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-            // SAFETY: the node must be a kernel's, and alive, the pointer writable ← by its type;
-            // the graph is locked, and has it; a local.
+            // SAFETY: the node must be a live kernel node and the pointer writable ← it is one by
+            // its type, and the graph is locked and has it; `value` is a local.
             unsafe {
                 call!(
                     self.context().driver(),
                     cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
                 )
             }?;
-            // SAFETY: any bytes must be a value ← they are integers, and as long as the union, all
-            // of which was set above.
+            // SAFETY: every bit pattern must be valid, and all bytes initialised ← the array holds
+            // integers and is as long as the union, all bytes of which were set above.
             Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
         };
         let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
@@ -192,30 +199,32 @@ impl Graph {
     }
 }
 
-/// Attributes of a kernel node, as the driver tells them.
+/// The attributes of a kernel node, as the driver reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelAttributes {
-    /// Whether all blocks run at the same time.
+    /// Whether all blocks run at the same time (a cooperative launch).
     pub is_cooperative: bool,
-    /// The blocks of a cluster, if there are clusters.
+    /// The number of blocks in a cluster, or `None` without clusters.
     pub cluster: Option<Dim3>,
-    /// Lower is more urgent. Counts with
+    /// The priority; lower numbers are more urgent. It has an effect only with
     /// [`USE_NODE_PRIORITY`](super::InstantiateFlags::USE_NODE_PRIORITY).
     pub priority: i32,
 }
 
+/// Sets an attribute of a kernel node.
+///
 /// # Safety
 ///
-/// The node is a kernel's, and alive; its graph is locked.
+/// The node is a live kernel node, and its graph is locked.
 unsafe fn set(
     driver: &Driver,
     node: CUgraphNode,
     attribute: &CUlaunchAttribute,
 ) -> Result<(), DriverError> {
     let value = &raw const attribute.value;
-    // SAFETY: as the caller says, and the value must be that of the id ← `LaunchAttributes` pairs
-    // them.
+    // SAFETY: the node must be a live kernel node, and the value must belong to the id ← the caller
+    // guarantees the former; `LaunchAttributes` pairs value and id.
     unsafe {
         call!(
             driver,
@@ -224,7 +233,8 @@ unsafe fn set(
     }
 }
 
-/// What a kernel uses, once it is known that it can be launched so.
+/// Checks that the kernel can be launched with this configuration and these arguments, and returns
+/// what it uses.
 pub(super) fn kernel_owners(
     graph: u64,
     function: &Function,
@@ -238,8 +248,8 @@ pub(super) fn kernel_owners(
     Ok(owners)
 }
 
-/// A launch as the driver takes it. There must be a pointer to a value for each parameter as long
-/// as it is used.
+/// Returns the parameters of a launch for the driver. `pointers` must point to one pointer to a
+/// value for each kernel parameter as long as the result is in use.
 pub(super) fn params(
     function: &Function,
     config: &LaunchConfig,

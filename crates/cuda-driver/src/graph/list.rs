@@ -1,4 +1,4 @@
-//! What is in a graph, as the driver sees it.
+//! Queries of the nodes and edges of a graph, as the driver reports them.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 
 bitflags::bitflags! {
-    /// What a picture of a graph tells. Bits that are not named here are kept.
+    /// The details in the output of [`Graph::write_dot`]. Bits without a name are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct DotFlags: u32 {
-        /// Everything.
+        /// All details.
         const VERBOSE = 1;
         /// The parameters of kernels.
         const KERNEL_NODE_PARAMS = 4;
@@ -26,30 +26,31 @@ bitflags::bitflags! {
         const MEMSET_NODE_PARAMS = 16;
         /// The parameters of host nodes.
         const HOST_NODE_PARAMS = 32;
-        /// Events.
+        /// The parameters of event nodes.
         const EVENT_NODE_PARAMS = 64;
         /// The attributes of kernels.
         const KERNEL_NODE_ATTRIBUTES = 512;
-        /// The handles of the driver.
+        /// The driver's handles of nodes.
         const HANDLES = 1024;
         const _ = !0;
     }
 }
 
 impl Graph {
-    /// `cuGraphGetNodes()`—The nodes, and what they do.
+    /// `cuGraphGetNodes()`—Returns the nodes and their kinds, in the order in which they were
+    /// added.
     ///
     /// # Errors
     ///
-    /// What the call answers; [`Error::OtherGraph`] if one was added by other means.
+    /// [`Error::OtherGraph`] if other code has added a node through [`as_raw`](Self::as_raw).
     #[doc(alias = "cuGraphGetNodes")]
     pub fn nodes(&self) -> Result<Vec<(NodeId, NodeKind)>> {
         let driver = self.context().driver();
         let all = self.root.lock();
         let parts = &all[self.at];
         let mut count = 0;
-        // SAFETY: the graph must be alive and used by no other thread, the pointer writable ← it is
-        // locked; a local.
+        // SAFETY: the graph must be alive and not in use by another thread, and the pointer
+        // writable ← it is locked; `count` is a local.
         unsafe {
             call!(
                 driver,
@@ -60,7 +61,8 @@ impl Graph {
             return Ok(Vec::new());
         }
         let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
-        // SAFETY: as above, and there must be room for `count` ← there is.
+        // SAFETY: as for the call above, and there must be room for `count` nodes ← `nodes` is that
+        // long.
         unsafe {
             call!(
                 driver,
@@ -76,12 +78,12 @@ impl Graph {
         Ok(known)
     }
 
-    /// `cuGraphGetEdges()`—The edges, each with the node that it leads to: those given, and those
-    /// that shared memory asks for.
+    /// `cuGraphGetEdges()`—Returns the edges, each with the node that it leads to: those that the
+    /// program added, and those that result from conflicting accesses to memory.
     ///
     /// # Errors
     ///
-    /// As [`nodes`](Self::nodes).
+    /// The errors of [`nodes`](Self::nodes).
     #[doc(alias = "cuGraphGetEdges")]
     pub fn edges(&self) -> Result<Vec<(Edge, NodeId)>> {
         let driver = self.context().driver();
@@ -92,7 +94,7 @@ impl Graph {
         let (mut from, mut to): (Vec<CUgraphNode>, Vec<CUgraphNode>) = (Vec::new(), Vec::new());
         let none = EdgeKind::Full.raw();
         let mut data: Vec<CUgraphEdgeData> = Vec::new();
-        // How many there are, then all.
+        // The first pass asks for the number of edges, the second for the edges.
         for is_asked in [false, true] {
             from.resize(count, ptr::null_mut());
             to.resize(count, ptr::null_mut());
@@ -108,8 +110,9 @@ impl Graph {
                 } else {
                     ptr::null_mut()
                 };
-                // SAFETY: the graph must be alive and used by no other thread, and there be room
-                // for `count`, or null ← it is locked; the vectors have it.
+                // SAFETY: the graph must be alive and not in use by another thread, and the
+                // pointers null or to room for `count` values ← it is locked; the vectors are that
+                // long.
                 unsafe {
                     call!(
                         driver,
@@ -117,7 +120,7 @@ impl Graph {
                     )
                 }?;
             } else {
-                // SAFETY: as above.
+                // SAFETY: the same requirements hold as in the other branch, for the same reasons.
                 unsafe {
                     call!(
                         driver,
@@ -139,13 +142,13 @@ impl Graph {
         Ok(edges)
     }
 
-    /// `cuGraphDebugDotPrint(path, flags)`—Writes a picture of the graph, in the language of
-    /// Graphviz, to a file.
+    /// `cuGraphDebugDotPrint(path, flags)`—Writes a description of the graph in the DOT language of
+    /// Graphviz to a file.
     ///
     /// # Errors
     ///
-    /// [`Error::NulByte`], [`Error::Unsupported`] for a path that is not UTF-8, or what the call
-    /// answers.
+    /// [`Error::NulByte`] if the path contains a NUL byte, [`Error::Unsupported`] if it is not
+    /// UTF-8, and [`Error::Driver`] if the driver cannot write the file.
     #[doc(alias = "cuGraphDebugDotPrint")]
     pub fn write_dot(&self, path: impl AsRef<Path>, flags: DotFlags) -> Result<()> {
         let path = path.as_ref().to_str().ok_or(Error::Unsupported {
@@ -157,8 +160,8 @@ impl Graph {
         })?;
         let all = self.root.lock();
         let raw = all[self.at].raw.0;
-        // SAFETY: the graph must be alive and used by no other thread, the path end with NUL ← it
-        // is locked; it does.
+        // SAFETY: the graph must be alive and not in use by another thread, and the path must end
+        // with NUL ← it is locked; the path is a `CString`.
         Ok(unsafe {
             call!(
                 self.context().driver(),
@@ -173,7 +176,7 @@ impl Parts {
         let index = self.nodes.iter().position(|node| node.raw.0 == raw)?;
         let id = NodeId {
             graph: self.id,
-            // No truncation: each takes more than a byte.
+            // No truncation: each node takes more than one byte of memory.
             index: index as u32,
         };
         Some((id, self.nodes.get(index)?.kind))

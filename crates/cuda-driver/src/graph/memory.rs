@@ -1,4 +1,4 @@
-//! Memory that graphs allocate and free as they run.
+//! Memory that graphs allocate and free when they run.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,10 +15,11 @@ use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, bytes_of, props_of};
 use crate::order::Access;
 
-/// `len` elements of `T` that a node of a graph allocates in each launch, for nodes of that graph.
+/// `len` elements of `T` that a node of a graph allocates in each launch, for use by nodes of that
+/// graph.
 ///
-/// It is what they read and write as `&` and `&mut`, kernels too. [`Graph::free`] takes it; a graph
-/// in which one is not freed cannot be made an executable.
+/// Copy, fill and kernel nodes take it by `&` to read and by `&mut` to write. [`Graph::free`]
+/// consumes it. A graph in which an allocation is not freed cannot be instantiated.
 pub struct GraphAllocation<T: DeviceRepr> {
     address: CUdeviceptr,
     len: usize,
@@ -27,19 +28,19 @@ pub struct GraphAllocation<T: DeviceRepr> {
 }
 
 impl Graph {
-    /// `cuGraphAddMemAllocNode()`, `cuGraphAddMemsetNode(0)`—Nodes that allocate `len` elements in
-    /// each launch, and fill them with zero bits.
+    /// `cuGraphAddMemAllocNode()`, `cuGraphAddMemsetNode(0)`—Adds nodes that allocate `len`
+    /// elements in each launch and fill them with zero bits.
     ///
     /// # Errors
     ///
-    /// As [`alloc`](Self::alloc).
+    /// The errors of [`alloc`](Self::alloc).
     pub fn alloc_zeroed<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         len: usize,
     ) -> Result<GraphAllocation<T>> {
-        // SAFETY: it must be written before it is read ← nodes that use it wait for the fill, which
-        // is the first.
+        // SAFETY: the elements must be written before they are read ← the fill is the first node
+        // that uses them, and later ones depend on it.
         let mut allocation = unsafe { self.alloc(after, len) }?;
         let (address, bytes) = (allocation.address, allocation.reach());
         let bytes_of_it: CopyTarget<'_, u8> = CopyTarget::of_own(self.id(), address, bytes);
@@ -47,24 +48,27 @@ impl Graph {
             Ok(_) => Ok(allocation),
             Err(error) => {
                 allocation.len = 0;
-                // The graph stays one that can be run.
+                // Frees the allocation again, so that the graph can still be instantiated.
                 self.free(&[], allocation)?;
                 Err(error)
             }
         }
     }
 
-    /// `cuGraphAddMemAllocNode()`—A node that allocates `len` elements in each launch, with
-    /// whatever was in that memory. All launches have it at the same address.
+    /// `cuGraphAddMemAllocNode()`—Adds a node that allocates `len` uninitialised elements in each
+    /// launch. The address is the same in all launches.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::OutOfMemory`] with the bytes asked for,
-    /// [`Error::SizeOverflow`], [`Error::Unsupported`] for no bytes, or what the call answers.
+    /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
+    ///   graph.
+    /// - [`Error::OutOfMemory`] if the driver cannot allocate the memory, with the number of bytes.
+    /// - [`Error::SizeOverflow`] if the size in bytes exceeds `usize`.
+    /// - [`Error::Unsupported`] for an allocation of no bytes.
     ///
     /// # Safety
     ///
-    /// In each launch nothing reads an element before something has written it.
+    /// In each launch, every element is written before it is read.
     #[doc(alias = "cuGraphAddMemAllocNode")]
     pub unsafe fn alloc<T: DeviceRepr>(
         &mut self,
@@ -85,8 +89,7 @@ impl Graph {
             dptr: 0,
         };
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; the parameters are a
-            // local.
+            // SAFETY: pointers and graph must be valid ← those of `it` are; `params` is a local.
             unsafe {
                 call!(
                     it.driver,
@@ -94,7 +97,8 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges ← it does; it uses nothing.
+        // SAFETY: the call must add an allocation node with these edges ← it does, and the node
+        // uses no memory of others.
         let added = unsafe { self.add(NodeKind::Alloc, after, Owners::default(), add) };
         let id = added.map_err(|error| match error {
             Error::Driver(error) => Error::of_allocation(error, bytes),
@@ -110,12 +114,14 @@ impl Graph {
         })
     }
 
-    /// `cuGraphAddMemFreeNode()`—A node that frees memory in each launch, behind all nodes that use
-    /// it.
+    /// `cuGraphAddMemFreeNode()`—Adds a node that frees the memory in each launch, after all nodes
+    /// that use it.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], or what the call answers. The memory then is not freed.
+    /// [`Error::OtherGraph`] if the allocation or an edge belongs to another graph,
+    /// [`Error::NodeGone`] for an edge of a removed node. The allocation is then lost: no node can
+    /// free it any more, so the graph cannot be instantiated.
     #[doc(alias = "cuGraphAddMemFreeNode")]
     pub fn free<T: DeviceRepr>(
         &mut self,
@@ -130,8 +136,8 @@ impl Graph {
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
         let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, the memory the graph's ← those of `it` are;
-            // a node allocates it.
+            // SAFETY: pointers and graph must be valid, and the memory allocated by this graph ←
+            // those of `it` are; a node of this graph allocates it.
             unsafe {
                 call!(
                     it.driver,
@@ -139,8 +145,9 @@ impl Graph {
                 )
             }
         };
-        // SAFETY: the call must add such a node with these edges that keeps to `owners` ← it does,
-        // and no later node can use the memory: its only owner ends here.
+        // SAFETY: the call must add a free node with these edges that uses only what `owners` keeps
+        // ← it does, and no later node can use the memory, because its only handle is consumed
+        // here.
         let id = unsafe { self.add(NodeKind::Free, after, owners, add) }?;
         self.root.lock()[self.at].unfreed -= 1;
         Ok(Node::new(id))
@@ -148,33 +155,33 @@ impl Graph {
 }
 
 impl<T: DeviceRepr> GraphAllocation<T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Returns whether the allocation has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address on the device, which is memory while a launch is between the nodes that allocate
-    /// and free it.
+    /// Returns the address on the device. It is valid only within a launch, after the node that
+    /// allocates the memory and before the one that frees it.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.address
     }
 
-    /// The node that allocates it.
+    /// Returns the node that allocates the memory.
     #[must_use]
     pub fn node(&self) -> Node<node_kind::Alloc> {
         self.node
     }
 
     pub(crate) fn reach(&self) -> usize {
-        // No overflow: it was allocated.
+        // No overflow: memory of this size was allocated.
         self.len * size_of::<T>()
     }
 
@@ -207,32 +214,29 @@ impl<T: DeviceRepr> fmt::Debug for GraphAllocation<T> {
     }
 }
 
-/// The memory of a device that graphs have, in bytes.
+/// The memory that graphs occupy on a device, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphMemoryStatistics {
-    /// What launches use now.
+    /// The memory that launches use now.
     pub used: u64,
-    /// The most that it was since it was [reset](Device::reset_graph_memory_peaks).
+    /// The maximum of `used` since the last [reset](Device::reset_graph_memory_peaks).
     pub most_used: u64,
-    /// What is kept for launches.
+    /// The memory that is reserved for launches.
     pub reserved: u64,
-    /// The most that it was since it was reset.
+    /// The maximum of `reserved` since the last reset.
     pub most_reserved: u64,
 }
 
 impl Device {
-    /// `cuDeviceGetGraphMemAttribute()`—The memory that graphs have on the device.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetGraphMemAttribute()`—Returns the memory that graphs occupy on the device.
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]
     pub fn graph_memory(&self) -> Result<GraphMemoryStatistics> {
         use CUgraphMem_attribute as Attribute;
         let read = |attribute| -> Result<u64> {
             let mut value = 0_u64;
-            // SAFETY: there must be room for the attribute's value ← each is 64 bits.
+            // SAFETY: there must be room for the value of the attribute ← each attribute is a
+            // 64-bit number.
             unsafe {
                 call!(
                     self.driver(),
@@ -249,11 +253,9 @@ impl Device {
         })
     }
 
-    /// `cuDeviceSetGraphMemAttribute(0)`—Begins the two highest values anew.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuDeviceSetGraphMemAttribute(0)`—Resets both maxima,
+    /// [`most_used`](GraphMemoryStatistics::most_used) and
+    /// [`most_reserved`](GraphMemoryStatistics::most_reserved).
     #[doc(alias = "cuDeviceSetGraphMemAttribute")]
     pub fn reset_graph_memory_peaks(&self) -> Result<()> {
         for attribute in [
@@ -261,7 +263,8 @@ impl Device {
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH,
         ] {
             let mut value = 0_u64;
-            // SAFETY: there must be a value of the attribute's ← each is 64 bits.
+            // SAFETY: the pointer must be to a value of the attribute ← each attribute is a 64-bit
+            // number.
             unsafe {
                 call!(
                     self.driver(),
@@ -272,14 +275,11 @@ impl Device {
         Ok(())
     }
 
-    /// `cuDeviceGraphMemTrim()`—Gives back what is kept for launches and not used.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGraphMemTrim()`—Returns memory that is reserved for graphs but unused to the
+    /// system.
     #[doc(alias = "cuDeviceGraphMemTrim")]
     pub fn trim_graph_memory(&self) -> Result<()> {
-        // SAFETY: no pointers.
+        // SAFETY: nothing is required ← the call takes no pointers.
         Ok(unsafe { call!(self.driver(), cuDeviceGraphMemTrim(self.as_raw())) }?)
     }
 }

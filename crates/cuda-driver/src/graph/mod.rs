@@ -1,9 +1,13 @@
-//! Graphs: work that is described once and launched often.
+//! Graphs: work that is described once and launched many times.
 //!
-//! Where C's graphs are bare handles with pointers in them, these own what they touch: memory,
-//! modules and closures of a node live until the last graph, executable and launch that uses them
-//! is done, whatever becomes of their owners. And launches of a graph take part in the order of
-//! uses of its buffers, as any kernel does.
+//! Graphs in C are bare handles whose nodes hold raw pointers. The types of this module own what
+//! their nodes use: the memory, modules and closures of a node live until the last graph,
+//! executable and launch that uses them is done, even if the program drops its own handles earlier.
+//! Launches of a graph also take part in the dependency tracking of its buffers, as every kernel
+//! launch does.
+//!
+//! Every method here that calls the driver can fail with [`Error::Driver`]; `# Errors` sections
+//! list the other errors.
 
 mod batch;
 mod build;
@@ -55,7 +59,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::stream::SendPtr;
 
-/// Work that is described once: nodes, and which of them wait for which. [`GraphExec`] runs it.
+/// A description of work: nodes and the dependencies between them. [`GraphExec`] runs it.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Function, Graph, LaunchConfig, Stream};
@@ -63,8 +67,9 @@ use crate::stream::SendPtr;
 /// let mut x = DeviceBuffer::<f32>::zeroed(stream, 256)?;
 /// let mut graph = Graph::new(stream.context())?;
 /// let ones = graph.fill(&[], &mut x, 1.0)?;
+/// let config = LaunchConfig::new(1, 256);
 /// // SAFETY: the kernel doubles 256 floats of `x`.
-/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, LaunchConfig::new(1, 256), (&mut x,)) }?;
+/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, config, (&mut x,)) }?;
 /// let exec = graph.instantiate()?;
 /// exec.launch(stream)?;
 /// assert_eq!(x.to_vec()?, [2.0; 256]);
@@ -72,16 +77,20 @@ use crate::stream::SendPtr;
 /// # }
 /// ```
 ///
-/// A node waits for the nodes behind whose [edges](Edge) it is added, and besides for each earlier
-/// node that uses the same memory in a way that matters, as work queued on one stream would. So
-/// copies and fills of one graph never race.
+/// A node depends on the nodes of the [edges](Edge) that it is added with. It also depends on every
+/// earlier node that has a conflicting access to the same memory, as if both were queued on one
+/// stream. Copies and fills of one graph therefore never race.
 ///
-/// The buffers of a node stay usable: the graph holds the memory, and uses outside wait for
-/// launches and launches for them. Memory that is dropped stays until the last graph and executable
-/// that uses it is gone.
+/// The program can keep using the buffers of a node: the graph shares the ownership of the memory,
+/// and uses outside of the graph and launches of the graph wait for each other. Memory whose buffer
+/// is dropped stays allocated until the last graph and executable that uses it is dropped.
+///
+/// Every method that calls the driver can fail with [`Error::Driver`], in addition to the errors
+/// that it lists.
 pub struct Graph {
     pub(crate) root: Arc<Root>,
-    /// Which of the graphs of `root`: itself, or the body of a conditional node.
+    /// The index of this graph in `root`: 0 for the whole graph, else the body of a conditional
+    /// node.
     pub(crate) at: usize,
 }
 
@@ -91,35 +100,35 @@ impl Destroy for RawGraph {
     type Raw = SendPtr<CUgraph_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the graph must be alive and used by no other thread ← the handle owns it, and
-        // this is its end. Executables of it live on.
+        // SAFETY: the graph must be alive and not in use by another thread ← the handle is its only
+        // owner and destroys it here. Executables made from it stay valid.
         unsafe { call!(driver, cuGraphDestroy(raw.0)) }
     }
 }
 
 impl Graph {
-    /// `cuGraphCreate()`—A graph without nodes, for streams of `context`.
+    /// `cuGraphCreate()`—Creates a graph without nodes, for streams of `context`.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// `CUDA_ERROR_OUT_OF_MEMORY` if the driver cannot allocate the graph.
     #[doc(alias = "cuGraphCreate")]
     pub fn new(context: &Context) -> Result<Self> {
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, the flags 0 ← it is to a local; they are.
+        // SAFETY: the pointer must be writable and the flags 0 ← `raw` is a local; the flags are 0.
         unsafe { call!(context.driver(), cuGraphCreate(&raw mut raw, 0)) }?;
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: the graph must have no other owner ← it was created just above.
         Ok(unsafe { Self::of_raw(context, raw) })
     }
 
-    /// Takes a graph that the driver has just made, none of whose nodes are known.
+    /// Takes ownership of a graph that the driver has just created. None of its nodes are tracked.
     ///
     /// # Safety
     ///
-    /// `raw` is alive and of this context, and nobody else destroys or uses it.
+    /// `raw` is a live graph of this context, and nothing else uses or destroys it.
     pub(crate) unsafe fn of_raw(context: &Context, raw: CUgraph) -> Self {
-        // SAFETY: as the caller says.
+        // SAFETY: the handle must be the only owner of `raw` ← the caller guarantees it.
         let handle = unsafe { Handle::new(context.driver(), SendPtr(raw)) };
         Self {
             root: Arc::new(Root::new(handle, context)),
@@ -127,15 +136,17 @@ impl Graph {
         }
     }
 
-    /// The context in which it runs.
+    /// Returns the context in which the graph runs.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.root.context()
     }
 
-    /// The raw graph. It stays alive as long as this, and every executable of it. Nodes that are
-    /// added by other means are not known here: what they use is for the caller to keep, and their
-    /// edges too.
+    /// Returns the raw graph. It stays alive until this graph, all handles to its bodies and all
+    /// executables of it are dropped.
+    ///
+    /// Nodes that are added through it by other code are not tracked: the caller keeps alive what
+    /// they use, and adds their edges.
     #[must_use]
     pub fn as_raw(&self) -> CUgraph {
         self.root.lock()[self.at].raw.0
@@ -145,7 +156,7 @@ impl Graph {
         self.root.lock()[self.at].id
     }
 
-    /// The number of nodes.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         let all = self.root.lock();
@@ -153,19 +164,19 @@ impl Graph {
         nodes.filter(|node| !node.is_gone()).count()
     }
 
-    /// Whether there is no node.
+    /// Returns whether the graph has no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `cuGraphDestroy()`—Lets the graph go; if no executable of it is there, destroys it and
-    /// answers what the driver says.
+    /// `cuGraphDestroy()`—Drops this handle. If it was the last one, destroys the graph and returns
+    /// the result of the call.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if there is an executable, with which it then goes; or what the call
-    /// answers.
+    /// [`Error::StillInUse`] if an executable or another handle, such as the body of a conditional
+    /// node, still exists. The graph is then destroyed when the last of them is dropped.
     #[doc(alias = "cuGraphDestroy")]
     pub fn close(self) -> Result<()> {
         match Arc::into_inner(self.root) {

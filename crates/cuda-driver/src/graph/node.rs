@@ -6,44 +6,44 @@ use std::marker::PhantomData;
 
 use cuda_sys::CUgraphEdgeData;
 
-/// A node of a graph, whatever it does.
+/// The identity of a node of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// Which graph, of all that a process ever has.
+    /// The number of the graph, unique in the process.
     pub(crate) graph: u64,
-    /// The place among its nodes, in the order in which they were added.
+    /// The index among the nodes of the graph, in the order in which they were added.
     pub(crate) index: u32,
 }
 
-/// A node of a graph that does what `K`, of [`node_kind`], says.
+/// A node of a graph. `K`, a type of [`node_kind`], says what the node does.
 pub struct Node<K> {
     id: NodeId,
     kind: PhantomData<fn() -> K>,
 }
 
-/// What a node waits for.
+/// A dependency on a node, to be passed when another node is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Edge {
     pub(crate) from: NodeId,
     pub(crate) kind: EdgeKind,
 }
 
-/// How far a node must have come for the next to begin.
+/// The progress that a node must have made before its dependent can begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EdgeKind {
-    /// It is done.
+    /// The node is done.
     #[default]
     Full,
     /// Between two kernels: every block of the first has called `griddepcontrol.launch_dependents`
-    /// or has ended. The second sees the writes of the first only behind `griddepcontrol.wait`.
-    /// CUDA 12.3 on.
+    /// or has ended. The second sees the writes of the first only after `griddepcontrol.wait`.
+    /// Requires CUDA 12.3.
     Programmatic,
-    /// Between two kernels: every block of the first has begun. CUDA 12.3 on.
+    /// Between two kernels: every block of the first has begun. Requires CUDA 12.3.
     LaunchOrder,
 }
 
-/// What nodes do.
+/// The kinds of nodes.
 pub mod node_kind {
     macro_rules! kinds {
         ($($(#[$doc:meta])* $name:ident = $raw:ident;)*) => {
@@ -53,7 +53,7 @@ pub mod node_kind {
                 pub enum $name {}
             )*
 
-            /// What a node does, where only the running program knows.
+            /// The kind of a node, as a value.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
             #[non_exhaustive]
             pub enum NodeKind {
@@ -61,7 +61,7 @@ pub mod node_kind {
             }
 
             impl NodeKind {
-                /// As the driver names it.
+                /// Returns the driver's constant of the kind.
                 #[must_use]
                 pub const fn as_raw(self) -> cuda_sys::CUgraphNodeType {
                     match self {
@@ -69,7 +69,7 @@ pub mod node_kind {
                     }
                 }
 
-                /// What the driver says that a node does.
+                /// Returns the kind of a driver constant, or `None` if this crate does not know it.
                 pub(crate) fn of_raw(raw: cuda_sys::CUgraphNodeType) -> Option<Self> {
                     match raw {
                         $(cuda_sys::CUgraphNodeType::$raw => Some(Self::$name),)*
@@ -91,7 +91,7 @@ pub mod node_kind {
         Host = CU_GRAPH_NODE_TYPE_HOST;
         /// Runs another graph.
         Child = CU_GRAPH_NODE_TYPE_GRAPH;
-        /// Does nothing: others wait for it.
+        /// Does nothing, but can be depended on.
         Empty = CU_GRAPH_NODE_TYPE_EMPTY;
         /// Waits for an event.
         EventWait = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
@@ -101,9 +101,9 @@ pub mod node_kind {
         Alloc = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
         /// Frees memory.
         Free = CU_GRAPH_NODE_TYPE_MEM_FREE;
-        /// Waits for values and sets them.
+        /// Waits for values in memory and writes values.
         BatchMemOp = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-        /// Runs one of its body graphs, none, or one again and again.
+        /// Runs one or none of its body graphs, or runs a body repeatedly.
         Conditional = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     }
 }
@@ -111,7 +111,7 @@ pub mod node_kind {
 pub use node_kind::NodeKind;
 
 impl NodeId {
-    /// The edge to a node that waits until this one is done.
+    /// Returns a full edge: the dependent begins when this node is done.
     #[must_use]
     pub fn edge(self) -> Edge {
         Edge {
@@ -120,7 +120,7 @@ impl NodeId {
         }
     }
 
-    /// An edge of another kind.
+    /// Returns an edge of the given kind.
     #[must_use]
     pub fn edge_of(self, kind: EdgeKind) -> Edge {
         Edge { from: self, kind }
@@ -128,7 +128,7 @@ impl NodeId {
 }
 
 impl<K> Node<K> {
-    /// `id` must be a node of this kind.
+    /// Wraps `id`, which must be a node of this kind.
     pub(crate) fn new(id: NodeId) -> Self {
         Self {
             id,
@@ -136,13 +136,13 @@ impl<K> Node<K> {
         }
     }
 
-    /// The node without what it does.
+    /// Returns the identity of the node, without its kind.
     #[must_use]
     pub fn id(self) -> NodeId {
         self.id
     }
 
-    /// The edge to a node that waits until this one is done.
+    /// Returns a full edge: the dependent begins when this node is done.
     #[must_use]
     pub fn edge(self) -> Edge {
         self.id.edge()
@@ -150,13 +150,15 @@ impl<K> Node<K> {
 }
 
 impl Node<node_kind::Kernel> {
-    /// The edge to a kernel that may begin when this one allows it: see [`EdgeKind::Programmatic`].
+    /// Returns an edge to a kernel that begins when this one triggers it: see
+    /// [`EdgeKind::Programmatic`].
     #[must_use]
     pub fn programmatic_edge(self) -> Edge {
         self.id.edge_of(EdgeKind::Programmatic)
     }
 
-    /// The edge to a kernel that may begin when this one has begun: see [`EdgeKind::LaunchOrder`].
+    /// Returns an edge to a kernel that begins when this one has begun: see
+    /// [`EdgeKind::LaunchOrder`].
     #[must_use]
     pub fn launch_order_edge(self) -> Edge {
         self.id.edge_of(EdgeKind::LaunchOrder)
@@ -189,13 +191,13 @@ impl EdgeKind {
 }
 
 impl Edge {
-    /// The node that it comes from.
+    /// Returns the node that the edge comes from.
     #[must_use]
     pub fn from(self) -> NodeId {
         self.from
     }
 
-    /// How far that must have come.
+    /// Returns the progress that this node must have made.
     #[must_use]
     pub fn kind(self) -> EdgeKind {
         self.kind

@@ -1,4 +1,4 @@
-//! What a node of a graph touches, and keeps.
+//! The memory that a node of a graph accesses, and the owners that it keeps alive.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,56 +13,58 @@ use crate::memory::Memory;
 use crate::order::{Access, Held, Record, Tracker};
 use crate::pending::{Closure, Keep};
 
-/// What a node touches and keeps: memory, code, closures, events, the nodes of a child graph.
+/// The resources of a node: memory, code, closures, events, and the owners of a child graph's
+/// nodes.
 ///
-/// Shared by the graph, its clones and executables. Once none has it and no launch uses it any
-/// more, it goes.
+/// Shared by the graph, its clones and its executables, and dropped when none of them and no launch
+/// uses it any more.
 #[derive(Default)]
 pub(crate) struct Owners {
     uses: Vec<GraphUse>,
     keep: Arc<Kept>,
-    /// What the nodes of a child graph keep.
+    /// The owners of the nodes of a child graph.
     inner: Vec<Arc<Self>>,
-    /// Closures among them.
+    /// The closures among the kept values.
     closures: Vec<Arc<Closure>>,
-    /// Whether it can wait for the program.
+    /// Whether the node can wait for the host program.
     may_block: bool,
 }
 
-/// What the driver uses besides device memory, which is freed in order.
+/// The resources other than device memory, which is freed in stream order instead.
 #[derive(Default)]
 struct Kept(Vec<Box<dyn Told>>);
 
-/// Something that a node keeps.
+/// A resource that a node keeps alive.
 pub(crate) trait Told: Send + Sync {
-    /// A launch that uses it failed, and may be under way.
+    /// Called when a launch that uses the resource has failed and may still be running.
     fn suspect(&self, error: DriverError);
 }
 
-/// Kept for the driver's sake, and harmless whenever it goes.
+/// A resource that the driver uses, and that can be dropped at any time without harm.
 struct Plain<T>(#[allow(dead_code, reason = "kept, not read")] T);
 
 impl<T: Any + Send + Sync> Told for Plain<T> {
     fn suspect(&self, _: DriverError) {}
 }
 
-/// Memory that a node uses.
+/// An access of a node to memory.
 struct GraphUse {
     memory: Used,
     reach: Reach,
 }
 
 enum Used {
-    /// Of a buffer.
+    /// The memory of a buffer.
     Device(Held),
-    /// Of the host. Kept apart.
+    /// Host memory, whose owner is kept separately.
     Host(Arc<Tracker>),
-    /// Of the graph itself, which nobody else uses.
+    /// Memory that the graph allocates, which only its nodes use.
     Own,
 }
 
 impl Owners {
-    /// What a kernel of the graph of this number, in `context`, with these arguments uses.
+    /// Returns the owners for a kernel with these arguments, in `context` and in the graph with
+    /// this number.
     pub(crate) fn of_args(context: &Context, number: u64, args: &impl KernelArgs) -> Result<Self> {
         let mut this = Self::default();
         args.each_tracked(&mut |tracked| {
@@ -83,7 +85,8 @@ impl Owners {
         Ok(this)
     }
 
-    /// Memory that lies behind a borrow which allows such uses, for a graph in `context`.
+    /// Adds memory for a graph in `context`. The memory was borrowed in a way that allows this
+    /// access.
     pub(crate) fn add(
         &mut self,
         context: &Context,
@@ -100,7 +103,7 @@ impl Owners {
         Ok(())
     }
 
-    /// Host memory, which something [kept](Self::keep) owns.
+    /// Adds host memory. Its owner must be [kept](Self::keep_boxed) as well.
     pub(crate) fn add_host(
         &mut self,
         tracker: &Arc<Tracker>,
@@ -111,7 +114,7 @@ impl Owners {
         self.push(Used::Host(Arc::clone(tracker)), access, address, bytes);
     }
 
-    /// Memory that a node of the graph allocates.
+    /// Adds memory that a node of the graph allocates.
     pub(crate) fn add_own(&mut self, access: Access, address: CUdeviceptr, bytes: usize) {
         self.push(Used::Own, access, address, bytes);
     }
@@ -122,18 +125,18 @@ impl Owners {
         self.uses.push(GraphUse { memory, reach });
     }
 
-    /// Keeps something that the driver uses.
+    /// Keeps a value that the driver uses.
     pub(crate) fn keep(&mut self, value: impl Any + Send + Sync) {
         self.keep_told(Plain(value));
     }
 
-    /// The same for what must be told if a launch fails.
+    /// Keeps a value that is notified if a launch fails.
     pub(crate) fn keep_told(&mut self, value: impl Told + 'static) {
         self.keep_boxed(Box::new(value));
     }
 
     pub(crate) fn keep_boxed(&mut self, value: Box<dyn Told>) {
-        // Shared only once the node is there.
+        // `keep` has no second reference before the node is added.
         if let Some(Kept(all)) = Arc::get_mut(&mut self.keep) {
             all.push(value);
         }
@@ -145,19 +148,19 @@ impl Owners {
         self.keep_told(Arc::clone(closure));
     }
 
-    /// An error if a closure has panicked since it was asked last.
+    /// Returns an error if a closure has panicked since the last check.
     pub(super) fn check_closures(&self) -> Result<()> {
         self.closures.iter().try_for_each(|it| it.check())?;
         self.inner.iter().try_for_each(|it| it.check_closures())
     }
 
-    /// All that the nodes of another graph keep.
+    /// Adds the owners of a node of another graph.
     pub(crate) fn add_inner(&mut self, inner: Arc<Self>) {
         self.may_block |= inner.may_block;
         self.inner.push(inner);
     }
 
-    /// It can wait for the program.
+    /// Notes that the node can wait for the host program.
     pub(crate) fn note_blocking(&mut self) {
         self.may_block = true;
     }
@@ -166,7 +169,7 @@ impl Owners {
         self.may_block
     }
 
-    /// The bytes that it uses, with those of the nodes inside.
+    /// Returns the accesses of the node, including those of the nodes of a child graph.
     pub(crate) fn reaches(&self) -> Vec<Reach> {
         let mut reaches: Vec<Reach> = self.uses.iter().map(|it| it.reach.clone()).collect();
         for inner in &self.inner {
@@ -175,18 +178,19 @@ impl Owners {
         reaches
     }
 
-    /// Whether a use of one of these bytes matters to it.
+    /// Returns whether one of these accesses conflicts with an access of the node.
     pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
         let is_so = |it: &GraphUse| reaches.iter().any(|other| it.reach.is_against(other));
         self.uses.iter().any(is_so) || self.inner.iter().any(|inner| inner.is_against(reaches))
     }
 
-    /// Tells `record` what the replays of its executable use. The gate is entered.
+    /// Registers the accesses of an executable's replays with `record`. The caller holds the replay
+    /// gate.
     pub(crate) fn attach(&self, record: &Arc<Record>) {
         self.each_tracker(&mut |tracker, access| record.attach(tracker, access));
     }
 
-    /// The other way round.
+    /// Undoes [`attach`](Self::attach). The caller holds the replay gate.
     pub(crate) fn detach(&self, record: &Arc<Record>) {
         self.each_tracker(&mut |tracker, _| record.detach(tracker));
     }
@@ -204,7 +208,7 @@ impl Owners {
         }
     }
 
-    /// Adds what must stay until launches under way are done.
+    /// Adds to `to` what must stay alive until launches in flight are done.
     fn add_kept(&self, to: &mut Vec<Arc<Kept>>) {
         if !self.keep.0.is_empty() {
             to.push(Arc::clone(&self.keep));
@@ -213,11 +217,11 @@ impl Owners {
     }
 }
 
-/// What launches under way use, and perhaps nothing else any more.
+/// Resources that launches in flight use, possibly as their last owner.
 pub(crate) struct Leftover(Vec<Arc<Kept>>);
 
 impl Leftover {
-    /// What of `owners` must stay; `None` if nothing has to.
+    /// Returns the part of `owners` that must stay alive, or `None` if there is none.
     pub(crate) fn of(owners: &[Arc<Owners>]) -> Option<Self> {
         let mut all = Vec::new();
         owners.iter().for_each(|it| it.add_kept(&mut all));

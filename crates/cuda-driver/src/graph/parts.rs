@@ -1,4 +1,4 @@
-//! What is known of a graph: its nodes, their edges and owners.
+//! The tracked state of a graph: its nodes, their edges and owners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,14 +15,14 @@ use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::SendPtr;
 
-/// A graph of the driver with the bodies of its conditional nodes, which are graphs in it. The
-/// driver lets one thread at a time use it, so there is one lock for all.
+/// A graph of the driver, with the body graphs of its conditional nodes. The driver does not allow
+/// concurrent use of a graph, so one lock protects them all.
 pub(crate) struct Root {
-    /// Before all else: a graph goes before what its nodes use, and before its context. `None` once
-    /// the driver has destroyed it.
+    /// The first field: a graph is destroyed before what its nodes use, and before its context.
+    /// `None` once the driver has destroyed it.
     handle: Mutex<Option<Handle<RawGraph>>, { rank::GRAPH_HANDLE }>,
     parts: Mutex<Vec<Parts>, { rank::GRAPH }>,
-    /// How many captures into it there are.
+    /// The number of captures into the graph that are under way.
     captures: AtomicUsize,
     context: Context,
 }
@@ -51,23 +51,24 @@ impl Root {
         self.parts.lock_unshared()
     }
 
-    /// A capture into it begins.
+    /// Notes that a capture into the graph begins.
     pub(super) fn begin_capture(&self) {
         self.captures.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It has ended.
+    /// Notes that a capture into the graph has ended.
     pub(super) fn end_capture(&self) {
         self.captures.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether there is a capture into it.
+    /// Returns whether a capture into the graph is under way.
     pub(super) fn is_capturing(&self) -> bool {
         self.captures.load(Ordering::Acquire) > 0
     }
 
-    /// The driver has destroyed it: from now on each call is for no graph and no node. Answers what
-    /// there was, to be dropped when nothing is locked.
+    /// Records that the driver has destroyed the graph: every later call on it fails, as it has
+    /// neither a handle nor nodes. Returns the former state, which the caller must drop without
+    /// holding a lock.
     pub(super) fn abandon(&self, all: &mut [Parts]) -> Vec<Parts> {
         if let Some(handle) = self.take_handle() {
             handle.abandon();
@@ -75,8 +76,8 @@ impl Root {
         take_all(all)
     }
 
-    /// Destroys it, as it must not be made an executable any more: from now on it is as one that
-    /// the driver has destroyed.
+    /// Destroys the graph because it must never be instantiated again. Afterwards its state is the
+    /// same as after [`abandon`](Self::abandon).
     pub(super) fn give_up(&self, all: &mut [Parts]) -> Vec<Parts> {
         drop(self.take_handle());
         take_all(all)
@@ -100,62 +101,63 @@ impl Root {
     }
 }
 
-/// Leaves no graph and no node; answers what there was.
+/// Empties all graphs and returns their former state.
 fn take_all(all: &mut [Parts]) -> Vec<Parts> {
     all.iter_mut().map(Parts::take).collect()
 }
 
-/// A graph: the whole, or a body.
+/// The state of one graph: the top-level graph or a body.
 pub(crate) struct Parts {
     pub(crate) raw: SendPtr<CUgraph_st>,
-    /// Never used twice in a process.
+    /// The number of the graph, unique in the process.
     pub(crate) id: u64,
     pub(crate) nodes: Vec<NodeInfo>,
     pub(crate) conflicts: Conflicts,
-    /// The graph that it is in, and the node there. `None`: it is the whole.
+    /// The index of the outer graph and of the conditional node there; `None` for the top-level
+    /// graph.
     pub(crate) parent: Option<(usize, u32)>,
-    /// Whether edges were added from a node to an earlier one.
+    /// Whether there are edges from a node to an earlier one.
     pub(super) has_edges_back: bool,
-    /// Whether it was made by more than adding nodes and edges: some were taken out, or it was
-    /// captured.
+    /// Whether the graph has changed in other ways than by adding nodes and edges: some were
+    /// removed, or it was captured.
     pub(super) is_reshaped: bool,
-    /// How often it was changed before what is known now.
+    /// The number of changes that are no longer visible in `nodes`: see [`changes`](Self::changes).
     changes: usize,
-    /// The graph that it was cloned from.
+    /// The number of the graph that this one was cloned from.
     origin: Option<u64>,
-    /// What belongs to no node that is known.
+    /// The owners that belong to no tracked node.
     pub(crate) others: Vec<Arc<Owners>>,
-    /// Allocations that no node frees yet.
+    /// The number of allocations that no node frees yet.
     pub(crate) unfreed: usize,
-    /// The nodes that kernels change. None of them is ever taken out.
+    /// The device-updatable nodes and their handles. These nodes are never removed.
     pub(super) device_nodes: Vec<(u32, DeviceNode)>,
 }
 
-/// What is known of a node.
+/// The tracked state of a node.
 #[derive(Clone)]
 pub(crate) struct NodeInfo {
     pub(crate) raw: SendPtr<CUgraphNode_st>,
     pub(crate) kind: NodeKind,
     pub(crate) after: Vec<(u32, EdgeKind)>,
     pub(crate) owners: Arc<Owners>,
-    /// What the bodies of a conditional node use.
+    /// The accesses of the bodies, if this is a conditional node.
     pub(crate) inside: Vec<Reach>,
 }
 
 impl NodeInfo {
-    /// Whether it was taken out of its graph. Its number stays.
+    /// Returns whether the node was removed from its graph. Its index is not reused.
     pub(super) fn is_gone(&self) -> bool {
         self.raw.0.is_null()
     }
 
-    /// The bytes that it and its bodies use.
+    /// Returns the accesses of the node and of its bodies.
     pub(super) fn reaches(&self) -> Vec<Reach> {
         let mut reaches = self.owners.reaches();
         reaches.extend_from_slice(&self.inside);
         reaches
     }
 
-    /// Whether a use of one of these bytes matters to it or to its bodies.
+    /// Returns whether one of these accesses conflicts with the node or with its bodies.
     pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
         let is_so = |inside: &Reach| reaches.iter().any(|other| inside.is_against(other));
         self.owners.is_against(reaches) || self.inside.iter().any(is_so)
@@ -181,7 +183,7 @@ impl Parts {
         }
     }
 
-    /// The place of a node; an error if it is of another graph.
+    /// Returns the index of a node. Fails if it is in another graph or was removed.
     pub(crate) fn place(&self, node: NodeId) -> Result<u32> {
         if node.graph != self.id {
             return Err(Error::OtherGraph);
@@ -193,20 +195,20 @@ impl Parts {
         }
     }
 
-    /// The edges of a new node: those given, and those from nodes that use the same memory before
-    /// it.
+    /// Returns the edges of a new node: those given, and those from earlier nodes with conflicting
+    /// accesses.
     pub(super) fn edges(&self, given: &[Edge], reaches: &[Reach]) -> Result<Vec<(u32, EdgeKind)>> {
         let mut after: Vec<(u32, EdgeKind)> = Vec::with_capacity(given.len());
         for edge in given {
             let from = self.place(edge.from)?;
             match after.iter_mut().find(|(known, _)| *known == from) {
-                // Of two edges from one node the stronger counts.
+                // Of two edges from one node, the stronger one counts.
                 Some((_, kind)) if edge.kind == EdgeKind::Full => *kind = EdgeKind::Full,
                 Some(_) => {}
                 None => after.push((from, edge.kind)),
             }
         }
-        // The later first: what they wait for need not be waited for again.
+        // Later nodes first: what they depend on needs no edge of its own.
         let topology = self.topology();
         for other in self.conflicts.against(reaches).into_iter().rev() {
             let is_given = after.iter().any(|(from, _)| *from == other);
@@ -224,9 +226,9 @@ impl Parts {
         }
     }
 
-    /// Notes a new node.
+    /// Adds a new node and its accesses to the tracked state.
     pub(super) fn push(&mut self, info: NodeInfo, reaches: &[Reach]) -> NodeId {
-        // No truncation: each takes more than a byte.
+        // No truncation: each node takes more than one byte of memory.
         let index = self.nodes.len() as u32;
         let waits_not = |other: u32| {
             info.after
@@ -241,7 +243,7 @@ impl Parts {
         }
     }
 
-    /// The edge between them that is there. An error if one would close a circle.
+    /// Returns the existing edge between two nodes. Fails if a new one would close a cycle.
     pub(super) fn check_edge(&self, from: u32, to: u32) -> Result<Option<EdgeKind>> {
         let after = |node: u32| self.nodes.get(node as usize).map(|node| &node.after[..]);
         let known = after(to).unwrap_or_default();
@@ -258,7 +260,7 @@ impl Parts {
         Ok(None)
     }
 
-    /// Notes an edge.
+    /// Adds an edge to the tracked state.
     pub(super) fn push_edge(&mut self, from: u32, to: u32, kind: EdgeKind) {
         self.has_edges_back |= from > to;
         if let Some(node) = self.nodes.get_mut(to as usize) {
@@ -266,9 +268,9 @@ impl Parts {
         }
     }
 
-    /// The edge that is lacking between `node`, which is not the last, and another, now that it
-    /// uses these bytes too. It goes the way in which the one waits for a part of the other
-    /// already, or from the earlier to the later.
+    /// Returns the edge that is missing between `node`, which is not the last node, and `other`,
+    /// now that `node` has these additional accesses. It has the direction of the partial
+    /// dependency that exists already, or else leads from the earlier node to the later one.
     pub(super) fn missing_edge(
         &self,
         node: u32,
@@ -293,21 +295,22 @@ impl Parts {
         }
     }
 
-    /// A number that grows with each node that is added, and with each graph that goes.
+    /// Returns a number that grows with every node that is added and with every body that is
+    /// removed.
     pub(super) fn changes(all: &[Self]) -> usize {
         all.iter()
             .map(|parts| parts.changes + parts.nodes.len())
             .sum()
     }
 
-    /// Leaves no graph and no node; answers what there was.
+    /// Empties the graph and returns its former state.
     pub(super) fn take(&mut self) -> Self {
         let mut nothing = Self::new(SendPtr(std::ptr::null_mut()));
         nothing.changes = self.changes + self.nodes.len() + 1;
         std::mem::replace(self, nothing)
     }
 
-    /// Becomes a copy of `origin`, with these nodes.
+    /// Makes this graph a copy of `origin` with these nodes.
     pub(super) fn take_over(&mut self, origin: &Self, nodes: Vec<NodeInfo>) {
         self.nodes = nodes;
         self.conflicts = origin.conflicts.clone();
@@ -317,7 +320,7 @@ impl Parts {
         self.origin = Some(origin.id);
     }
 
-    /// The copy of a node of the graph that this was cloned from.
+    /// Returns the copy of a node of the graph that this one was cloned from.
     pub(super) fn copy_of(&self, node: NodeId) -> Result<NodeId> {
         if self.origin != Some(node.graph) {
             return Err(Error::OtherGraph);
@@ -330,7 +333,7 @@ impl Parts {
     }
 }
 
-/// Nodes, and which wait for which.
+/// The nodes of a graph and the dependencies between them.
 #[derive(Clone, Copy)]
 pub(super) struct Topology<'a> {
     pub(super) nodes: &'a [NodeInfo],
@@ -338,13 +341,13 @@ pub(super) struct Topology<'a> {
 }
 
 impl Topology<'_> {
-    /// Whether `node` is done when a node with the edges `after` begins.
+    /// Returns whether `node` is done before a node with the edges `after` begins.
     fn is_done_before(&self, node: u32, after: &[(u32, EdgeKind)]) -> bool {
         self.is_before(node, after, true)
     }
 
-    /// Whether there is a way from `node` to one with the edges `after`; if `done`, one by which
-    /// `node` is done before.
+    /// Returns whether a path leads from `node` to a node with the edges `after`. If `done` is set,
+    /// only paths count that guarantee that `node` is done.
     pub(super) fn is_before(&self, node: u32, after: &[(u32, EdgeKind)], done: bool) -> bool {
         let mut seen = vec![false; self.nodes.len()];
         let mut left: Vec<(u32, EdgeKind)> = after.to_vec();
@@ -352,7 +355,7 @@ impl Topology<'_> {
             if from == node && (kind == EdgeKind::Full || !done) {
                 return true;
             }
-            // Without edges back, earlier nodes wait for still earlier ones.
+            // Without backward edges, nodes depend only on earlier nodes.
             let leads = self.has_edges_back || from > node;
             if leads
                 && let Some(seen) = seen.get_mut(from as usize)
@@ -369,7 +372,7 @@ impl Topology<'_> {
         false
     }
 
-    /// Whether one of two nodes is done when the other begins.
+    /// Returns whether one of two nodes is done before the other begins.
     pub(super) fn are_ordered(&self, one: u32, other: u32) -> bool {
         let is_done = |node: u32, next: u32| {
             let next = self.nodes.get(next as usize);

@@ -1,4 +1,4 @@
-//! Taking nodes and edges out.
+//! Removes nodes and edges from graphs.
 
 use std::ptr;
 use std::sync::Arc;
@@ -15,34 +15,39 @@ use crate::error::{DriverError, Error, Result};
 use crate::stream::SendPtr;
 
 impl Graph {
-    /// `cuGraphDestroyNode(node)`—Takes a node out. What waited for it waits for what it waited
-    /// for.
+    /// `cuGraphDestroyNode(node)`—Removes a node. Its dependents then depend on its dependencies.
     ///
-    /// Executables that were made before keep it and what it uses; they are not changed at this
-    /// node any more. The bodies of a conditional node go with it: all that is asked of them is an
-    /// error then. Its value is to be given to another node, as far as the driver does that: a
-    /// graph with a value of no node may be refused by [`instantiate`](Self::instantiate).
+    /// Executables that were made before still contain the node and keep what it uses, but the node
+    /// can no longer be changed in them. The bodies of a conditional node are removed with it:
+    /// every later call on them fails. The value of a removed conditional node should be given to
+    /// another node, if the driver allows it: [`instantiate`](Self::instantiate) may refuse a graph
+    /// that has a value without a node.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`], [`Error::NodeGone`] if it was taken out before, [`Error::Capturing`]
-    /// while the graph is captured, [`Error::Unsupported`] for nodes that allocate or free memory
-    /// or that [kernels change](Self::set_device_updatable), and where an edge that is not full
-    /// would have to become one, or what the calls answer: the driver refuses it in a graph that
-    /// allocates memory. Then it is still there.
+    /// The node stays in the graph after an error.
+    ///
+    /// - [`Error::OtherGraph`] if the node is in another graph, [`Error::NodeGone`] if it was
+    ///   removed before.
+    /// - [`Error::Capturing`] while the graph is being captured.
+    /// - [`Error::Unsupported`] for nodes that allocate or free memory, for
+    ///   [device-updatable](Self::set_device_updatable) nodes, and if an edge other than a full one
+    ///   would have to become a full one.
+    /// - [`Error::Driver`] if the graph allocates memory: the driver removes no nodes from such
+    ///   graphs.
     #[doc(alias = "cuGraphDestroyNode")]
     pub fn remove(&mut self, node: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         if self.root.is_capturing() {
             return Err(Error::Capturing {
-                what: "taking a node out",
+                what: "removing a node",
             });
         }
         let node = all[self.at].place(node.into())?;
         if Parts::is_device_updatable(&all, self.at, node) {
             return Err(Error::Unsupported {
-                what: "taking out a node that kernels change",
+                what: "removing a device-updatable node",
             });
         }
         let edges = all[self.at].edges_around(node)?;
@@ -52,25 +57,29 @@ impl Graph {
             parts.add_edge(driver, from, to, EdgeKind::Full)?;
         }
         let raw = parts.raw_of(node);
-        // SAFETY: the node must be alive, and not used after ← the graph is locked, and has it; it
-        // is noted as gone below.
+        // SAFETY: the node must be alive and not used afterwards ← the graph is locked and has it;
+        // `take_out` below marks it as removed.
         unsafe { call!(driver, cuGraphDestroyNode(raw)) }?;
         let mut gone = Vec::new();
         take_bodies(&mut all, self.at, node, &mut gone);
         let info = all[self.at].take_out(node);
         drop(all);
-        // What they keep goes when nothing is locked.
+        // Dropped without holding a lock, because the drop may run arbitrary code.
         drop((info, gone));
         Ok(())
     }
 
-    /// `cuGraphRemoveDependencies()`—`to` does not wait for the node of `edge` any more.
+    /// `cuGraphRemoveDependencies()`—Removes the dependency of `to` on the node of `edge`.
     ///
     /// # Errors
     ///
-    /// [`Error::GraphOrder`] if nodes that use the same memory would run beside each other,
-    /// [`Error::OtherGraph`], [`Error::NodeGone`], `CUDA_ERROR_INVALID_VALUE` if there is no such
-    /// edge, or what the call answers. Then nothing has changed.
+    /// The graph is unchanged after an error.
+    ///
+    /// - [`Error::GraphOrder`] if nodes with conflicting accesses to the same memory would no
+    ///   longer be ordered.
+    /// - [`Error::OtherGraph`] if one of the nodes is in another graph, [`Error::NodeGone`] if it
+    ///   was removed.
+    /// - `CUDA_ERROR_INVALID_VALUE` if the edge does not exist.
     #[doc(alias = "cuGraphRemoveDependencies")]
     pub fn remove_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
@@ -88,12 +97,12 @@ impl Graph {
     }
 }
 
-/// Takes what is known of the bodies of a node, and of those in them.
+/// Empties the bodies of a node, and the bodies in them, and moves their state to `gone`.
 fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>) {
     let is_body = |parts: &Parts| parts.parent == Some((at, node));
     while let Some(body) = all.iter().position(is_body) {
         let parts = all[body].take();
-        // No truncation: each takes more than a byte.
+        // No truncation: each node takes more than one byte of memory.
         for inner in 0..parts.nodes.len() as u32 {
             take_bodies(all, body, inner, gone);
         }
@@ -102,16 +111,16 @@ fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>)
 }
 
 impl Parts {
-    /// The edges that keep the order of all others when `node` goes.
+    /// Returns the edges that preserve the order of all other nodes when `node` is removed.
     fn edges_around(&self, node: Place) -> Result<Vec<(Place, Place)>> {
         let info = self.nodes.get(node as usize).ok_or(Error::OtherGraph)?;
         if matches!(info.kind, NodeKind::Alloc | NodeKind::Free) {
             return Err(Error::Unsupported {
-                what: "taking out a node that allocates or frees memory",
+                what: "removing a node that allocates or frees memory",
             });
         }
-        // What it began behind may be that by which later nodes wait for still earlier ones: so
-        // those of all edges count.
+        // Later nodes may be ordered after still earlier ones only through the dependencies of this
+        // node. So all of its edges count, whatever their kind.
         let before: Vec<Place> = info.after.iter().map(|(from, _)| *from).collect();
         let mut edges = Vec::new();
         for (to, next) in (0..).zip(&self.nodes) {
@@ -123,7 +132,7 @@ impl Parts {
                     Some((_, EdgeKind::Full)) => {}
                     Some(_) => {
                         return Err(Error::Unsupported {
-                            what: "taking out a node beside which an edge is not full",
+                            what: "removing a node next to a programmatic or launch-order edge",
                         });
                     }
                     None => edges.push((from, to)),
@@ -133,7 +142,7 @@ impl Parts {
         Ok(edges)
     }
 
-    /// Notes that a node is gone; answers what was known of it.
+    /// Marks a node as removed and returns its former state.
     fn take_out(&mut self, node: Place) -> Option<NodeInfo> {
         let info = self.nodes.get_mut(node as usize)?;
         let gone = NodeInfo {
@@ -161,14 +170,14 @@ impl Parts {
             };
             conflicts.note(index, &info.owners.reaches(), waits_not);
         }
-        // Their bodies came to use it at any time, which stands for nothing.
+        // Bodies may have got these accesses at any time, so they replace no others.
         for (index, info) in (0..).zip(&self.nodes) {
             conflicts.note(index, &info.inside, |_| true);
         }
         conflicts
     }
 
-    /// An error if nodes that use the same memory would run beside each other without this edge.
+    /// Fails if nodes with conflicting accesses would not be ordered without this edge.
     fn check_without(
         &mut self,
         driver: &Driver,
@@ -180,7 +189,7 @@ impl Parts {
             return Err(Error::OtherGraph);
         };
         let Some(edge) = info.after.iter().position(|it| *it == (from, kind)) else {
-            // Nor is the driver asked, which may take an edge of another kind for it.
+            // The driver is not asked: it might remove an edge of another kind instead.
             let status = CUresult::CUDA_ERROR_INVALID_VALUE;
             let call = calls::cuGraphRemoveDependencies;
             return Err(DriverError::new(status, call, driver.version()).into());
@@ -193,8 +202,8 @@ impl Parts {
         raced.map_or(Ok(()), |other| Err(Error::GraphOrder { other }))
     }
 
-    /// Of what is up to `from`, a node that is in the way of one from `to` on, and not ordered with
-    /// it.
+    /// Returns a node up to `from` whose accesses conflict with those of a node from `to` on
+    /// without being ordered with it.
     fn raced(&self, from: Place, to: Place) -> Option<Place> {
         let topology = self.topology();
         let leads = |one: Place, other: Place| {
@@ -220,6 +229,8 @@ impl Parts {
             })
     }
 
+    /// Removes an edge in the driver.
+    ///
     /// # Safety
     ///
     /// The graph is alive and locked, and has both nodes.
@@ -232,8 +243,8 @@ impl Parts {
     ) -> Result<(), DriverError> {
         let (from, to) = (self.raw_of(from), self.raw_of(to));
         if kind == EdgeKind::Full {
-            // SAFETY: graph and nodes must be alive, the pointers valid ← the caller says so; they
-            // are to locals.
+            // SAFETY: graph and nodes must be alive and the pointers valid ← the caller guarantees
+            // the former; the pointers are to locals.
             return unsafe {
                 call!(
                     driver,
@@ -242,7 +253,7 @@ impl Parts {
             };
         }
         let data = kind.raw();
-        // SAFETY: as above.
+        // SAFETY: the same requirements hold as for the call above ← `data` is a local, too.
         unsafe {
             call!(
                 driver,
@@ -290,7 +301,7 @@ mod tests {
         known.push(Parts::changes(&all));
         take_bodies(&mut all, 0, 0, &mut Vec::new());
         known.push(Parts::changes(&all));
-        // As many nodes as went.
+        // The graph gets as many nodes as were removed.
         for _ in 0..2 {
             add(&mut all[0], &[]);
             known.push(Parts::changes(&all));

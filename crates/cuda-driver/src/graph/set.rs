@@ -1,4 +1,4 @@
-//! Changing single nodes of executables.
+//! Changes of single nodes of executables.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::launch::{KernelArgs, LaunchConfig};
 use crate::memory::DeviceRepr;
 use crate::stream::ValueBatch;
 
-/// The number of no graph: memory that a graph allocates is no memory before and after, so no other
-/// node may come to use it.
+/// A number that no graph has. Memory that a graph allocates is valid only within its launches
+/// between two nodes, so changed nodes must not refer to it.
 const NOT_ITS_OWN: u64 = 0;
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// Kinds of nodes that can be switched off: kernels, copies and fills.
+/// The kinds of nodes that can be disabled: kernels, copies and fills.
 pub trait Switchable: sealed::Sealed {}
 
 macro_rules! switchable {
@@ -43,23 +43,28 @@ macro_rules! switchable {
 switchable!(Kernel Memcpy Memset);
 
 impl GraphExec {
-    /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—What the node launches from
-    /// the next launch on.
+    /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—Changes what a kernel node
+    /// launches, from the next launch of the executable on.
     ///
-    /// The new kernel and buffers are held before the old ones are let go; launches under way keep
-    /// the old ones.
+    /// The executable takes the new kernel and buffers before it releases the old ones. Launches in
+    /// flight keep using the old ones.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::kernel`]; [`Error::OtherGraph`] unless the node was in the graph, or in
-    /// the body of a conditional node of it, when this was made; [`Error::NodeGone`] if it was
-    /// [taken out](Graph::remove) since. Then nothing has changed.
+    /// The executable is unchanged after an error.
+    ///
+    /// - The errors of [`Graph::kernel`].
+    /// - [`Error::OtherGraph`] if the node was not in the graph, or in a body of one of its
+    ///   conditional nodes, when the executable was made.
+    /// - [`Error::OtherGraph`] if an argument is memory that a graph allocates, even this one.
+    /// - [`Error::NodeGone`] if the node was [removed](Graph::remove) since.
     ///
     /// # Safety
     ///
-    /// As [`Graph::kernel`]; and nodes that use the same memory in a way that matters wait for this
-    /// one, or it for them. If [kernels change the node](Graph::set_device_updatable), none does so
-    /// now, and no other thread launches the executable.
+    /// The contract of [`Graph::kernel`] holds. Every node with a conflicting access to the same
+    /// memory depends on this one, or this one on it. If the node is
+    /// [device-updatable](Graph::set_device_updatable), no kernel changes it during the call, and
+    /// no other thread launches the executable.
     #[doc(alias = "cuGraphExecKernelNodeSetParams")]
     pub unsafe fn set_kernel<A: KernelArgs>(
         &self,
@@ -85,18 +90,24 @@ impl GraphExec {
                 }
             })
         };
-        // SAFETY: the node must keep to `owners` ← the caller says so.
+        // SAFETY: the node must use only what `owners` keeps, in an order with conflicting nodes ←
+        // the caller guarantees both.
         unsafe { self.change(node.id(), owners, false, change) }
     }
 
-    /// `cuGraphExecMemcpyNodeSetParams(node)`—What the node copies from the next launch on.
+    /// `cuGraphExecMemcpyNodeSetParams(node)`—Changes what a copy node copies, from the next launch
+    /// on.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::copy`]; [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel);
-    /// [`Error::GraphOrder`] if another node uses the same memory in a way that matters, and
-    /// neither waits for the other; `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot
-    /// change so, such as those of rows. Then nothing has changed.
+    /// The executable is unchanged after an error.
+    ///
+    /// - The errors of [`Graph::copy`], and those of [`set_kernel`](Self::set_kernel) that concern
+    ///   the node.
+    /// - [`Error::GraphOrder`] if another node has a conflicting access to the same memory and
+    ///   neither node depends on the other.
+    /// - `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot change in this way, such as
+    ///   copies of several rows.
     #[doc(alias = "cuGraphExecMemcpyNodeSetParams")]
     pub fn set_copy<'a, T: DeviceRepr>(
         &self,
@@ -107,7 +118,8 @@ impl GraphExec {
         let context = self.context();
         let (params, owners) = copy_of_ends(context, NOT_ITS_OWN, to.into(), from.into())?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and pointers must be valid ← those of `it` are.
+            // SAFETY: executable, node and pointers must be valid ← those of `it` are; `params` is
+            // a local.
             unsafe {
                 call!(
                     it.driver,
@@ -120,16 +132,17 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← both ends are within their memory, which
-        // `owners` holds.
+        // SAFETY: the node must use only what `owners` keeps ← both sides are within their memory,
+        // which `owners` holds.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecMemsetNodeSetParams(node)`—What the node fills from the next launch on.
+    /// `cuGraphExecMemsetNodeSetParams(node)`—Changes what a fill node fills, from the next launch
+    /// on.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::fill`], and as [`set_copy`](Self::set_copy).
+    /// The errors of [`Graph::fill`], and those of [`set_copy`](Self::set_copy).
     #[doc(alias = "cuGraphExecMemsetNodeSetParams")]
     pub fn set_fill<'a, T: DeviceRepr>(
         &self,
@@ -140,7 +153,8 @@ impl GraphExec {
         let context = self.context();
         let (params, owners) = fill_of(context, NOT_ITS_OWN, to.into(), value)?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and pointers must be valid ← those of `it` are.
+            // SAFETY: executable, node and pointers must be valid ← those of `it` are; `params` is
+            // a local.
             unsafe {
                 call!(
                     it.driver,
@@ -153,17 +167,17 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← the range is that of the view, whose memory
-        // `owners` holds.
+        // SAFETY: the node must use only what `owners` keeps ← the range is that of the view, whose
+        // memory `owners` holds.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecHostNodeSetParams(node)`—What the node calls from the next launch on. Launches
-    /// under way call the old closure.
+    /// `cuGraphExecHostNodeSetParams(node)`—Changes the closure that a host node calls, from the
+    /// next launch on. Launches in flight call the old closure.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), or what the call answers.
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
     #[doc(alias = "cuGraphExecHostNodeSetParams")]
     pub fn set_host(
         &self,
@@ -172,8 +186,9 @@ impl GraphExec {
     ) -> Result<()> {
         let (params, owners) = host_of(function);
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable and node must be valid, the function callable at any later time ←
-            // those of `it` are, and it only looks for a closure of this number.
+            // SAFETY: executable and node must be valid, and the function callable with this data
+            // at any later time ← those of `it` are; the data is a number, by which the function
+            // looks up the closure.
             unsafe {
                 call!(
                     it.driver,
@@ -181,17 +196,17 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← it has the closure.
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the closure.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecEventRecordNodeSetEvent(node)`—The event that the node records from the next
-    /// launch on.
+    /// `cuGraphExecEventRecordNodeSetEvent(node)`—Changes the event that a node records, from the
+    /// next launch on.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::OtherContext`], or
-    /// what the call answers.
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
+    /// [`Error::OtherContext`] if the event is of another context.
     #[doc(alias = "cuGraphExecEventRecordNodeSetEvent")]
     pub fn set_event_record(
         &self,
@@ -200,7 +215,8 @@ impl GraphExec {
     ) -> Result<()> {
         let owners = event_owners(self.context(), event)?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and event must be valid ← those of `it` are; it is borrowed.
+            // SAFETY: executable, node and event must be valid ← those of `it` are; the event is
+            // borrowed.
             unsafe {
                 call!(
                     it.driver,
@@ -208,16 +224,16 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← it has the event.
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecEventWaitNodeSetEvent(node)`—The event that the node waits for from the next
-    /// launch on.
+    /// `cuGraphExecEventWaitNodeSetEvent(node)`—Changes the event that a node waits for, from the
+    /// next launch on.
     ///
     /// # Errors
     ///
-    /// As [`set_event_record`](Self::set_event_record).
+    /// The errors of [`set_event_record`](Self::set_event_record).
     #[doc(alias = "cuGraphExecEventWaitNodeSetEvent")]
     pub fn set_event_wait(
         &self,
@@ -226,7 +242,8 @@ impl GraphExec {
     ) -> Result<()> {
         let owners = event_owners(self.context(), event)?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and event must be valid ← those of `it` are; it is borrowed.
+            // SAFETY: executable, node and event must be valid ← those of `it` are; the event is
+            // borrowed.
             unsafe {
                 call!(
                     it.driver,
@@ -234,29 +251,35 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← it has the event.
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams(node)`—The graph that the node runs from the next launch
-    /// on; it has the same nodes and edges as that before.
+    /// `cuGraphExecChildGraphNodeSetParams(node)`—Changes the graph that a child node runs, from
+    /// the next launch on. The new graph must have the same nodes and edges as the old one.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::GraphOrder`] as for
-    /// [`set_copy`](Self::set_copy), [`Error::OtherContext`], [`Error::GraphMemoryKept`], or what
-    /// the call answers: `CUDA_ERROR_INVALID_VALUE` for another topology.
+    /// The executable is unchanged after an error.
+    ///
+    /// - [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
+    /// - [`Error::GraphOrder`] as for [`set_copy`](Self::set_copy).
+    /// - [`Error::OtherContext`] if `child` is of another context.
+    /// - [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none of its nodes
+    ///   frees.
+    /// - The errors of [`Graph::try_clone`].
+    /// - `CUDA_ERROR_INVALID_VALUE` if the topology of `child` differs.
     #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
     pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
         if child.context() != self.context() {
             return Err(Error::OtherContext { what: "the graph" });
         }
-        // Its own copy is the one that nobody changes meanwhile.
+        // Works on a clone, which no other thread can change.
         let child = child.try_clone()?;
         let (raw, owners, _) = child.whole()?;
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable, node and graph must be valid ← those of `it` are; the copy is
-            // ours alone.
+            // SAFETY: executable, node and graph must be valid ← those of `it` are; no other code
+            // has the clone.
             unsafe {
                 call!(
                     it.driver,
@@ -264,16 +287,18 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← they are those of the child's nodes.
+        // SAFETY: the node must use only what `owners` keeps ← they are the owners of the child's
+        // nodes.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphExecBatchMemOpNodeSetParams(node)`—What the node waits for and sets from the next
-    /// launch on: as many operations of the same kinds.
+    /// `cuGraphExecBatchMemOpNodeSetParams(node)`—Changes the values that a batch node waits for
+    /// and writes, from the next launch on. The number of operations and their kinds must stay the
+    /// same.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::batch`], and as [`set_copy`](Self::set_copy).
+    /// The errors of [`Graph::batch`], and those of [`set_copy`](Self::set_copy).
     #[doc(alias = "cuGraphExecBatchMemOpNodeSetParams")]
     pub fn set_batch(
         &self,
@@ -284,8 +309,9 @@ impl GraphExec {
         let (mut ops, owners) = batch_of(context, batch)?;
         let params = batch_params(context, &mut ops);
         let change = |it: &Changing<'_>| {
-            // SAFETY: executable and node must be valid, and there be as many operations ← those of
-            // `it` are, and they are in the vector, of which the driver makes a copy.
+            // SAFETY: executable and node must be valid, and `params` must describe as many
+            // operations as it counts ← those of `it` are; the operations are in the vector `ops`,
+            // which the driver copies.
             unsafe {
                 call!(
                     it.driver,
@@ -293,24 +319,26 @@ impl GraphExec {
                 )
             }
         };
-        // SAFETY: the node must keep to `owners` ← they hold the words.
+        // SAFETY: the node must use only what `owners` keeps ← it holds the memory of all
+        // operations.
         unsafe { self.change(node.id(), owners, true, change) }
     }
 
-    /// `cuGraphNodeSetEnabled(node, is_enabled)`—Whether the node does anything, from the next
-    /// launch on. One that does not is waited for all the same.
+    /// `cuGraphNodeSetEnabled(node, is_enabled)`—Enables or disables a node, from the next launch
+    /// on. Dependents of a disabled node still wait for its dependencies.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] as for [`set_kernel`](Self::set_kernel), [`Error::Unsupported`] for a
-    /// node that [kernels change](Graph::set_device_updatable), or what the call answers.
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
+    /// [`Error::Unsupported`] if the node is [device-updatable](Graph::set_device_updatable).
     #[doc(alias = "cuGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
         let state = self.inner().lock();
-        // One may do so right now, which nobody could know here.
+        // A kernel may be enabling or disabling the node at this moment, which the host cannot
+        // detect.
         if state.is_device_updatable(state.place(node.id())?) {
             return Err(Error::Unsupported {
-                what: "switching a node that kernels change",
+                what: "enabling or disabling a device-updatable node",
             });
         }
         drop(state);
@@ -325,18 +353,18 @@ impl GraphExec {
         })
     }
 
-    /// `cuGraphNodeGetEnabled(node)`—Whether the node does anything, as far as the host has said
-    /// it.
+    /// `cuGraphNodeGetEnabled(node)`—Returns whether the node is enabled. Changes made by kernels
+    /// are not included.
     ///
     /// # Errors
     ///
-    /// As [`set_enabled`](Self::set_enabled).
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
     #[doc(alias = "cuGraphNodeGetEnabled")]
     pub fn is_enabled<K: Switchable>(&self, node: Node<K>) -> Result<bool> {
         let mut is_enabled = 0;
         self.with_node(node.id(), |it| {
-            // SAFETY: executable and node must be valid, the pointer writable ← those of `it` are;
-            // a local.
+            // SAFETY: executable and node must be valid and the pointer writable ← those of `it`
+            // are; `is_enabled` is a local.
             unsafe {
                 call!(
                     it.driver,

@@ -1,4 +1,4 @@
-//! What an executable is made of, as far as changes of it must know.
+//! The tracked state of an executable, as far as changes of the executable need it.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use super::parts::{NodeInfo, Parts, Topology};
 use super::{NodeKind, Owners};
 use crate::error::{Error, Result};
 
-/// What changes with updates.
+/// The part of an executable that updates change.
 pub(super) struct State {
-    /// The graph and the bodies of its conditional nodes, with the nodes that they had when it was
-    /// made.
+    /// The graph and the bodies of its conditional nodes, with the nodes that they had when the
+    /// executable was made.
     graphs: Vec<Nodes>,
-    /// What it uses besides, of no node in particular.
+    /// Owners that may be used by any node.
     pub(super) others: Vec<Arc<Owners>>,
-    /// What it only keeps.
+    /// Owners that are only kept alive.
     kept: Vec<Arc<Owners>>,
 }
 
 /// The nodes of a graph or a body.
 struct Nodes {
-    /// The number of the graph that it was made of: the driver knows its nodes by those of that
-    /// graph.
+    /// The number of the graph that this one was made from: the driver identifies the nodes by
+    /// those of that graph.
     id: u64,
     nodes: Vec<NodeInfo>,
     has_edges_back: bool,
     is_reshaped: bool,
-    /// The graph that it is in, and the node there.
+    /// The index of the outer graph and of the conditional node there.
     parent: Option<(usize, u32)>,
-    /// Those that kernels change.
+    /// The indices of the device-updatable nodes.
     device_nodes: Vec<usize>,
 }
 
-/// Where a node is: in which graph, and which there.
+/// The position of a node: the index of its graph, and its index there.
 pub(super) type Place = (usize, usize);
 
 impl State {
-    /// Of an executable that is made of this graph now.
+    /// Creates the state of an executable that is made from these graphs now.
     pub(super) fn new(all: &[Parts]) -> Self {
         let nodes = |parts: &Parts| Nodes {
             id: parts.id,
@@ -48,7 +48,7 @@ impl State {
             device_nodes: parts.device_nodes.iter().map(|it| it.0 as usize).collect(),
         };
         let mut graphs: Vec<Nodes> = all.iter().map(nodes).collect();
-        // What bodies use is asked of their nodes.
+        // The accesses of bodies are looked up at the nodes of the bodies.
         let parents: Vec<_> = graphs.iter().filter_map(|body| body.parent).collect();
         for (outer, node) in parents {
             let outer = graphs.get_mut(outer);
@@ -82,7 +82,7 @@ impl State {
         self.all().try_for_each(|owners| owners.check_closures())
     }
 
-    /// Where a node of the graph that this was made of is.
+    /// Returns the position of a node of the graph that the executable was made from.
     pub(super) fn place(&self, node: NodeId) -> Result<Place> {
         let graph = self.graphs.iter().position(|graph| graph.id == node.graph);
         let place = graph.map(|graph| (graph, node.index as usize));
@@ -99,19 +99,19 @@ impl State {
         self.graphs.get_mut(graph)?.nodes.get_mut(node)
     }
 
-    /// Whether kernels change a node.
+    /// Returns whether a node is device-updatable.
     pub(super) fn is_device_updatable(&self, (graph, node): Place) -> bool {
         let graph = self.graphs.get(graph);
         graph.is_some_and(|graph| graph.device_nodes.contains(&node))
     }
 
-    /// Whether kernels change any.
+    /// Returns whether any node is device-updatable.
     pub(super) fn has_device_nodes(&self) -> bool {
         self.graphs.iter().any(|it| !it.device_nodes.is_empty())
     }
 
-    /// An error if a node that is not ordered with this one uses the same memory in a way that
-    /// matters: beside it, or beside the node that it is in.
+    /// Fails if a node that is not ordered with this one has a conflicting access. The check is
+    /// repeated for the conditional nodes around it.
     pub(super) fn check_order(&self, place: Place, owners: &Owners) -> Result<()> {
         let reaches = owners.reaches();
         let mut next = Some(place);
@@ -123,7 +123,7 @@ impl State {
                 nodes: &graph.nodes,
                 has_edges_back: graph.has_edges_back,
             };
-            // No truncation: each takes more than a byte.
+            // No truncation: each node takes more than one byte of memory.
             let this = this as u32;
             let mut beside = (0..).zip(&graph.nodes).filter(|(other, info)| {
                 *other != this && !info.is_gone() && !topology.are_ordered(*other, this)
@@ -140,7 +140,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a use of one of these bytes matters to a node or to its bodies.
+    /// Returns whether one of these accesses conflicts with a node or with its bodies.
     fn is_against(&self, graph: usize, node: u32, reaches: &[Reach]) -> bool {
         let own = self.node((graph, node as usize));
         if own.is_some_and(|info| info.is_against(reaches)) {
@@ -149,17 +149,18 @@ impl State {
         let bodies = self.graphs.iter().enumerate();
         let mut bodies = bodies.filter(|(_, body)| body.parent == Some((graph, node)));
         bodies.any(|(at, body)| {
-            // No truncation: each takes more than a byte.
+            // No truncation: each node takes more than one byte of memory.
             (0..body.nodes.len() as u32).any(|inner| self.is_against(at, inner, reaches))
         })
     }
 
-    /// The state after an update by another graph.
+    /// Returns the state after an update from another graph.
     ///
-    /// The driver pairs the nodes by itself, by the order in which nodes and edges were added and
-    /// taken out. Where they were only added, and are the same here as there, a node pairs with
-    /// that of its number; else any node may be any. So that no owner rests on how, all are kept in
-    /// common.
+    /// The driver pairs the nodes of both graphs, by the order in which nodes and edges were added
+    /// and removed. If both graphs have only had nodes and edges added, and are equal, nodes with
+    /// the same index are paired. Otherwise the pairing is unknown, and any node may have become
+    /// any other. No owner may depend on the pairing being right, so the executable as a whole
+    /// keeps the owners of all nodes: as `kept` if the nodes are paired, else as `others`.
     pub(super) fn like(&self, all: &[Parts]) -> Self {
         let new = Self::new(all);
         let owners = new.graphs.iter().flat_map(|graph| &graph.nodes);
@@ -204,8 +205,8 @@ impl State {
         }
     }
 
-    /// Whether the nodes of both are of the same kinds and edges, in the same order, and only
-    /// adding has made them.
+    /// Returns whether nodes with the same index are paired: both graphs have nodes of the same
+    /// kinds and with the same edges, in the same order, and nothing was removed or captured.
     fn is_paired_with(&self, other: &Self) -> bool {
         let shape = |node: &NodeInfo| -> (NodeKind, bool) { (node.kind, node.is_gone()) };
         let is_same = |one: &Nodes, other: &Nodes| {
@@ -228,7 +229,7 @@ mod tests {
     use crate::graph::node::EdgeKind;
     use crate::stream::SendPtr;
 
-    /// Two nodes, one behind the other.
+    /// Returns a graph of two nodes, the second of which depends on the first.
     fn graph() -> Parts {
         let mut parts = Parts::new(SendPtr(ptr::null_mut()));
         for after in [vec![], vec![(0, EdgeKind::Full)]] {

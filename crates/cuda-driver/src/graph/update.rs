@@ -1,4 +1,4 @@
-//! Changing executables: all at once, and what changes of single nodes have in common.
+//! Updates of executables from a graph, and the common part of changes of single nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, GraphUpdateError, Result};
 use crate::lock::MutexGuard;
 
-/// What a call that changes a node takes.
+/// The arguments of a driver call that changes a node.
 pub(super) struct Changing<'a> {
     pub(super) driver: &'a Driver,
     pub(super) exec: CUgraphExec,
@@ -23,18 +23,24 @@ pub(super) struct Changing<'a> {
 }
 
 impl GraphExec {
-    /// `cuGraphExecUpdate(graph)`—Becomes like `graph`, which must have the same nodes and edges,
-    /// from the next launch on.
+    /// `cuGraphExecUpdate(graph)`—Makes the executable equal to `graph` from the next launch on.
+    /// Both must have the same nodes and edges.
     ///
-    /// What the old nodes keep is let go when launches under way are done; what the nodes of
-    /// `graph` keep is then kept until the next such update, whatever becomes of single nodes.
+    /// What the old nodes use is released when launches in flight are done. What the nodes of
+    /// `graph` use is kept until the next such update, even if single nodes are changed before.
     ///
     /// # Errors
     ///
-    /// [`Error::GraphUpdate`] with the reason and the node if the driver refuses it,
-    /// [`Error::OtherContext`], [`Error::GraphMemoryKept`], [`Error::Unsupported`] for the body of
-    /// a conditional node, and where [kernels change nodes](Graph::set_device_updatable) of either.
-    /// Then nothing has changed.
+    /// - [`Error::GraphUpdate`] if the driver refuses the update, with the reason and the node.
+    /// - [`Error::OtherContext`] if `graph` is of another context.
+    /// - [`Error::GraphMemoryKept`] if a node of `graph` allocates memory that none of its nodes
+    ///   frees.
+    /// - [`Error::Unsupported`] if `graph` is the body of a conditional node, or if `graph` or the
+    ///   executable has [device-updatable nodes](Graph::set_device_updatable).
+    ///
+    /// The executable is unchanged after these errors, with one exception: if the call fails with
+    /// another status than `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`, some nodes may have changed. The
+    /// executable then keeps what both graphs use.
     #[doc(alias = "cuGraphExecUpdate")]
     pub fn update(&self, graph: &Graph) -> Result<()> {
         if graph.context() != self.context() {
@@ -42,7 +48,7 @@ impl GraphExec {
         }
         if graph.at != 0 {
             return Err(Error::Unsupported {
-                what: "an update by the body of a node",
+                what: "an update from the body of a conditional node",
             });
         }
         let (inner, context) = (self.inner(), self.context());
@@ -51,11 +57,11 @@ impl GraphExec {
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);
         }
-        let what = "an update by a graph with nodes that kernels change";
+        let what = "an update from a graph with device-updatable nodes";
         Parts::without_device_nodes(&all, what)?;
         if state.has_device_nodes() {
             return Err(Error::Unsupported {
-                what: "an update of an executable with nodes that kernels change",
+                what: "an update of an executable with device-updatable nodes",
             });
         }
         let new = state.like(&all);
@@ -68,8 +74,8 @@ impl GraphExec {
         let entered = context.gate().enter();
         new.each(|owners| owners.attach(&inner.record));
         let result = inner.record.alone(|| {
-            // SAFETY: executable and graph must be valid and used by no other thread, the pointer
-            // writable ← both are locked; a local.
+            // SAFETY: executable and graph must be valid and not in use by another thread, and the
+            // pointer writable ← both are locked; `info` is a local.
             unsafe {
                 call!(
                     inner.handle.driver(),
@@ -83,7 +89,8 @@ impl GraphExec {
                 Some(new)
             }
             Err(_) => {
-                // Nothing says that no node was changed: it uses both.
+                // The driver may have changed some of the nodes, so the executable keeps the owners
+                // of both.
                 new.each(|owners| state.others.push(Arc::clone(owners)));
                 None
             }
@@ -112,22 +119,23 @@ impl GraphExec {
         error.map_or(Ok(()), Err)
     }
 
-    /// An error if a closure of a host node has panicked since this was asked last; the panic told
-    /// nobody else but the panic hook.
+    /// Checks whether a closure of a host node has panicked since the last check. Apart from this
+    /// method, only the panic hook reports such a panic.
     ///
     /// # Errors
     ///
-    /// [`Error::HostFunctionPanicked`].
+    /// [`Error::HostFunctionPanicked`] if a closure has panicked.
     pub fn check_host(&self) -> Result<()> {
         self.inner().lock().check_closures()
     }
 
-    /// Changes a node by `change`. If it `is_checked`, no unordered node may use its memory.
+    /// Changes a node by calling `change`. If `is_checked`, fails when a node that is not ordered
+    /// with it has a conflicting access.
     ///
     /// # Safety
     ///
-    /// `change` makes one call, which changes the node unless it answers an error; the node then
-    /// keeps to what `owners` keeps.
+    /// `change` makes one driver call. If the call succeeds it changes the node, and the node then
+    /// uses only what `owners` keeps alive.
     pub(super) unsafe fn change(
         &self,
         node: NodeId,
@@ -136,8 +144,8 @@ impl GraphExec {
         change: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
     ) -> Result<()> {
         let (inner, context) = (self.inner(), self.context());
-        // Before all locks: if this fails they go last, and closures that are dropped may use the
-        // executable.
+        // Declared before all locks, so that on an error the owners are dropped last: the drop of a
+        // closure may use the executable.
         let owners = Arc::new(owners);
         let mut state = inner.lock();
         let place = state.place(node)?;
@@ -147,7 +155,7 @@ impl GraphExec {
         let graph = inner.graph(node)?;
         let _current = context.enter()?;
         let entered = context.gate().enter();
-        // The new ones are held before the old ones go.
+        // The new owners are attached before the old ones are detached.
         owners.attach(&inner.record);
         let is_device_updatable = state.is_device_updatable(place);
         let info = state.node_mut(place).ok_or(Error::OtherGraph)?;
@@ -195,13 +203,13 @@ impl GraphExec {
 }
 
 impl Inner {
-    /// The graph that the nodes are of, to the driver, which knows the executable's by them. An
-    /// error if `node` is gone.
+    /// Locks and returns the graph that the executable was made from, by whose nodes the driver
+    /// identifies those of the executable. Fails if `node` was removed from it.
     fn graph(&self, node: NodeId) -> Result<MutexGuard<'_, Vec<Parts>>> {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
             return Err(Error::Unsupported {
-                what: "a node of a graph that was given up",
+                what: "a node whose graph was destroyed after a failed call or capture",
             });
         }
         let parts = graph.iter().find(|parts| parts.id == node.graph);

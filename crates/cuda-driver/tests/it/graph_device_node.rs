@@ -195,13 +195,16 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
     for bench in benches(test) {
         let mut ground = Ground::new(&bench);
         let node = ground.node;
-        refused(ground.graph.remove(node), "taking out");
-        refused(ground.graph.try_clone().map(drop), "copy");
+        refused(
+            ground.graph.remove(node),
+            "removing a device-updatable node",
+        );
+        refused(ground.graph.try_clone().map(drop), "a clone of a graph");
         let mut outer = Graph::new(&bench.context).unwrap();
-        refused(outer.child(&[], &ground.graph), "in another");
+        refused(outer.child(&[], &ground.graph), "a child graph");
         assert!(outer.is_empty());
         let exec = ground.graph.instantiate().unwrap();
-        refused(exec.set_enabled(node, false), "switching");
+        refused(exec.set_enabled(node, false), "enabling or disabling");
         assert_eq!(exec.is_enabled(node), Ok(true));
         exec.upload(&ground.stream).unwrap();
         exec.launch(&ground.stream).unwrap();
@@ -218,7 +221,7 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         let changed = ground.graph.instantiate().unwrap();
         refused(changed.update(&plain), "an update of an executable");
         let exec = plain.instantiate().unwrap();
-        refused(exec.update(&ground.graph), "an update by a graph");
+        refused(exec.update(&ground.graph), "an update from a graph");
         // Both are as before.
         exec.launch(&ground.stream).unwrap();
         ground.expect(12);
@@ -229,7 +232,7 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         let mut outer = Graph::new(&bench.context).unwrap();
         let child = outer.child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();
-        refused(outer.set_child(child, &ground.graph), "copy");
+        refused(outer.set_child(child, &ground.graph), "a clone of a graph");
         outer.launch(&ground.stream).unwrap();
         ground.expect(78);
     }
@@ -254,10 +257,10 @@ fn kernels_change_nodes_in_bodies_too() {
         let node = unsafe { body.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.
         unsafe { body.set_device_updatable(node) }.unwrap();
-        refused(graph.remove(outside), "taking out");
-        refused(body.remove(node), "taking out");
+        refused(graph.remove(outside), "removing a device-updatable node");
+        refused(body.remove(node), "removing a device-updatable node");
         let exec = graph.instantiate().unwrap();
-        refused(exec.set_enabled(node, true), "switching");
+        refused(exec.set_enabled(node, true), "enabling or disabling");
         assert_eq!(exec.launch(&stream), Err(Error::NotUploaded));
         exec.upload(&stream).unwrap();
         exec.launch(&stream).unwrap();

@@ -1,9 +1,9 @@
-//! Capture: a graph made of calls in the order in which a stream would run them.
+//! Capture: a graph is built from calls, in the order in which a stream would run them.
 //!
-//! Where C turns a stream of the program into a recorder, a capture here has streams of its own,
-//! which only its scopes use: what becomes of it, the program's streams are as they were. It is
-//! relaxed, so no hidden call breaks it; waits for the whole context, which would, are deferred or
-//! refused meanwhile.
+//! In C, a stream of the program becomes the recorder. Here a capture has streams of its own that
+//! only its scopes use, so the streams of the program are unaffected by its outcome. Captures are
+//! relaxed, so calls that this crate makes internally do not break them. Waiting for the whole
+//! context would break them; it is deferred or refused while a capture is under way.
 
 mod scope;
 mod seen;
@@ -28,31 +28,34 @@ use crate::lock::{Mutex, rank};
 use crate::pending;
 use crate::stream::{Stream, StreamFlags};
 
-/// A capture under way, for those who cannot put it into a closure; others use [`Graph::capture`].
+/// A capture under way, for programs that cannot put the captured calls into a closure; others use
+/// [`Graph::capture`].
 ///
-/// If it is dropped it ends, and what it has made goes.
+/// Dropping it ends the capture and drops the captured graph.
 pub struct Capture {
     session: ManuallyDrop<Session>,
 }
 
-/// What all scopes of a capture share.
+/// The state that all scopes of a capture share.
 pub(super) struct Session {
     pub(super) root: Arc<Root>,
-    /// Which graph of `root`.
+    /// The index of the graph in `root`.
     pub(super) at: usize,
-    /// The stream that the capture began with.
+    /// The stream on which the capture began.
     origin: Stream,
-    /// The others, all of which have joined the capture. Locked after the graph.
+    /// The streams of the other branches, all of which are part of the capture. Locked after the
+    /// graph.
     pub(super) forks: Mutex<Vec<Stream>, { rank::CAPTURE_FORKS }>,
-    /// What streams of the capture wait for each other with. Used with `forks` locked.
+    /// The event by which one stream of the capture waits for another. Used only while `forks` is
+    /// locked.
     pub(super) event: Handle<RawEvent>,
-    /// Last: it goes when the capture has ended.
+    /// The last field: it is dropped when the capture has ended.
     capturing: Capturing,
 }
 
 impl Graph {
-    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—A graph of the calls that `calls`
-    /// makes on its scope.
+    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—Creates a graph from the calls that
+    /// `calls` makes on its scope.
     ///
     /// ```no_run
     /// # use cuda_driver::{DeviceBuffer, Function, Graph, LaunchConfig, Stream};
@@ -70,18 +73,18 @@ impl Graph {
     /// # }
     /// ```
     ///
-    /// Nothing runs before the graph is launched, and captured calls are no uses of their buffers:
-    /// launches are. The graph holds buffers and kernels as if its nodes had been added one by one.
-    /// If `calls` answers an error or panics, the capture ends and there is no graph.
+    /// Nothing runs before the graph is launched. A captured call is not a use of its buffers; each
+    /// launch of the graph is. The graph keeps buffers and kernels alive as if its nodes had been
+    /// added one by one. If `calls` returns an error or panics, the capture ends without a graph.
     ///
-    /// What `calls` does beside its scope is not captured: it may allocate, load modules and use
-    /// streams as ever. Only waiting for the whole context is refused, and deferred where a drop
-    /// does it.
+    /// Calls that `calls` makes outside of its scope are not captured: it may allocate memory, load
+    /// modules and use streams as usual. Waiting for the whole context fails, and is deferred if a
+    /// drop does it.
     ///
     /// # Errors
     ///
-    /// What `calls` answers, `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the
-    /// capture, or what the calls answer.
+    /// The error that `calls` returns, or `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has
+    /// broken the capture.
     #[doc(alias = "cuStreamBeginCapture")]
     pub fn capture(
         context: &Context,
@@ -90,12 +93,13 @@ impl Graph {
         Ok(Self::capture_with(context, calls)?.0)
     }
 
-    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—The same; answers what `calls` does
-    /// too, such as nodes to update.
+    /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—Creates a graph from the calls that
+    /// `calls` makes on its scope, and also returns the value of `calls`, such as nodes to update
+    /// later.
     ///
     /// # Errors
     ///
-    /// As [`capture`](Self::capture).
+    /// The errors of [`capture`](Self::capture).
     pub fn capture_with<R>(
         context: &Context,
         calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<R>,
@@ -106,16 +110,19 @@ impl Graph {
     }
 
     /// `cuStreamBeginCaptureToGraph(RELAXED)`, `cuStreamEndCapture()`—Adds the calls that `calls`
-    /// makes on its scope to this graph, the first behind `after`. The graph may be the body of a
-    /// conditional node. (CUDA 12.3 on.)
+    /// makes on its scope to this graph. The first call depends on `after`. The graph may be the
+    /// body of a conditional node. Requires CUDA 12.3.
     ///
-    /// If `calls` answers an error or panics, what it has captured so far stays in the graph. If
-    /// other code breaks the capture the graph is lost: all that is asked of it from then on is an
-    /// error. Executables of it can still be launched.
+    /// If `calls` returns an error or panics, the calls that were captured before stay in the
+    /// graph. If other code breaks the capture the driver destroys the graph: every later call on
+    /// it fails, but its executables can still be launched.
     ///
     /// # Errors
     ///
-    /// As [`capture`](Self::capture), and [`Error::OtherGraph`](crate::Error::OtherGraph).
+    /// The errors of [`capture`](Self::capture), and
+    /// [`Error::OtherGraph`](crate::Error::OtherGraph) or
+    /// [`Error::NodeGone`](crate::Error::NodeGone) if an edge does not come from a node of this
+    /// graph.
     #[doc(alias = "cuStreamBeginCaptureToGraph")]
     pub fn capture_into<R>(
         &mut self,
@@ -132,12 +139,13 @@ impl Graph {
 impl Capture {
     /// `cuStreamBeginCapture(RELAXED)`—Begins a capture.
     ///
-    /// Waits for threads that wait for the whole context or drop a module at this moment, which
-    /// would break it.
+    /// Blocks while other threads wait for the whole context or drop a module, because both would
+    /// break the capture.
     ///
     /// # Errors
     ///
-    /// What the calls answer.
+    /// [`Error::Driver`](crate::Error::Driver) if the driver cannot create the streams or begin the
+    /// capture.
     #[doc(alias = "cuStreamBeginCapture")]
     pub fn begin(context: &Context) -> Result<Self> {
         let (origin, event, capturing) = Self::prepare(context)?;
@@ -155,15 +163,16 @@ impl Capture {
                 if let Ok(raw) = end(&origin)
                     && !raw.is_null()
                 {
-                    // SAFETY: it must be alive, of this context, and nobody else's ← the end of the
-                    // capture gave it to us.
+                    // SAFETY: the graph must be alive, of this context and without another owner ←
+                    // the end of the capture has returned it.
                     drop(unsafe { Graph::of_raw(context, raw) });
                 }
                 return Err(error.into());
             }
         };
-        // SAFETY: it must be alive, of this context, and nobody else's ← the capture has made it,
-        // and gives it to us at its end; if there is none, `finish` lets go of it.
+        // SAFETY: the graph must be alive, of this context and without another owner ← the capture
+        // has created it and returns it at its end; if the capture fails, `finish` gives up this
+        // ownership.
         let graph = unsafe { Graph::of_raw(context, graph) };
         graph.root.lock()[graph.at].is_reshaped = true;
         Ok(Self::new(&graph, origin, event, capturing))
@@ -180,8 +189,8 @@ impl Capture {
             .filter_map(|(from, kind)| Some((parts.nodes.get(*from as usize)?.raw.0, kind.raw())));
         let (nodes, data): (Vec<_>, Vec<_>) = raw.unzip();
         let _current = context.enter()?;
-        // SAFETY: stream, graph and nodes must be alive, the pointers valid ← the stream is
-        // borrowed; the graph is locked, and has the nodes; they are to locals.
+        // SAFETY: stream, graph and nodes must be alive and the pointers valid ← the stream is
+        // borrowed; the graph is locked and has the nodes; the pointers are to locals.
         unsafe {
             call!(
                 context.driver(),
@@ -196,7 +205,8 @@ impl Capture {
             )
         }?;
         all[graph.at].is_reshaped = true;
-        // Before it is unlocked: a graph that is captured must not go.
+        // Registered before the graph is unlocked, because nodes of a graph that is being captured
+        // must not be removed.
         let capture = Self::new(graph, origin, event, capturing);
         drop(all);
         Ok(capture)
@@ -223,40 +233,41 @@ impl Capture {
         }
     }
 
-    /// What is called on it is captured, each call behind the one before.
+    /// Returns a scope. Calls on it are captured, each of them after the one before.
     pub fn scope(&mut self) -> CaptureScope<'_> {
         CaptureScope::new(&self.session, self.session.origin.clone())
     }
 
-    /// The context in which it is.
+    /// Returns the context of the capture.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.session.root.context()
     }
 
-    /// `cuStreamEndCapture()`—Ends the capture; branches that were not joined are.
+    /// `cuStreamEndCapture()`—Ends the capture. Branches that were not joined are joined first.
     ///
-    /// What was deferred as it would have broken the capture, such as the unloading of modules, is
-    /// done now if there is no other capture in the context.
+    /// Work that was deferred because it would have broken the capture, such as unloading modules,
+    /// is done now unless another capture in the context is under way.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the
-    /// calls answer. There is no graph then.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture. The graph is
+    /// lost after an error.
     #[doc(alias = "cuStreamEndCapture")]
     pub fn end(self) -> Result<Graph> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: it must not be used again ← this is its end, and it is not dropped.
+        // SAFETY: `session` must not be used again ← `self` is consumed, and `this` is never
+        // dropped.
         unsafe { ManuallyDrop::take(&mut this.session) }.finish()
     }
 }
 
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 
-/// `cuStreamEndCapture()`.
+/// Calls `cuStreamEndCapture()`.
 fn end(origin: &Stream) -> Result<CUgraph, DriverError> {
     let mut raw = ptr::null_mut();
-    // SAFETY: the stream must be alive, the pointer writable ← it is borrowed; a local.
+    // SAFETY: the stream must be alive and the pointer writable ← it is borrowed; `raw` is a local.
     unsafe {
         call!(
             origin.driver(),
@@ -285,14 +296,15 @@ impl Session {
             let joined = join(&event, &origin, fork);
             known = known.and(joined.map_err(Into::into));
         }
-        // Nodes that other code has captured.
+        // Tracks the nodes that other code has captured.
         known = known.and_then(|()| {
             let seen = seen::look(&origin)?;
             seen.edges(&mut all[at], context.driver()).map(drop)
         });
         let ended = end(&origin);
         let gone = ended.is_err().then(|| {
-            // The driver has destroyed it; what it makes of one that was there before is not said.
+            // The driver has destroyed a graph that the capture created. CUDA does not document
+            // what becomes of a graph that existed before, so that is abandoned as well.
             root.abandon(&mut all)
         });
         root.end_capture();
@@ -307,8 +319,8 @@ impl Session {
     }
 }
 
-/// Makes what is captured on `to` from now on wait for what was captured on `from`. Nobody else
-/// uses the event meanwhile.
+/// Makes later calls captured on `to` wait for the calls captured on `from`. The caller has
+/// exclusive use of the event.
 pub(super) fn join(
     event: &Handle<RawEvent>,
     to: &Stream,
@@ -318,17 +330,17 @@ pub(super) fn join(
     let event = event.raw().0;
     // SAFETY: event and stream must be alive ← both are borrowed.
     unsafe { call!(driver, cuEventRecord(event, from.as_raw())) }?;
-    // SAFETY: as above.
+    // SAFETY: event and stream must be alive ← both are borrowed.
     unsafe { call!(driver, cuStreamWaitEvent(to.as_raw(), event, 0)) }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // SAFETY: it must not be used again ← this is its end.
+        // SAFETY: `session` must not be used again ← the value is being dropped.
         let session = unsafe { ManuallyDrop::take(&mut self.session) };
         let driver = session.root.context().driver().clone();
         let finish = move || {
-            // A drop has nobody to tell; `end` does.
+            // A drop cannot return the error; `end` does.
             let _ = session.finish();
         };
         pending::outside(&driver, finish);

@@ -1,4 +1,4 @@
-//! What can be called while a graph is captured.
+//! The calls that can be captured.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,10 +22,11 @@ use crate::launch::{
 use crate::memory::DeviceRepr;
 use crate::stream::{Stream, StreamFlags, ValueBatch};
 
-/// A line of captured calls, each behind the one before: what a stream is to calls that run.
+/// A branch of captured calls, each of which runs after the one before, like the calls on a stream.
 ///
-/// [`fork`](Self::fork) begins another line. Calls on two lines that use the same memory, one of
-/// them to write, are ordered all the same: the later waits for the earlier, as between streams.
+/// [`fork`](Self::fork) begins another branch. Calls on two branches with conflicting accesses to
+/// the same memory are ordered automatically: the later one waits for the earlier one, as between
+/// streams.
 pub struct CaptureScope<'c> {
     session: &'c Session,
     stream: Stream,
@@ -36,43 +37,46 @@ impl<'c> CaptureScope<'c> {
         Self { session, stream }
     }
 
-    /// The context in which the graph will run.
+    /// Returns the context in which the graph will run.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.session.root.context()
     }
 
-    /// `cuLaunchKernel(function, config, args)`—Captures a launch:
-    /// [`Stream::launch`](crate::Stream::launch) when the graph runs.
+    /// `cuLaunchKernel(function, config, args)`—Captures a kernel launch, which
+    /// [`Stream::launch`](crate::Stream::launch) would queue directly.
     ///
     /// # Errors
     ///
-    /// Those of [`Stream::launch`](crate::Stream::launch), [`Error::Unsupported`] for managed
-    /// memory, or what the calls answer.
+    /// The errors of [`Stream::launch`](crate::Stream::launch), [`Error::Unsupported`] for managed
+    /// memory, and [`Error::OtherGraph`] for an argument that another graph allocates.
     ///
     /// # Safety
     ///
-    /// As [`Graph::kernel`].
+    /// The contract of [`Graph::kernel`] holds.
     pub unsafe fn launch<A: KernelArgs>(
         &mut self,
         function: &Function,
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: as the caller says.
+        // SAFETY: the contract of `launch` must hold ← the caller upholds it.
         unsafe { self.queue(function, &config, None, &args) }
     }
 
-    /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes.
+    /// `cuLaunchKernelEx(function, config, attributes, args)`—Captures a kernel launch with
+    /// attributes.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch) and [`Stream::launch_with`](crate::Stream::launch_with);
-    /// [`Error::Unsupported`] for events in the attributes.
+    /// The errors of [`launch`](Self::launch) and of
+    /// [`Stream::launch_with`](crate::Stream::launch_with), and [`Error::Unsupported`] for events
+    /// in the attributes.
     ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch) and [`Stream::launch_with`](crate::Stream::launch_with).
+    /// The contracts of [`launch`](Self::launch) and of
+    /// [`Stream::launch_with`](crate::Stream::launch_with) hold.
     pub unsafe fn launch_with<A: KernelArgs>(
         &mut self,
         function: &Function,
@@ -80,7 +84,7 @@ impl<'c> CaptureScope<'c> {
         attributes: &LaunchAttributes<'_>,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: as the caller says.
+        // SAFETY: the contract of `launch_with` must hold ← the caller upholds it.
         unsafe { self.queue(function, &config, Some(attributes), &args) }
     }
 
@@ -89,25 +93,28 @@ impl<'c> CaptureScope<'c> {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch), but for arguments of a wrong number or size: those do not
-    /// compile.
+    /// The errors of [`launch`](Self::launch), except that arguments of a wrong number or size are
+    /// compile errors.
     ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch).
+    /// The contract of [`launch`](Self::launch) holds.
     pub unsafe fn launch_kernel<P: KernelParams + Accepts<A>, A: KernelArgs>(
         &mut self,
         kernel: &Kernel<P>,
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: as the caller says.
+        // SAFETY: the contract of `launch_kernel` must hold ← the caller upholds it.
         unsafe { self.queue(kernel.function(), &config, None, &args) }
     }
 
+    /// Captures a kernel launch.
+    ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch), with attributes as [`launch_with`](Self::launch_with).
+    /// The contract of [`launch`](Self::launch) holds, or that of
+    /// [`launch_with`](Self::launch_with) if there are attributes.
     unsafe fn queue<A: KernelArgs>(
         &mut self,
         function: &Function,
@@ -128,12 +135,14 @@ impl<'c> CaptureScope<'c> {
         let node = self.captured(owners, |stream| {
             args.with_pointers(|pointers| match attributes {
                 None => {
-                    // SAFETY: there must be a pointer to a value of each size, and the kernel keep
-                    // to its memory ← `kernel_owners` has checked the sizes; the caller says so.
+                    // SAFETY: there must be a pointer to a value of each parameter's size, and the
+                    // kernel must use only its memory ← `kernel_owners` has checked the sizes; the
+                    // caller guarantees the latter.
                     unsafe { stream.call_launch(function, config, Values::pointers(pointers)) }
                 }
                 Some(attributes) => {
-                    // SAFETY: as above.
+                    // SAFETY: the same requirements hold as in the other branch, for the same
+                    // reasons.
                     unsafe {
                         stream.call_launch_ex(
                             function,
@@ -148,11 +157,11 @@ impl<'c> CaptureScope<'c> {
         Ok(Node::new(node))
     }
 
-    /// `cuGraphAddMemcpyNode()`—Captures a copy: see [`Graph::copy`].
+    /// `cuGraphAddMemcpyNode()`—Captures a copy. See [`Graph::copy`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::copy`] and of [`node`](Self::node).
     pub fn copy<'a, T: DeviceRepr>(
         &mut self,
         to: impl Into<CopyTarget<'a, T>>,
@@ -161,11 +170,11 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.copy(after, to, from))
     }
 
-    /// `cuGraphAddMemsetNode()`—Captures a fill: see [`Graph::fill`].
+    /// `cuGraphAddMemsetNode()`—Captures a fill. See [`Graph::fill`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::fill`] and of [`node`](Self::node).
     pub fn fill<'a, T: DeviceRepr>(
         &mut self,
         to: impl Into<CopyTarget<'a, T>>,
@@ -174,12 +183,12 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.fill(after, to, value))
     }
 
-    /// `cuGraphAddHostNode(function)`—Captures a call of a closure, once in each launch: see
+    /// `cuGraphAddHostNode(function)`—Captures a call of a closure, once in each launch. See
     /// [`Graph::host`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::host`] and of [`node`](Self::node).
     pub fn host(
         &mut self,
         function: impl Fn() + Send + Sync + 'static,
@@ -187,56 +196,55 @@ impl<'c> CaptureScope<'c> {
         self.node(|graph, after| graph.host(after, function))
     }
 
-    /// `cuGraphAddChildGraphNode(child)`—Captures a run of another graph, as it is now: see
+    /// `cuGraphAddChildGraphNode(child)`—Captures a run of another graph in its present state. See
     /// [`Graph::child`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::child`] and of [`node`](Self::node).
     pub fn child(&mut self, child: &Graph) -> Result<Node<node_kind::Child>> {
         self.node(|graph, after| graph.child(after, child))
     }
 
-    /// `cuGraphAddEventRecordNode(event)`—Captures that an event is recorded, in each launch: see
+    /// `cuGraphAddEventRecordNode(event)`—Captures the recording of an event in each launch. See
     /// [`Graph::event_record`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::event_record`] and of [`node`](Self::node).
     pub fn event_record(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventRecord>> {
         self.node(|graph, after| graph.event_record(after, event))
     }
 
-    /// `cuGraphAddEventWaitNode(event)`—Captures a wait for what an event stands for when the graph
-    /// is launched: see [`Graph::event_wait`].
+    /// `cuGraphAddEventWaitNode(event)`—Captures a wait for the work that an event represents at
+    /// the time of the launch. See [`Graph::event_wait`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::event_wait`] and of [`node`](Self::node).
     pub fn event_wait(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventWait>> {
         self.node(|graph, after| graph.event_wait(after, event))
     }
 
-    /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values: see
+    /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values. See
     /// [`Graph::batch`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Graph::batch`] and of [`node`](Self::node).
     pub fn batch(&mut self, batch: ValueBatch<'_>) -> Result<Node<node_kind::BatchMemOp>> {
         self.node(|graph, after| graph.batch(after, batch))
     }
 
-    /// `cuStreamUpdateCaptureDependencies()`—Puts a node of any kind at the end of this line. `add`
-    /// adds it to the graph, behind the edges that it gets.
+    /// `cuStreamUpdateCaptureDependencies()`—Appends a node of any kind to this branch. `add`
+    /// receives the graph and the edges after which it adds the node.
     ///
-    /// The graph is that which is captured; no executable can be made of it before the capture has
-    /// ended.
+    /// The graph is the one that is being captured: instantiating it fails until the capture ends.
     ///
     /// # Errors
     ///
-    /// What `add` answers, [`Error::OtherGraph`] if its node is of another graph, or what the calls
-    /// answer.
+    /// The error that `add` returns, [`Error::OtherGraph`] if its node is in another graph, and
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamUpdateCaptureDependencies")]
     pub fn node<N: Into<NodeId> + Copy>(
         &mut self,
@@ -250,7 +258,7 @@ impl<'c> CaptureScope<'c> {
         let place = parts.place(node.into())?;
         let info = parts.nodes.get(place as usize).ok_or(Error::OtherGraph)?;
         let follows = |edge: &Edge| info.after.iter().any(|(from, _)| *from == edge.from.index);
-        // What it does not wait for, the next one still has to.
+        // If the node does not depend on all of `after`, the next one must still wait for the rest.
         let update = if after.iter().all(follows) {
             Update::CU_STREAM_SET_CAPTURE_DEPENDENCIES
         } else {
@@ -260,13 +268,12 @@ impl<'c> CaptureScope<'c> {
         Ok(node)
     }
 
-    /// `cuStreamGetCaptureInfo()`—What the next call on this line waits for: the node of the last
-    /// one, and those of lines that were joined since.
+    /// `cuStreamGetCaptureInfo()`—Returns the edges of the next call on this branch: from the last
+    /// node, and from the branches that were joined since.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, or what the
-    /// calls answer.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamGetCaptureInfo")]
     pub fn after(&self) -> Result<Vec<Edge>> {
         let _current = self.context().enter()?;
@@ -274,36 +281,33 @@ impl<'c> CaptureScope<'c> {
         self.pending(&mut all[self.session.at])
     }
 
-    /// `cuStreamIsCapturing()`—Whether the capture is still good: not broken by other code.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamIsCapturing()`—Returns whether the capture is valid, that is, not broken by other
+    /// code.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         Ok(self.stream.capture_status()? == crate::CaptureStatus::Active)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Another line of calls, which begins behind what was
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Begins another branch, which runs after the calls
     /// captured on this one so far.
     ///
-    /// It may go to another thread. At the end of the capture all lines are joined.
+    /// The branch can be sent to another thread. All branches are joined at the end of the capture.
     ///
     /// # Errors
     ///
-    /// What the calls answer.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     pub fn fork(&mut self) -> Result<Self> {
         let stream = Stream::new(self.context(), StreamFlags::NON_BLOCKING, 0)?;
         self.with_event(&stream, &self.stream, Some(&stream))?;
         Ok(Self::new(self.session, stream))
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—What is captured on this line from now on waits for
-    /// all that was captured on `other`.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes later calls on this branch wait for all calls
+    /// captured on `other`.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] if it is of another capture, or what the calls answer.
+    /// [`Error::OtherGraph`] if `other` belongs to another capture.
     pub fn join(&mut self, other: &CaptureScope<'_>) -> Result<()> {
         if !Arc::ptr_eq(&self.session.root, &other.session.root)
             || !std::ptr::eq(self.session, other.session)
@@ -313,16 +317,17 @@ impl<'c> CaptureScope<'c> {
         Ok(self.with_event(&self.stream, &other.stream, None)?)
     }
 
-    /// The raw stream, for other code whose calls are to be captured. It must be used in ways only
-    /// that are legal under capture, and only while this scope is not used; it must not be
-    /// destroyed, nor the capture ended. What is captured so is not known here: the caller keeps
-    /// what it uses, and orders it with other lines.
+    /// Returns the raw stream, for other code whose calls are to be captured.
+    ///
+    /// That code must make only calls that are legal during a capture, and only while this scope is
+    /// not used; it must not destroy the stream or end the capture. Its nodes are not tracked: the
+    /// caller keeps alive what they use, and orders them with other branches.
     #[must_use]
     pub fn as_raw(&self) -> CUstream {
         self.stream.as_raw()
     }
 
-    /// A handle of the graph that is captured.
+    /// Returns a handle to the graph that is being captured.
     fn graph(&self) -> Graph {
         Graph {
             root: Arc::clone(&self.session.root),
@@ -337,7 +342,7 @@ impl<'c> CaptureScope<'c> {
         new: Option<&Stream>,
     ) -> Result<(), DriverError> {
         let _current = self.context().enter()?;
-        // What captures into a graph changes it.
+        // Locked because a captured call changes the graph.
         let _graph = self.session.root.lock();
         let mut forks = self.session.forks.lock();
         join(&self.session.event, to, from)?;
@@ -345,7 +350,7 @@ impl<'c> CaptureScope<'c> {
         Ok(())
     }
 
-    /// Captures what `call` does: one node, which uses what `owners` says.
+    /// Captures the single node that `call` makes. The node uses what `owners` lists.
     fn captured(
         &mut self,
         owners: Owners,
@@ -355,7 +360,7 @@ impl<'c> CaptureScope<'c> {
         let context = root.context();
         let driver = context.driver();
         let reaches = owners.reaches();
-        // Before the lock, behind which it goes if it is not kept.
+        // Declared before the lock, so that unused owners are dropped after the unlock.
         let mut owners = Some(owners);
         let _current = context.enter()?;
         let mut all = root.lock();
@@ -372,16 +377,16 @@ impl<'c> CaptureScope<'c> {
             self.update(&mut missing, Update::CU_STREAM_ADD_CAPTURE_DEPENDENCIES)?;
         }
         let called = call(&self.stream);
-        // What has failed may have been captured.
+        // A call that failed may still have captured a node.
         let added = match seen::look(&self.stream) {
             Ok(seen) => seen.added(parts, driver, &mut owners),
             Err(error) => Err(error.into()),
         };
-        // The graph may have a node that is not known here yet.
+        // If the owners were not taken, the graph may have a node that is not tracked yet.
         parts.others.extend(owners.take().map(Arc::new));
         called?;
         let index = added?.ok_or(Error::Unsupported {
-            what: "a captured call that makes no node",
+            what: "a captured call that adds no node",
         })?;
         let id = NodeId {
             graph: parts.id,
@@ -390,15 +395,16 @@ impl<'c> CaptureScope<'c> {
         Ok(id)
     }
 
-    /// What the next node waits for. The graph is locked.
+    /// Returns the edges of the next node. The graph is locked.
     fn pending(&self, parts: &mut Parts) -> Result<Vec<Edge>> {
         let seen = seen::look(&self.stream)?;
         seen.edges(parts, self.stream.driver())
     }
 
-    /// Changes what the next node waits for. The graph is locked, and has the nodes.
+    /// Changes the dependencies of the next node. The graph is locked and has the nodes.
     fn update(&self, nodes: &mut [CUgraphNode], how: Update) -> Result<(), DriverError> {
-        // SAFETY: stream and nodes must be alive, the pointer valid ← borrowed; the caller says so.
+        // SAFETY: stream and nodes must be alive and the pointer valid ← the stream and the slice
+        // are borrowed; the caller guarantees that the graph has the nodes and is locked.
         unsafe {
             call!(
                 self.stream.driver(),

@@ -1,4 +1,4 @@
-//! What the driver says of a capture, and nodes that others have put into it.
+//! The driver's state of a capture, and the tracking of nodes that other code has captured.
 
 use std::ptr;
 use std::slice;
@@ -15,20 +15,21 @@ use crate::graph::node::{Edge, EdgeKind, NodeId, NodeKind};
 use crate::graph::parts::{NodeInfo, Parts};
 use crate::stream::{SendPtr, Stream};
 
-/// A stream that captures.
+/// The state of a stream that is capturing.
 pub(super) struct Seen {
     pub(super) graph: CUgraph,
-    /// What the next node of the stream follows.
+    /// The dependencies of the next node on the stream.
     pub(super) after: Vec<(CUgraphNode, EdgeKind)>,
 }
 
-/// `cuStreamGetCaptureInfo()`; an error if the stream does not capture any more.
+/// Calls `cuStreamGetCaptureInfo()`. Fails if the stream is no longer capturing.
 pub(super) fn look(stream: &Stream) -> Result<Seen, DriverError> {
     let driver = stream.driver();
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, ptr::null_mut());
     let (mut nodes, mut data, mut count) = (ptr::null(), ptr::null(), 0);
-    // SAFETY: the stream must be alive, the pointers writable ← it is borrowed; they are to locals.
+    // SAFETY: the stream must be alive and the pointers writable ← it is borrowed; they are to
+    // locals.
     let asked = unsafe {
         call!(
             driver,
@@ -43,9 +44,9 @@ pub(super) fn look(stream: &Stream) -> Result<Seen, DriverError> {
         )
     };
     match asked {
-        // An edge is not full, which older revisions cannot tell.
+        // There is an edge other than a full one, which this version of the call cannot report.
         Err(error) if error.status() == CUresult::CUDA_ERROR_LOSSY_QUERY => {
-            // SAFETY: as above.
+            // SAFETY: the same requirements hold as for the call above, for the same reasons.
             unsafe {
                 call!(
                     driver,
@@ -70,9 +71,11 @@ pub(super) fn look(stream: &Stream) -> Result<Seen, DriverError> {
             driver.version(),
         ));
     }
-    // SAFETY: so many must be readable ← the driver says so, until the next call on the capture.
+    // SAFETY: `count` nodes must be readable ← the driver guarantees it until the next call on the
+    // capture.
     let nodes: &[CUgraphNode] = unsafe { array(nodes, count) };
-    // SAFETY: as above; there is as much data, or none was asked for.
+    // SAFETY: `count` values must be readable, or `data` null ← the newer call returns one for each
+    // node; `data` is null if only the older one was made.
     let data: &[CUgraphEdgeData] = unsafe { array(data, count) };
     let kind = |index| data.get(index).map_or(EdgeKind::Full, EdgeKind::of_raw);
     let after = nodes.iter().enumerate();
@@ -80,19 +83,21 @@ pub(super) fn look(stream: &Stream) -> Result<Seen, DriverError> {
     Ok(Seen { graph, after })
 }
 
+/// Returns a slice of `count` values, or an empty one if `data` is null.
+///
 /// # Safety
 ///
-/// `data` is null or there are `count` values.
+/// `data` is null, or points to `count` values that stay valid for `'a`.
 unsafe fn array<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if data.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the values must be readable for `'a` ← the caller guarantees it.
     unsafe { slice::from_raw_parts(data, count) }
 }
 
 impl Seen {
-    /// What the next node follows, as edges. The graph is locked.
+    /// Returns the dependencies of the next node as edges. The graph is locked.
     pub(super) fn edges(&self, parts: &mut Parts, driver: &Driver) -> Result<Vec<Edge>> {
         let edge = |(node, kind): &(CUgraphNode, EdgeKind)| {
             let index = parts.know(driver, *node, &mut None)?;
@@ -101,8 +106,8 @@ impl Seen {
         self.after.iter().map(edge).collect()
     }
 
-    /// The node that a call has just added, which keeps `owners` from now on; `None` if it has
-    /// added none. The graph is locked.
+    /// Returns the node that a call has just added, and gives it `owners`. Returns `None` if the
+    /// call has added none. The graph is locked.
     pub(super) fn added(
         &self,
         parts: &mut Parts,
@@ -120,9 +125,9 @@ impl Seen {
 
 impl Parts {
     fn place_of(&self, raw: CUgraphNode) -> Option<u32> {
-        // The last is what is mostly asked for.
+        // Most lookups are for the last node.
         let place = self.nodes.iter().rposition(|node| node.raw.0 == raw)?;
-        // No truncation: each takes more than a byte.
+        // No truncation: each node takes more than one byte of memory.
         Some(place as u32)
     }
 
@@ -133,8 +138,8 @@ impl Parts {
         }
     }
 
-    /// The place of a node, which is noted with those before it if it is not known; a new one keeps
-    /// `owners`.
+    /// Returns the index of a node. If the node is not tracked yet, it is added together with the
+    /// untracked nodes that it depends on, and gets `owners`.
     fn know(
         &mut self,
         driver: &Driver,
@@ -157,7 +162,7 @@ impl Parts {
                 open.extend(unknown);
                 continue;
             }
-            // What can fail first: then nobody has taken the owners.
+            // The fallible call comes first, so that `owners` is still there if it fails.
             let kind = kind_of(driver, next)?;
             let owners = if next == raw { owners.take() } else { None };
             let owners = owners.unwrap_or_default();
@@ -175,22 +180,22 @@ impl Parts {
     }
 }
 
-/// `cuGraphNodeGetType()`.
+/// Calls `cuGraphNodeGetType()`.
 fn kind_of(driver: &Driver, node: CUgraphNode) -> Result<NodeKind> {
     let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a
-    // local.
+    // SAFETY: the node must be alive and the pointer writable ← the graph is locked and has it;
+    // `kind` is a local.
     unsafe { call!(driver, cuGraphNodeGetType(node, &raw mut kind)) }?;
     NodeKind::of_raw(kind).ok_or(Error::Unsupported {
-        what: "a captured node of a kind that is not known here",
+        what: "a captured node of an unknown kind",
     })
 }
 
-/// `cuGraphNodeGetDependencies()`.
+/// Calls `cuGraphNodeGetDependencies()`.
 fn before(driver: &Driver, node: CUgraphNode) -> Result<Vec<(CUgraphNode, EdgeKind)>, DriverError> {
     let mut count = 0;
-    // SAFETY: the node must be alive, the pointer writable ← the graph is locked, and has it; a
-    // local.
+    // SAFETY: the node must be alive and the pointer writable ← the graph is locked and has it;
+    // `count` is a local.
     unsafe {
         call!(
             driver,
@@ -198,11 +203,12 @@ fn before(driver: &Driver, node: CUgraphNode) -> Result<Vec<(CUgraphNode, EdgeKi
         )
     }?;
     if count == 0 {
-        // To ask for none is an error.
+        // A second call with room for no nodes would be an error.
         return Ok(Vec::new());
     }
     let mut nodes = vec![ptr::null_mut(); count];
-    // SAFETY: as above; there is room for as many as `count` says.
+    // SAFETY: as for the call above, and there must be room for `count` nodes ← `nodes` is that
+    // long.
     let asked = unsafe {
         call!(
             driver,
@@ -211,9 +217,10 @@ fn before(driver: &Driver, node: CUgraphNode) -> Result<Vec<(CUgraphNode, EdgeKi
     };
     let mut data = vec![EdgeKind::Full.raw(); count];
     match asked {
-        // An edge is not full, which the older revision cannot tell.
+        // There is an edge other than a full one, which the older call cannot report.
         Err(error) if error.status() == CUresult::CUDA_ERROR_LOSSY_QUERY => {
-            // SAFETY: as above.
+            // SAFETY: as for the call above, and there must be room for `count` values ← `data` is
+            // that long.
             unsafe {
                 call!(
                     driver,
