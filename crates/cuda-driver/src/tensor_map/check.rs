@@ -1,5 +1,5 @@
-//! What a tensor map is checked against before the driver is called: the limits that the driver's
-//! manual tells.
+//! The checks of a tensor map before the driver is called: the limits in NVIDIA's driver API
+//! manual.
 
 use super::layout::{
     Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorSwizzle,
@@ -9,7 +9,7 @@ use crate::error::TensorMapError;
 
 type Result<T, E = TensorMapError> = std::result::Result<T, E>;
 
-/// A number that must be within limits.
+/// Fails if a number is not within limits.
 fn within(
     what: &'static str,
     dimension: Option<usize>,
@@ -48,7 +48,7 @@ fn together(is_fine: bool, what: &'static str) -> Result<()> {
     }
 }
 
-/// As a number with a sign; one that is too great for that is beyond all limits anyway.
+/// Converts to a signed number. A number that is too large for that exceeds every limit anyway.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -58,7 +58,7 @@ fn counted(number: usize) -> i64 {
 }
 
 impl TensorLayout {
-    /// The least number of dimensions of an image.
+    /// The minimum number of dimensions of an image.
     const IMAGE: i64 = 3;
 
     fn rank(&self) -> i64 {
@@ -73,7 +73,8 @@ impl TensorLayout {
         }
     }
 
-    /// What all kinds of maps have in common; `least` is the least number of dimensions.
+    /// Checks the requirements that all kinds of maps share. `least` is the minimum number of
+    /// dimensions.
     fn check(&self, address: u64, memory: u64, least: i64) -> Result<()> {
         let rank = self.rank();
         within("number of dimensions", None, rank, (least, 5))?;
@@ -107,8 +108,9 @@ impl TensorLayout {
             within("element stride", Some(at), step.into(), (1, 8))?;
         }
         self.check_modes()?;
-        // How groups of channels lie, the strides alone do not tell. Copies write the channels of a
-        // pixel in pieces, the last of which may reach behind the last channel.
+        // With interleaved channels the size does not follow from the strides alone. Copies in
+        // im2col mode write the channels of a pixel in pieces of 16 bytes, and the last piece may
+        // extend beyond the last channel.
         let piece = if least == Self::IMAGE { 16 } else { 1 };
         let tensor = self.bytes(piece);
         if self.interleave == TensorInterleave::None && tensor > memory {
@@ -117,7 +119,7 @@ impl TensorLayout {
         Ok(())
     }
 
-    /// What goes together.
+    /// Checks the combinations of modes.
     fn check_modes(&self) -> Result<()> {
         use TensorSwizzle as S;
         let Self {
@@ -154,7 +156,7 @@ impl TensorLayout {
         }
     }
 
-    /// The bytes from the first element to the last, of rows of whole pieces.
+    /// Returns the bytes from the first element to the last, with rows rounded up to whole pieces.
     fn bytes(&self, piece: u64) -> u64 {
         let outer = self.dims.iter().skip(1).zip(&self.strides);
         let inner = self.dims.first().copied().unwrap_or(0);
@@ -165,7 +167,7 @@ impl TensorLayout {
         })
     }
 
-    /// A row in shared memory of so many elements.
+    /// Checks a row of `elements` elements in shared memory.
     fn check_row(&self, what: &'static str, elements: u32) -> Result<()> {
         if self.data_type.is_padded() {
             let what = "elements of a row of packed numbers";
@@ -223,7 +225,7 @@ impl TensorLayout {
                 within(what, Some(at + 1), offset.into(), limits)?;
             }
         }
-        // Filters begin somewhere.
+        // The box must not be empty: there has to be at least one position for a filter.
         let pixels = self.dims.iter().skip(1);
         let corners = pixels.zip(im2col.lower_corner).zip(im2col.upper_corner);
         for (at, ((&dim, &lower), &upper)) in (1..).zip(corners) {
