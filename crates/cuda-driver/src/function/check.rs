@@ -227,9 +227,9 @@ impl Function {
         }
         let LaunchConfig { grid, .. } = config;
         let dims = [
-            ("blocks of grid.x beyond whole clusters", grid.x % cluster.x),
-            ("blocks of grid.y beyond whole clusters", grid.y % cluster.y),
-            ("blocks of grid.z beyond whole clusters", grid.z % cluster.z),
+            ("remainder of grid.x divided by cluster.x", grid.x % cluster.x),
+            ("remainder of grid.y divided by cluster.y", grid.y % cluster.y),
+            ("remainder of grid.z divided by cluster.z", grid.z % cluster.z),
         ];
         match dims.into_iter().find(|(_, rest)| *rest != 0) {
             Some((what, rest)) => Err(self.out_of_range(what, rest.into(), 0, 0)),

@@ -191,7 +191,7 @@ impl Tracked<'_> {
         match self.memory {
             Some(memory) => memory.tracker.before(scope, self.access),
             None => Err(Error::Unsupported {
-                what: "memory of a graph outside of the graph",
+                what: "using memory of a graph outside of that graph",
             }),
         }
     }

@@ -1,4 +1,5 @@
-//! The end of memory and code: the uses that must be over before the resource is released.
+//! The end of memory and code: waits for the uses that must be complete before a resource is
+//! released.
 
 use std::mem;
 use std::sync::Arc;

@@ -85,7 +85,7 @@ impl TensorLayout {
         let steps = counted(self.steps.len());
         within("number of element strides", None, steps, of_all)?;
         if self.interleave != TensorInterleave::None {
-            let what = "number of dimensions, with channels in groups,";
+            let what = "number of dimensions (with interleaved channels)";
             within(what, None, rank, (Self::IMAGE, 5))?;
         }
         multiple("address", None, address, self.aligned_to())?;
@@ -130,7 +130,7 @@ impl TensorLayout {
         } = *self;
         together(
             interleave != TensorInterleave::Bytes32 || swizzle == S::Bytes32,
-            "channels in groups of 32 bytes need swizzling within 32 bytes",
+            "channels interleaved in groups of 32 bytes require a 32-byte swizzle",
         )?;
         together(
             self.fill == TensorFill::Zeros || data_type.is_float(),
@@ -141,16 +141,16 @@ impl TensorLayout {
             TensorDataType::U6x16Align16 => {
                 together(
                     interleave == TensorInterleave::None,
-                    "numbers of 6 bits do not go with channels in groups",
+                    "6-bit numbers cannot be combined with interleaved channels",
                 )?;
                 together(
                     wide || matches!(swizzle, S::Bytes128Atom64 | S::Bytes64),
-                    "numbers of 6 bits do not go with this swizzling",
+                    "6-bit numbers cannot be combined with this swizzle",
                 )
             }
             TensorDataType::U4x16Align16 => together(
                 wide,
-                "numbers of 4 bits in 16 bytes do not go with this swizzling",
+                "4-bit numbers padded to 16 bytes cannot be combined with this swizzle",
             ),
             _ => Ok(()),
         }
@@ -170,7 +170,7 @@ impl TensorLayout {
     /// Checks a row of `elements` elements in shared memory.
     fn check_row(&self, what: &'static str, elements: u32) -> Result<()> {
         if self.data_type.is_padded() {
-            let what = "elements of a row of packed numbers";
+            let what = "number of elements in a row of padded numbers";
             within(what, None, elements.into(), (128, 128))?;
         }
         if let (TensorInterleave::None, Some(span)) = (self.interleave, self.swizzle.span()) {
@@ -196,9 +196,9 @@ impl TensorLayout {
         let inner = tile.first().copied().unwrap_or(0);
         if self.interleave == TensorInterleave::None && !self.data_type.is_padded() {
             let bits = u64::from(inner) * self.data_type.bits();
-            multiple("bits of a row of the tile", None, bits, 128)?;
+            multiple("number of bits in a row of the tile", None, bits, 128)?;
         }
-        self.check_row("bytes of a row of the tile, as it is swizzled,", inner)
+        self.check_row("number of bytes in a swizzled row of the tile", inner)
     }
 
     pub(super) fn check_im2col(
@@ -246,7 +246,7 @@ impl TensorLayout {
         self.check(address, memory, Self::IMAGE)?;
         together(
             matches!(self.swizzle, S::Bytes64 | S::Bytes128 | S::Bytes128Atom32),
-            "wide columns need swizzling within 64 or 128 bytes, in pieces of 16 or 32",
+            "wide columns require swizzle Bytes64, Bytes128 or Bytes128Atom32",
         )?;
         let limits = (-32768, 32767);
         within("lower corner", Some(1), wide.lower_corner.into(), limits)?;
@@ -261,6 +261,6 @@ impl TensorLayout {
     fn check_column(&self, channels: u32, pixels: u32) -> Result<()> {
         within("channels per pixel", None, channels.into(), (1, 256))?;
         within("pixels per column", None, pixels.into(), (1, 1024))?;
-        self.check_row("bytes of a pixel, as it is swizzled,", channels)
+        self.check_row("number of bytes in a swizzled pixel", channels)
     }
 }

@@ -160,7 +160,7 @@ pub struct Im2colWide {
 /// ```
 /// use cuda_driver::{TensorDataType, TensorLayout, TensorSwizzle};
 ///
-/// / 1000 rows of 512 floats, each of which starts 4 KiB after the previous one.
+/// // 1000 rows of 512 floats, each of which starts 4 KiB after the previous one.
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorLayout {

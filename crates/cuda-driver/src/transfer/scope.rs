@@ -70,7 +70,7 @@ impl Stream {
             // Not `eprintln!`, which panics if stderr is closed.
             let _ = writeln!(
                 io::stderr(),
-                "cuda-driver: copies of borrowed memory cannot be waited for, and may be under way: {error}"
+                "cuda-driver: abort: waiting for copies of borrowed memory failed, and they may still be running: {error}"
             );
             process::abort();
         }
