@@ -2,22 +2,21 @@
 //! program.
 //!
 //! Every buffer has an owning stream, called its home. While no other stream uses the buffer, the
-//! order of the home stream is enough, and nothing is recorded: a use costs one comparison and two
+//! order of that stream is enough, and nothing is recorded: a use costs one comparison and two
 //! loads. The first use on another stream makes that stream wait for the tail of the home stream,
-//! or for the checkpoint after the last use there. From then on the buffer is shared ("crossed"):
-//! each use leaves an event, and waits for the earlier uses that conflict with it. A read conflicts
-//! with writes (read-after-write hazard), and a write conflicts with all uses. These waits are the
-//! happens-before edges between streams.
+//! or for the checkpoint after the last use there. From then on the buffer is "crossed": each use
+//! leaves an event and waits for the earlier uses that conflict with it (the happens-before edges
+//! between streams). A read conflicts with writes, and a write conflicts with all uses.
 //!
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
-//! on its queue. So each use on it records its event at once, and a buffer whose home it is counts
-//! as crossed from the start. A use whose event cannot be recorded is an unfenced use, called a
+//! there. So each use on it records its event at once, and a buffer whose home it is counts as
+//! crossed from the start. A use whose event cannot be recorded is an unfenced use, called a
 //! [stray](Strays).
 //!
 //! A use keeps its stream alive, so a stream may be dropped while it has work.
 //!
 //! Memory that a [graph](crate::Graph) holds is also used by replays of that graph, which take no
-//! borrows. So every other use of the memory takes the slow path: it enters the [gate](Gate) of the
+//! borrows. So every other use of it takes the slow path: it enters the [gate](Gate) of its
 //! context, a lock that excludes replays, and checks the [records](Record) of the replays.
 //!
 //! A copy between contexts is the only use from another context. It is recorded like any other use
@@ -60,13 +59,11 @@ pub(crate) struct Tracker {
     home_id: u64,
     /// Whether the buffer was ever used on a stream other than its home.
     crossed: Crossed,
-    /// Set once a graph has held the memory. Implies `crossed`; both stay set until the memory
-    /// changes owner.
+    /// Set once a graph has held the memory. Implies `crossed`; both stay set for this owner.
     is_held: AtomicBool,
     /// The epoch of the last unrecorded use on the home stream. It only grows.
     home_epoch: AtomicU64,
-    /// Declared before `home`: the uses have to be dropped before the context that `home` keeps
-    /// alive.
+    /// Declared before `home`: `home` keeps the context alive, so it is dropped last.
     uses: Mutex<Uses, { rank::TRACKER }>,
     home: Stream,
 }
@@ -79,7 +76,7 @@ pub(crate) struct Former(#[allow(dead_code, reason = "only dropped")] (Uses, Opt
 #[derive(Default)]
 struct Uses {
     list: Vec<Use>,
-    /// `None` as long as no graph holds the memory.
+    /// `None` until a graph holds the memory.
     estate: Option<Box<Estate>>,
 }
 
@@ -113,8 +110,7 @@ impl Crossed {
         self.0.swap(Self::YES, Ordering::AcqRel) == Self::YES
     }
 
-    /// Marks the buffer as used only on `home`. All earlier uses must be complete, or `home` must
-    /// wait for them.
+    /// Marks the buffer as used only on `home`, which has waited for all other uses.
     fn undo(&self, home: u64) {
         self.0.store(home, Ordering::Release);
     }
@@ -169,12 +165,9 @@ impl Tracker {
     }
 
     /// Acquires the memory for a use that is about to be queued: makes the stream of `scope` wait
-    /// for all earlier uses that conflict with `access`.
-    ///
-    /// # Errors
-    ///
+    /// for all earlier uses that conflict with `access`. Fails with
     /// [`Error::OtherContext`](crate::Error::OtherContext) if the buffer belongs to another
-    /// context, or an error of the driver.
+    /// context.
     #[inline]
     pub(crate) fn before(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
         if self.is_at_home(scope.id) && !access.signal {
@@ -186,13 +179,9 @@ impl Tracker {
         Ok(self.order(scope, access)?)
     }
 
-    /// Does the same as [`before`](Self::before) for a copy on a stream of another context of the
-    /// same driver.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the buffer belongs to another driver,
-    /// or an error of the driver.
+    /// Does the same as [`before`](Self::before) for a copy on a stream of another context. Fails
+    /// with [`Error::OtherContext`](crate::Error::OtherContext) if the buffer belongs to another
+    /// driver.
     pub(crate) fn before_peer(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
         let driver = scope.stream.driver();
         driver.expect_handles_of(self.home.context().driver(), "a buffer")?;
@@ -216,8 +205,8 @@ impl Tracker {
         }
     }
 
-    /// One attempt of `order`. It succeeds if no other thread adds a stray: if no other thread can
-    /// use the memory, or the gate is entered.
+    /// One attempt of `order`. It fails if another thread adds a stray, which is impossible inside
+    /// the gate or with exclusive access to the memory.
     fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
@@ -256,8 +245,7 @@ impl Tracker {
 
     /// Commits a use that was queued on the stream of `scope`.
     ///
-    /// Cannot fail: if no event can be recorded, later uses wait for the tail of the stream
-    /// instead.
+    /// Cannot fail: without an event, later uses wait for the tail of the stream.
     #[inline]
     pub(crate) fn after(&self, scope: &mut Scope<'_>, access: Access) {
         if !self.is_at_home(scope.id) || access.signal {
@@ -430,8 +418,7 @@ impl Tracker {
         if let Some(own) = Arc::get_mut(this) {
             return own.hand_over_own(home);
         }
-        // Another thread still has a reference to the tracker, but does not use the memory any
-        // more.
+        // Another thread has a reference to the tracker, but no longer uses the memory.
         let scope = Scope::new(home);
         scope.ready()?;
         this.settle(Access::WRITE)?;

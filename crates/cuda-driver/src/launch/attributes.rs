@@ -108,7 +108,7 @@ pub struct LaunchAttributes<'a> {
     cluster: Option<Dim3>,
     /// The context of the events and views, if there are any.
     context: Option<Context>,
-    /// What belongs to another context than an event or view before it, if anything does.
+    /// The name of an event or view whose context differs from an earlier one, if there is one.
     mixed: Option<&'static str>,
     borrows: PhantomData<&'a ()>,
 }

@@ -128,7 +128,7 @@ impl Drop for Held {
 }
 
 impl Tracker {
-    /// Whether a graph holds the memory, or has held it.
+    /// Returns whether a graph holds or has held the memory.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Acquire)

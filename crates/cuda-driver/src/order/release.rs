@@ -51,7 +51,7 @@ impl Tracker {
         });
     }
 
-    /// Whether a stream of another context may use this memory.
+    /// Returns whether a stream of another context may use this memory.
     fn is_used_elsewhere(&self) -> bool {
         let home = self.home.context();
         let uses = self.lock();

@@ -1,9 +1,9 @@
-//! Uses that nothing tells the end of.
+//! Unfenced uses, called strays: uses whose completion event could not be recorded.
 //!
-//! A use on the per-thread stream is recorded at once, as no other thread can do that later. If
-//! that fails, only a wait for the whole context tells that it is over. Such a wait can last as
-//! long as the program likes, so it is made where nothing is locked: before the gate is entered,
-//! and before a tracker is looked at.
+//! A use on the per-thread stream records its event at once, because no other thread can do that
+//! later. If the record fails, only a wait for the whole context shows that the use is complete.
+//! Such a wait can last as long as the program likes, so it is made without holding a lock: before
+//! the gate is entered, and before a tracker is inspected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
