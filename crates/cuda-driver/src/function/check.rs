@@ -227,9 +227,18 @@ impl Function {
         }
         let LaunchConfig { grid, .. } = config;
         let dims = [
-            ("remainder of grid.x divided by cluster.x", grid.x % cluster.x),
-            ("remainder of grid.y divided by cluster.y", grid.y % cluster.y),
-            ("remainder of grid.z divided by cluster.z", grid.z % cluster.z),
+            (
+                "remainder of grid.x divided by cluster.x",
+                grid.x % cluster.x,
+            ),
+            (
+                "remainder of grid.y divided by cluster.y",
+                grid.y % cluster.y,
+            ),
+            (
+                "remainder of grid.z divided by cluster.z",
+                grid.z % cluster.z,
+            ),
         ];
         match dims.into_iter().find(|(_, rest)| *rest != 0) {
             Some((what, rest)) => Err(self.out_of_range(what, rest.into(), 0, 0)),

@@ -71,7 +71,8 @@ pub enum SharedMemoryMode {
     AllowNonPortable,
 }
 
-/// The memory synchronization domain of a kernel: its fences order only accesses within the domain.
+/// A memory synchronization domain: the fences of a kernel wait only for accesses of kernels in the
+/// same domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemSyncDomain {
@@ -104,7 +105,7 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 pub struct LaunchAttributes<'a> {
     list: [CUlaunchAttribute; MOST],
     len: usize,
-    /// The blocks of a cluster, to check the grid.
+    /// The shape of a cluster, which the grid is checked against.
     cluster: Option<Dim3>,
     /// The context of the events and views, if there are any.
     context: Option<Context>,

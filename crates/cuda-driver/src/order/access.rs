@@ -93,7 +93,7 @@ pub(crate) struct Scope<'a> {
     more: OnceCell<Box<More<'a>>>,
 }
 
-/// The parts of a scope that a use on the home stream, created by this crate, does not need.
+/// The state of a scope that is needed only away from the home stream, or on a default stream of C.
 #[derive(Default)]
 struct More<'a> {
     event: OnceCell<UseEvent>,

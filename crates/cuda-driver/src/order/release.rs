@@ -23,8 +23,8 @@ impl Tracker {
         }
     }
 
-    /// Returns the contexts with a use of this memory that has no event: only a wait for the whole
-    /// context can end such a use.
+    /// Returns a context with an incomplete use of this memory that has no event, if there is one.
+    /// Only a wait for the whole context shows when such a use is complete.
     pub(crate) fn unsettled(&self) -> Option<KeptContext> {
         if self.home.driver().has_strays() {
             self.strays(Access::WRITE, None).into_iter().next()

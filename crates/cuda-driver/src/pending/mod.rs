@@ -6,8 +6,8 @@
 //! call that comes too late finds nothing.
 //!
 //! A lost device calls no host functions. So while anything is pending, the service thread
-//! regularly polls the driver and ends the entries that failed. It also starts the work that must
-//! not be done inside a host function: calling the driver.
+//! regularly polls the driver and ends the entries that failed. Calls of the driver, which are not
+//! allowed inside a host function, are made by worker threads.
 
 mod closures;
 mod completion;

@@ -118,7 +118,8 @@ impl<T> fmt::Debug for SendPtr<T> {
 // SAFETY: the pointer is never dereferenced here. It only names an object of the driver, which is
 // thread-safe (docs/safety.md, Threads).
 unsafe impl<T> Send for SendPtr<T> {}
-// SAFETY: as above.
+// SAFETY: a shared reference only gives a copy of the pointer, which is `Send` for the reason
+// above.
 unsafe impl<T> Sync for SendPtr<T> {}
 
 /// Returns a stream id that was never used before.

@@ -196,10 +196,10 @@ impl Stream {
     /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—Makes work that is queued on the stream
     /// from now on wait until element `index` of `memory` meets `condition`, compared with `value`.
     ///
-    /// The wait is ordered after all writes of the buffer that were queued before, but not with
-    /// [`write_value`](Self::write_value), which ends the wait no matter on which stream and
-    /// whether before or after the wait it is queued. Every other write and the free of the buffer
-    /// wait for the wait.
+    /// The wait is ordered after all writes of the buffer that were queued before. It is not
+    /// ordered with [`write_value`](Self::write_value), which ends the wait no matter on which
+    /// stream, and whether it is queued before or after the wait. Every other write and the free of
+    /// the buffer wait for the wait.
     ///
     /// If the value is never written, the stream is blocked forever, and so is every wait for the
     /// stream or for the context.

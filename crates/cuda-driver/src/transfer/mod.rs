@@ -393,8 +393,8 @@ impl<P> TransferError<P> {
     }
 
     /// Returns the memory if it is not in use: if no copy was started, or if the borrowed context
-    /// of the copy was declared dead. Otherwise the memory is leaked, because the copy may still be
-    /// running.
+    /// of the copy was declared dead. After any other failed copy the memory is leaked, because the
+    /// copy may still be running.
     #[must_use]
     pub fn into_memory(self) -> Option<P> {
         self.memory

@@ -160,7 +160,12 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
             (
                 packed.clone(),
                 &[64, 8, 4],
-                range("number of elements in a row of padded numbers", None, 64, (128, 128)),
+                range(
+                    "number of elements in a row of padded numbers",
+                    None,
+                    64,
+                    (128, 128),
+                ),
             ),
             (
                 packed.swizzle(S::Bytes32),
