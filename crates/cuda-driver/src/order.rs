@@ -205,8 +205,9 @@ impl Tracker {
         }
     }
 
-    /// One attempt of `order`. It fails if another thread adds a stray, which is impossible inside
-    /// the gate or with exclusive access to the memory.
+    /// One attempt of `order`, after the strays were settled. Fails with [`strays::error`] if there
+    /// is an incomplete stray again. Other callers have exclusive access to the memory, so for them
+    /// there is none.
     fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
