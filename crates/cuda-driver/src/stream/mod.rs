@@ -161,7 +161,7 @@ impl Stream {
     pub fn priority(&self) -> Result<i32> {
         let mut priority = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← local; `self` owns the stream.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
                 self.driver(),
@@ -176,7 +176,7 @@ impl Stream {
     pub fn flags(&self) -> Result<StreamFlags> {
         let mut flags = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← local; `self` owns the stream.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
                 self.driver(),
@@ -192,7 +192,7 @@ impl Stream {
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← local; `self` owns the stream.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
         Ok(id)
     }
