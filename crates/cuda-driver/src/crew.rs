@@ -1,8 +1,9 @@
-//! Helper threads: more hands for a copy through the host.
+//! A thread pool for copies through host memory.
 //!
-//! C's driver copies pageable memory on the thread that asks. Here a few threads of the process,
-//! started when first needed and gone when long idle, join in. Whoever asks never waits for a
-//! helper that has not begun, so that copies on any number of threads go on by themselves.
+//! The driver copies pageable memory on the calling thread. Here a few worker threads of the
+//! process join in; they are started on demand and end after being idle. The caller never waits for
+//! a worker that has not started on its job, so copies on any number of threads make progress by
+//! themselves.
 
 use std::any::Any;
 use std::hint;
@@ -14,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
-/// More threads than these do not move bytes faster: a few fill the bus to the device.
+/// The maximum number of workers. More do not copy faster: a few saturate the bus to the device.
 const MOST_HELPERS: usize = 7;
-/// Who posts a job wakes so many, and each who joins as many more: to wake one takes as long as to
-/// copy some 100 KiB.
+/// Wake-ups fan out: the poster of a job and each worker that joins wake this many workers, because
+/// one wake-up takes as long as copying about 100 KiB.
 const WAKES: usize = 2;
-/// So long a thread looks whether the last helper is done before it sleeps until then. Pieces are
-/// shorter than this, and who sleeps wakes late.
+/// How long the poster spins for the last worker before it sleeps. Pieces take less time than this,
+/// and a sleeping thread wakes up late.
 const LOOKS: Duration = Duration::from_micros(50);
-/// A helper with nothing to do ends after this.
+/// A worker ends after being idle for this long.
 const IDLE: Duration = Duration::from_secs(10);
 
 static CREW: Crew = Crew {
@@ -38,27 +39,27 @@ static CREW: Crew = Crew {
 
 struct Crew {
     state: Mutex<State, { rank::COPY_THREADS }>,
-    /// A job was posted.
+    /// Notified when a job is posted.
     wake: Condvar,
-    /// The last helper has left a job.
+    /// Notified when the last worker has left a job.
     left: Condvar,
 }
 
 struct State {
     jobs: Vec<Job>,
-    /// Helpers that wait for a job.
+    /// The number of workers that wait for a job.
     idle: usize,
     threads: usize,
-    /// The number of the last job.
+    /// The id of the last job.
     last: u64,
 }
 
 struct Job {
     id: u64,
     work: Work,
-    /// So many more helpers may join.
+    /// The number of workers that may still join.
     open: usize,
-    /// So many are at work.
+    /// The number of workers that are running the job.
     inside: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -70,17 +71,17 @@ struct Work {
     call: unsafe fn(*const ()),
 }
 
-// SAFETY: the closure must be one that other threads may call ← `Work::of` takes only those that
-// are `Sync`.
+// SAFETY: the closure must be callable from other threads ← `Work::of` takes only closures that are
+// `Sync`.
 unsafe impl Send for Work {}
 
 impl Work {
     fn of<F: Fn() + Sync>(closure: &F) -> Self {
         /// # Safety
         ///
-        /// `closure` is an `F`, alive for the call.
+        /// `closure` points to an `F` that is alive during the call.
         unsafe fn call<F: Fn()>(closure: *const ()) {
-            // SAFETY: it must be an `F`, alive ← the caller says so.
+            // SAFETY: `closure` must point to a live `F` ← the caller guarantees it.
             let closure = unsafe { &*closure.cast::<F>() };
             closure();
         }
@@ -91,17 +92,18 @@ impl Work {
     }
 }
 
-/// How many helpers there can be: one for each further CPU, up to a limit.
+/// Returns the maximum number of workers: one for each CPU but the first, up to a limit.
 pub(crate) fn most_helpers() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
     let cpus = *CPUS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
     (cpus - 1).min(MOST_HELPERS)
 }
 
-/// Runs `work` on this thread, and `help` on up to `helpers` others as they come free. Returns when
-/// all that have begun are done; whoever returns from `help` has left nothing for others to do.
+/// Runs `work` on this thread, and `help` on up to `helpers` workers as they become available.
+/// Returns when every call that has started has returned. When a call of `help` returns, there must
+/// be no work left that another worker could start.
 ///
-/// A panic of a helper goes on here.
+/// A panic of a worker is resumed on this thread.
 pub(crate) fn together<R>(
     helpers: usize,
     help: &(impl Fn() + Sync),
@@ -119,7 +121,7 @@ pub(crate) fn together<R>(
     result
 }
 
-/// A job that others can see. When this goes nobody is at it any more.
+/// A posted job. Dropping this waits until no worker runs the job.
 struct Posted {
     id: u64,
 }
@@ -153,7 +155,7 @@ impl Posted {
         posted
     }
 
-    /// Takes the job back; the panic of a helper, if one did.
+    /// Removes the job. Returns the panic of a worker, if there was one.
     fn withdraw(self) -> Option<Box<dyn Any + Send>> {
         let panic = self.end();
         std::mem::forget(self);
@@ -183,7 +185,7 @@ impl Posted {
 
 impl Drop for Posted {
     fn drop(&mut self) {
-        // On the way of a panic: nobody may use the closure when its stack frame is gone.
+        // Reached during a panic: the closure must not be used after its stack frame is gone.
         let _ = self.end();
     }
 }
@@ -193,14 +195,14 @@ impl Crew {
         self.state.lock()
     }
 
-    /// Wakes some of those that are `wanted`; they wake others.
+    /// Wakes some of the `wanted` workers, which in turn wake others.
     fn wake_up(&self, wanted: usize) {
         for _ in 0..wanted.min(WAKES) {
             self.wake.notify_one();
         }
     }
 
-    /// What a helper does all day.
+    /// The loop of a worker.
     fn help(&self) {
         let mut state = self.lock();
         loop {
@@ -211,7 +213,7 @@ impl Crew {
                 let wanted = job.open.min(state.idle);
                 drop(state);
                 self.wake_up(wanted);
-                // SAFETY: the closure must be alive ← the job is not taken back while a helper is
+                // SAFETY: the closure must be alive ← its job is not removed while a worker is
                 // inside.
                 let call = || unsafe { (work.call)(work.closure) };
                 let result = panic::catch_unwind(AssertUnwindSafe(call));
@@ -287,7 +289,7 @@ mod tests {
             });
         });
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"of a helper"));
-        // And the crew goes on.
+        // The pool still works afterwards.
         assert_eq!(together(3, &|| {}, || 7), 7);
     }
 }

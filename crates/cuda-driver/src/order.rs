@@ -1,20 +1,23 @@
-//! Dependency tracking: what makes a buffer safe to use on several streams.
+//! Dependency tracking: makes a buffer safe to use on several streams. C leaves that to the
+//! program.
 //!
-//! Every buffer has a home stream. While the buffer is used on no other stream, the order of that
-//! stream is enough, and nothing is recorded: a use costs one comparison and two loads. The first
-//! use on another stream makes that stream wait for the tail of the home stream, or for the
-//! checkpoint behind the last use there. From then on each use leaves an event, and a use waits for
-//! the earlier uses that conflict with it: a read waits for writes, a write waits for everything.
+//! Every buffer has an owning stream, called its home. While no other stream uses the buffer, the
+//! order of that stream is enough, and nothing is recorded: a use costs one comparison and two
+//! loads. The first use on another stream makes that stream wait for the tail of the home stream,
+//! or for the checkpoint after the last use there. From then on the buffer is "crossed": each use
+//! leaves an event and waits for the earlier uses that conflict with it (the happens-before edges
+//! between streams). A read conflicts with writes, and a write conflicts with all uses.
 //!
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
-//! there. So each use on it records its event at once, and a buffer whose home it is counts as used
-//! elsewhere from the start. A use whose event cannot be recorded is a [stray](Strays).
+//! there. So each use on it records its event at once, and a buffer whose home it is counts as
+//! crossed from the start. A use whose event cannot be recorded is an unfenced use, called a
+//! [stray](Strays).
 //!
-//! A use keeps its stream alive, so a stream may be dropped with work in it.
+//! A use keeps its stream alive, so a stream may be dropped while it has work.
 //!
-//! Memory that a [graph](crate::Graph) holds is also used by replays of that graph, which borrow
-//! nothing. So every other use of it takes the slow path, inside the [gate](Gate) of its context,
-//! and looks at the [records](Record) of the replays.
+//! Memory that a [graph](crate::Graph) holds is also used by replays of that graph, which take no
+//! borrows. So every other use of it takes the slow path: it enters the [gate](Gate) of its
+//! context, a lock that excludes replays, and checks the [records](Record) of the replays.
 //!
 //! A copy between contexts is the only use from another context. It is recorded like any other use
 //! and keeps its context alive. Streams of all contexts can wait for its event.
@@ -52,39 +55,37 @@ mod tests;
 
 /// The uses of one buffer that later uses may have to wait for.
 pub(crate) struct Tracker {
-    /// The identity of `home`, at hand.
+    /// The id of `home`, cached.
     home_id: u64,
-    /// Whether the buffer was ever used on another stream than its home.
+    /// Whether the buffer was ever used on a stream other than its home.
     crossed: Crossed,
-    /// Whether a graph ever held the memory. Then it is `crossed`, and neither goes back as long as
-    /// it has this owner.
+    /// Set once a graph has held the memory. Implies `crossed`; both stay set for this owner.
     is_held: AtomicBool,
-    /// The epoch of the home stream in which the last use was queued that left no trace. Only
-    /// grows.
+    /// The epoch of the last unrecorded use on the home stream. It only grows.
     home_epoch: AtomicU64,
-    /// Before `home`: what it holds goes before the context that `home` keeps alive.
+    /// Declared before `home`: `home` keeps the context alive, so it is dropped last.
     uses: Mutex<Uses, { rank::TRACKER }>,
     home: Stream,
 }
 
-/// The uses and the home that a tracker forgets when its memory moves, in the order in which they
-/// are dropped. Dropped without a lock.
+/// The uses and the home that a tracker gives up when its memory moves, in drop order. To be
+/// dropped without a lock, because dropping them can call the driver.
 pub(crate) struct Former(#[allow(dead_code, reason = "only dropped")] (Uses, Option<Stream>));
 
-/// The state of a tracker that its lock guards.
+/// The state that the lock of a tracker guards.
 #[derive(Default)]
 struct Uses {
     list: Vec<Use>,
-    /// `None` as long as no graph holds the memory.
+    /// `None` until a graph holds the memory.
     estate: Option<Box<Estate>>,
 }
 
-/// Whether a buffer was ever used on another stream than its home, and if not, which that is: in
-/// one word, so that a use at home asks once.
+/// Whether a buffer was ever used on a stream other than its home, and if not, the id of its home.
+/// It is one word, so that a use on the home stream needs one load.
 struct Crossed(AtomicU64);
 
 impl Crossed {
-    /// No stream has this identity.
+    /// The value of a crossed buffer. It is never the id of a stream.
     const YES: u64 = 0;
 
     fn not(home: u64) -> Self {
@@ -104,22 +105,22 @@ impl Crossed {
         self.is_only_used_on(Self::YES)
     }
 
-    /// Notes that it was; whether that was known.
+    /// Marks the buffer as crossed. Returns whether it was crossed before.
     fn cross(&self) -> bool {
         self.0.swap(Self::YES, Ordering::AcqRel) == Self::YES
     }
 
-    /// All uses are over, and `home` has the memory.
+    /// Marks the buffer as used only on `home`, which has waited for all other uses.
     fn undo(&self, home: u64) {
         self.0.store(home, Ordering::Release);
     }
 }
 
-/// So many uses of a buffer are looked through for those that are done.
+/// Once a buffer has this many uses, complete ones are removed from the list.
 const MANY: usize = 32;
 
 impl Tracker {
-    /// Of memory that was just allocated on `home`, or that nothing uses elsewhere.
+    /// Creates a tracker for memory whose only uses so far are on `home`.
     pub(crate) fn new(home: &Stream) -> Self {
         let this = Self {
             home_id: home.state().id(),
@@ -133,8 +134,8 @@ impl Tracker {
         this
     }
 
-    /// Of host memory that only graphs use, and the host through guards. `home` only names the
-    /// context.
+    /// Creates a tracker for host memory that only graphs use, and the host through guards. `home`
+    /// only determines the context.
     pub(crate) fn of_host(home: &Stream) -> Arc<Self> {
         Arc::new(Self {
             home_id: home.state().id(),
@@ -151,24 +152,22 @@ impl Tracker {
         &self.home
     }
 
-    /// Whether the order of the home stream is all that a use on `stream` needs.
+    /// Returns whether the order of the home stream is enough for a use on `stream`.
     #[inline]
     pub(crate) fn is_at_home(&self, stream: u64) -> bool {
         self.crossed.is_only_used_on(stream)
     }
 
-    /// Whether a use at home in `epoch` leaves nothing to note.
+    /// Returns whether a use on the home stream in `epoch` leaves nothing to record.
     #[inline]
     pub(crate) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
         self.is_at_home(stream) && self.home_epoch.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Before a use on the stream of `scope`: makes that stream wait for the uses that matter to
-    /// `access`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext), or what the driver answers.
+    /// Acquires the memory for a use that is about to be queued: makes the stream of `scope` wait
+    /// for all earlier uses that conflict with `access`. Fails with
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the buffer belongs to another
+    /// context.
     #[inline]
     pub(crate) fn before(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
         if self.is_at_home(scope.id) && !access.signal {
@@ -180,12 +179,9 @@ impl Tracker {
         Ok(self.order(scope, access)?)
     }
 
-    /// The same for a copy on a stream of another context of the same driver.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if it is of another driver, or what the
-    /// driver answers.
+    /// Does the same as [`before`](Self::before) for a copy on a stream of another context. Fails
+    /// with [`Error::OtherContext`](crate::Error::OtherContext) if the buffer belongs to another
+    /// driver.
     pub(crate) fn before_peer(&self, scope: &Scope<'_>, access: Access) -> Result<()> {
         let driver = scope.stream.driver();
         driver.expect_handles_of(self.home.context().driver(), "a buffer")?;
@@ -198,25 +194,28 @@ impl Tracker {
         loop {
             self.settle_before(scope, access)?;
             if self.is_held() {
-                // Until the use is noted no replay comes in between.
+                // Excludes replays until the use is recorded.
                 scope.enter();
             }
             match self.order_alone(scope, access) {
-                // Another thread's use came since the wait.
+                // Another thread added a stray after the wait.
                 Err(error) if strays::is_told_by(&error) && !scope.is_inside() => {}
                 result => return result,
             }
         }
     }
 
-    /// The same where nobody else can use the memory, or the gate is entered.
+    /// One attempt of `order`, after the strays were settled. Fails with [`strays::error`] if there
+    /// is an incomplete stray again. Other callers have exclusive access to the memory, so for them
+    /// there is none.
     fn order_alone(&self, scope: &Scope<'_>, access: Access) -> Result<(), DriverError> {
-        // Declared before the guard, so that it is dropped after it.
+        // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
         if !self.crossed.get() {
-            // Uses at home left no trace, so one stands for all of them. (Not kept from an earlier
-            // attempt: its use may have failed, and the home stream went on.)
+            // Uses on the home stream were not recorded, so one placeholder represents all of them.
+            // A placeholder of an earlier attempt is replaced: its use may have failed, and the
+            // home stream may have more work since.
             removed.extend(uses.list.drain(..));
             if !Fault::HomeTailIgnored.is_planted() {
                 uses.list.push(Use::at_home(&self.home, true));
@@ -231,7 +230,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Makes the stream of `scope` wait for those of `uses` that matter to `access`.
+    /// Makes the stream of `scope` wait for those of `uses` that conflict with `access`.
     fn order_list(
         &self,
         uses: &mut [Use],
@@ -245,9 +244,9 @@ impl Tracker {
         Ok(())
     }
 
-    /// After a use was queued on the stream of `scope`.
+    /// Commits a use that was queued on the stream of `scope`.
     ///
-    /// Cannot fail: where no event can be recorded, the tail of the stream stands for the use.
+    /// Cannot fail: without an event, later uses wait for the tail of the stream.
     #[inline]
     pub(crate) fn after(&self, scope: &mut Scope<'_>, access: Access) {
         if !self.is_at_home(scope.id) || access.signal {
@@ -255,7 +254,8 @@ impl Tracker {
         }
         let epoch = scope.epoch();
         if self.home_epoch.load(Ordering::Relaxed) < epoch && !Fault::EpochNotKept.is_planted() {
-            // Others may use it at home at the same time, and have read a later epoch.
+            // `fetch_max`: another thread may use the buffer on its home stream at the same time,
+            // and have read a later epoch.
             self.home_epoch.fetch_max(epoch, Ordering::AcqRel);
         }
     }
@@ -265,11 +265,12 @@ impl Tracker {
         if Fault::ReaderLost.is_planted() && !access.write && !access.signal {
             return;
         }
-        // Declared before the guard, so that it is dropped after it.
+        // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut guard = self.lock();
         if self.is_held() {
-            // The gate comes before the lock. It may be held only since the use was queued.
+            // Lock order: the gate comes before the tracker. A graph may have started to hold the
+            // memory since the use was queued.
             drop(guard);
             scope.enter();
             guard = self.lock();
@@ -280,16 +281,17 @@ impl Tracker {
         if scope.stream.context() != self.home.context() {
             this.elsewhere = Some(KeptContext::new(scope.stream.context()));
         }
-        // Recorded under the lock, or alone with the buffer: behind every use that is noted here
-        // already.
+        // The event is recorded under this lock, or with exclusive access to the buffer. Either way
+        // it comes after every use that is already in the list.
         let mut is_last = !scope.has_event() || access == Access::WRITE;
         let has_crossed = self.crossed.cross();
         if !has_crossed && access != Access::WRITE {
-            // Other threads may have used the buffer at home since `order`, and left no trace.
+            // Since `order`, other threads may have made unrecorded uses on the home stream.
             uses.push(Use::at_home(&self.home, access.part));
         }
-        // The use that crosses is recorded only if somebody waits for it. One that waits for the
-        // program, or that others cannot record, is recorded now.
+        // The first use on another stream gets an event only once something waits for it. A use
+        // that waits for the program, or on a stream where other threads cannot record, gets its
+        // event now.
         let is_late = !has_crossed && !access.signal;
         let is_per_thread = scope.stream.state().kind() == Kind::PerThread;
         if !is_late || is_per_thread && !Fault::PerThreadLate.is_planted() {
@@ -299,8 +301,8 @@ impl Tracker {
             return;
         }
         let id = this.id;
-        // A write stands for everything that its stream has waited for before its event; not one
-        // that later ones of its kind do not wait for.
+        // A write represents everything that its stream has waited for before the write's event,
+        // except if it is a signal: later signals do not wait for it.
         let stands_for_waited = access.write && !access.signal && (is_last || this.event.is_none());
         let is_replaced = |earlier: &mut Use| {
             if earlier.id != id {
@@ -316,8 +318,8 @@ impl Tracker {
             }
             this.epoch = this.epoch.max(earlier.epoch);
             this.is_home |= earlier.is_home;
-            // One use stands for both, and the later event for it: another thread may have queued
-            // the earlier one after this one.
+            // One entry represents both uses, with the later of their events: another thread may
+            // have queued the earlier entry's use after this one.
             if !is_last && let Some(ours) = &this.event {
                 match earlier.event.as_ref().filter(|_| !earlier.is_open()) {
                     Some(theirs) if theirs.is_after(ours) => this.event = Some(theirs.clone()),
@@ -331,10 +333,10 @@ impl Tracker {
             true
         };
         removed.extend(uses.extract_if(.., is_replaced));
-        // Now that its event is known, or that there is none.
+        // Only now is it known whether the use has an event.
         this.note_stray(scope.stream.context());
         uses.push(this);
-        // A buffer that is only read gathers a use for each stream.
+        // A buffer that is only read accumulates one use per stream.
         if uses.len() >= MANY && uses.len().is_power_of_two() {
             removed.extend(uses.extract_if(.., |earlier| earlier.is_done()));
         }
@@ -348,7 +350,7 @@ impl Tracker {
         }
     }
 
-    /// Before the memory is freed on its home stream: makes it wait for every use.
+    /// Prepares the free of the memory on its home stream: makes that stream wait for every use.
     pub(crate) fn before_free(&self) -> Result<(), DriverError> {
         let scope = Scope::new(&self.home);
         if self.is_at_home(scope.id) || Fault::FreedTooEarly.is_planted() {
@@ -359,7 +361,7 @@ impl Tracker {
         self.order_alone(&scope, Access::WRITE)
     }
 
-    /// Makes the calling thread wait for the uses that matter to `access`.
+    /// Blocks the calling thread until the uses that conflict with `access` are complete.
     pub(crate) fn synchronize(&self, access: Access) -> Result<(), DriverError> {
         let (home, context) = (self.home.state(), self.home.context());
         let home_epoch = self.home_epoch.load(Ordering::Acquire);
@@ -375,20 +377,20 @@ impl Tracker {
         let events = loop {
             self.settle(access)?;
             match self.events_behind(access, home_epoch) {
-                // Another thread's use came since the wait.
+                // Another thread added a stray after the wait.
                 Err(error) if strays::is_told_by(&error) => {}
                 events => break events?,
             }
         };
-        // The lock is released: other threads may queue reads meanwhile.
+        // The lock is released: other threads may queue reads during the wait.
         for (event, _context) in events {
             event.synchronize()?;
         }
         Ok(())
     }
 
-    /// Returns the events behind the uses that matter to `access`, each with the context that it
-    /// belongs to unless that is the home context.
+    /// Returns the events after the uses that conflict with `access`, each with its context unless
+    /// that is the home context.
     fn events_behind(
         &self,
         access: Access,
@@ -411,14 +413,13 @@ impl Tracker {
         Ok(events)
     }
 
-    /// For the next owner of the memory: makes `home` wait for all uses, and nothing is remembered
-    /// of them. If that fails all is as it was.
+    /// Hands the memory over to its next owner: makes `home` wait for all uses, and forgets them.
+    /// On failure nothing changes.
     pub(crate) fn hand_over(this: &mut Arc<Self>, home: &Stream) -> Result<(), DriverError> {
         if let Some(own) = Arc::get_mut(this) {
             return own.hand_over_own(home);
         }
-        // Another thread still has a handle of the tracker, though nothing to do with the memory
-        // any more.
+        // Another thread has a reference to the tracker, but no longer uses the memory.
         let scope = Scope::new(home);
         scope.ready()?;
         this.settle(Access::WRITE)?;
@@ -441,10 +442,10 @@ impl Tracker {
         Ok(())
     }
 
-    /// Hands the memory over if no use of it is pending; otherwise returns `None` and changes
+    /// Hands the memory over if none of its uses is pending; otherwise returns `None` and changes
     /// nothing.
     ///
-    /// The caller may hold a lock: it drops the result after that lock is released.
+    /// If the caller holds a lock, it has to drop the result after releasing that lock.
     pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, home: &Stream) -> Option<Former> {
         Arc::get_mut(this)?.hand_over_own_if_idle(home)
     }
@@ -463,7 +464,7 @@ impl Tracker {
         (is_idle || Fault::HandedOverTooEarly.is_planted()).then(|| self.move_to(home))
     }
 
-    /// Forgets all uses; the next ones are on `home`. Returns what it had until now.
+    /// Forgets all uses and makes `home` the home stream. Returns the former state.
     fn move_to(&mut self, home: &Stream) -> Former {
         let uses = mem::take(&mut *self.lock());
         *self.is_held.get_mut() = false;
@@ -478,7 +479,7 @@ impl Tracker {
         former
     }
 
-    /// Notes that all so far was on `home`.
+    /// Starts tracking with the work that is on `home` so far.
     fn begin(&self) {
         let state = self.home.state();
         self.home_epoch.store(state.epoch(), Ordering::Release);

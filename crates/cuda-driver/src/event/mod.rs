@@ -1,4 +1,7 @@
-//! Events: points in a stream that others can wait for, and clocks.
+//! Events: points in a stream that can be waited for, and timestamps (`cuEvent*`).
+//!
+//! Unlike in C, an event keeps its context alive. Unless a method says otherwise, its errors are
+//! those of the driver function that it names.
 
 mod pool;
 
@@ -17,22 +20,22 @@ use crate::handle::{Destroy, Handle};
 use crate::stream::{SendPtr, Stream};
 
 bitflags::bitflags! {
-    /// How an event behaves. Bits that are not named here are kept.
+    /// The behaviour of an event. Unknown bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct EventFlags: u32 {
-        /// A thread that waits for it sleeps rather than spins.
+        /// A thread that waits for the event sleeps instead of spinning.
         const BLOCKING_SYNC = 1;
-        /// It keeps no time, and is cheaper.
+        /// The event records no time, which makes it cheaper.
         const DISABLE_TIMING = 2;
-        /// It can be opened in another process; needs `DISABLE_TIMING`.
+        /// The event can be opened in another process. Requires `DISABLE_TIMING`.
         const INTERPROCESS = 4;
         const _ = !0;
     }
 }
 
-/// A point in a stream.
+/// A point in a stream that the host and other streams can wait for.
 pub struct Event {
-    /// Before `context`: an event goes before its context.
+    /// Declared before `context`: the event has to be dropped before its context.
     handle: Handle<RawEvent>,
     context: Context,
 }
@@ -43,8 +46,7 @@ impl Destroy for RawEvent {
     type Raw = SendPtr<CUevent_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it are not
-        // disturbed.
+        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it still do.
         unsafe { call!(driver, cuEventDestroy_v2(raw.0)) }
     }
 }
@@ -59,7 +61,7 @@ impl RawEvent {
         let _current = context.enter()?;
         // SAFETY: the pointer must be writable ← it is to a local.
         unsafe { call!(driver, cuEventCreate(&raw mut raw, flags.bits())) }?;
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: the handle must be the only owner ← the event was created just now.
         Ok(unsafe { Handle::new(driver, SendPtr(raw)) })
     }
 }
@@ -69,7 +71,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_OUT_OF_MEMORY`, or `CUDA_ERROR_INVALID_VALUE` for flags that do not go together.
+    /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the flags cannot be combined.
     #[doc(alias = "cuEventCreate")]
     pub fn new(context: &Context, flags: EventFlags) -> Result<Self> {
         Ok(Self {
@@ -78,29 +80,29 @@ impl Event {
         })
     }
 
-    /// The context of the event.
+    /// Returns the context of the event.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The raw event. It stays alive as long as this value.
+    /// Returns the raw event. It stays alive as long as this value.
     #[must_use]
     pub fn as_raw(&self) -> CUevent {
         self.handle.raw().0
     }
 
-    /// `cuEventRecord(stream)`—Puts the event behind what is queued on `stream` now.
+    /// `cuEventRecord(stream)`—Records the event after the work that is queued on `stream` now.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream is of another context, or
-    /// what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream belongs to another
+    /// context.
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
         let queueing = stream.queueing()?;
-        // SAFETY: event and stream must be alive ← both are borrowed.
+        // SAFETY: the event and the stream must be alive ← both are borrowed.
         Ok(unsafe {
             call!(
                 stream.driver(),
@@ -109,23 +111,23 @@ impl Event {
         }?)
     }
 
-    /// `cuEventSynchronize()`—Waits until the work before the event is done; returns at once if it
-    /// was never recorded.
+    /// `cuEventSynchronize()`—Waits until the work before the event is complete. Returns at once if
+    /// the event was never recorded.
     ///
     /// # Errors
     ///
-    /// A fault of any kernel before it.
+    /// The fault of any kernel before the event.
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event must be alive ← it is borrowed.
         Ok(unsafe { call!(self.handle.driver(), cuEventSynchronize(self.as_raw())) }?)
     }
 
-    /// `cuEventQuery()`—Whether the work before the event is done.
+    /// `cuEventQuery()`—Returns whether the work before the event is complete.
     ///
     /// # Errors
     ///
-    /// A fault of any kernel before it.
+    /// The fault of any kernel before the event.
     #[doc(alias = "cuEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: the event must be alive ← it is borrowed.
@@ -136,47 +138,49 @@ impl Event {
         }
     }
 
-    /// `cuEventElapsedTime(start, self)`—The time from `start` to this event, both recorded and
-    /// done; zero if `start` is the later one.
+    /// `cuEventElapsedTime(start, self)`—Returns the time from `start` to this event, or zero if
+    /// `start` is the later one. Both events must have been recorded and be complete.
     ///
     /// The resolution is about half a microsecond.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was not
-    /// recorded or keeps no time, [`Error::OtherContext`](crate::Error::OtherContext) if they are
-    /// of two drivers.
+    /// `CUDA_ERROR_NOT_READY` if an event is not complete; `CUDA_ERROR_INVALID_HANDLE` if an event
+    /// was never recorded or has timing disabled;
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the events belong to different
+    /// drivers.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn time_since(&self, start: &Self) -> Result<Duration> {
         let milliseconds = self.milliseconds_since(start)?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
     }
 
-    /// `cuEventElapsedTime(self, end)`—The time from this event to `end`:
-    /// [`time_since`](Self::time_since) the other way round.
+    /// `cuEventElapsedTime(self, end)`—Returns the time from this event to `end`:
+    /// [`time_since`](Self::time_since) with the roles exchanged.
     ///
     /// # Errors
     ///
-    /// As [`time_since`](Self::time_since).
+    /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn time_till(&self, end: &Self) -> Result<Duration> {
         end.time_since(self)
     }
 
-    /// `cuEventElapsedTime(start, self)`—The milliseconds from `start` to this event, as the driver
-    /// tells them: below zero if `start` is the later one.
+    /// `cuEventElapsedTime(start, self)`—Returns the milliseconds from `start` to this event, as
+    /// the driver reports them: negative if `start` is the later one.
     ///
     /// # Errors
     ///
-    /// As [`time_since`](Self::time_since).
+    /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn milliseconds_since(&self, start: &Self) -> Result<f32> {
         self.context
             .driver()
             .expect_handles_of(start.context.driver(), "the event")?;
         let mut milliseconds = 0.0;
-        // The first revision: it measures the same and every driver has it. SAFETY: the pointer
-        // must be writable and both events alive ← a local, and both are borrowed.
+        // The first revision of the function: it measures the same, and every driver has it.
+        // SAFETY: the pointer must be writable and both events alive ← `milliseconds` is a local,
+        // and both events are borrowed.
         unsafe {
             call!(
                 self.handle.driver(),
@@ -186,23 +190,19 @@ impl Event {
         Ok(milliseconds)
     }
 
-    /// `cuEventElapsedTime(self, end)`—The milliseconds from this event to `end`, as the driver
-    /// tells them.
+    /// `cuEventElapsedTime(self, end)`—Returns the milliseconds from this event to `end`, as the
+    /// driver reports them.
     ///
     /// # Errors
     ///
-    /// As [`time_since`](Self::time_since).
+    /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn milliseconds_till(&self, end: &Self) -> Result<f32> {
         end.milliseconds_since(self)
     }
 
-    /// `cuEventDestroy()`—Destroys the event, and answers what the driver says. Streams that wait
-    /// for it still do.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuEventDestroy()`—Destroys the event and returns the result of the driver. Streams that
+    /// wait for the event still do.
     #[doc(alias = "cuEventDestroy")]
     pub fn close(self) -> Result<()> {
         Ok(self.handle.close()?)

@@ -1,4 +1,4 @@
-//! The events behind uses of buffers, which the pool of their context keeps for the next.
+//! The events that mark the end of buffer uses. Each context has a pool of them.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stream::StreamState;
 
-/// Events of one context that wait to be used again: making one needs the context current,
-/// recording does not.
+/// The idle events of a context. Pooling avoids creating events, which needs the context to be
+/// current; recording them does not.
 #[derive(Default)]
 pub(crate) struct EventPool {
     free: Mutex<Vec<Arc<Handle<RawEvent>>>, { rank::FREE_EVENTS }>,
@@ -25,17 +25,17 @@ impl EventPool {
     }
 }
 
-/// An event that marks the end of some uses of buffers; goes back to its pool with its last owner.
+/// An event that marks the end of some uses of buffers. The last owner returns it to its pool.
 #[derive(Clone)]
 pub(crate) struct UseEvent {
     event: Arc<Handle<RawEvent>>,
     pool: Arc<EventPool>,
-    /// Counts the recordings on its stream: of two, the later one has the greater.
+    /// The number of the recording on its stream. A later recording has a greater number.
     turn: u64,
 }
 
 impl UseEvent {
-    /// Records an event of the pool of `context` behind what is queued on `stream` now.
+    /// Records an event of the pool of `context` after the work that is queued on `stream` now.
     pub(crate) fn record(context: &Context, stream: &StreamState) -> Result<Self, DriverError> {
         stream.record(context)
     }
@@ -45,7 +45,7 @@ impl UseEvent {
     ///
     /// # Safety
     ///
-    /// `stream` is alive, and its context current if the handle needs that.
+    /// `stream` is alive, and its context is current if the handle needs that.
     pub(crate) unsafe fn record_raw(
         context: &Context,
         stream: CUstream,
@@ -58,29 +58,29 @@ impl UseEvent {
             None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
         };
         let this = Self { event, pool, turn };
-        // SAFETY: event and stream must be alive ← `this` owns the event, and the caller says so of
-        // the stream.
+        // SAFETY: the event and the stream must be alive ← `this` owns the event, and the caller
+        // guarantees that the stream is.
         unsafe { call!(context.driver(), cuEventRecord(this.raw(), stream)) }?;
         Ok(this)
     }
 
-    /// Whether this event was recorded after `other`, on the same stream.
+    /// Returns whether this event was recorded after `other` on the same stream.
     pub(crate) fn is_after(&self, other: &Self) -> bool {
         self.turn > other.turn
     }
 
-    /// Whether the work before it is known to be done.
+    /// Returns whether the work before the event is known to be complete.
     pub(crate) fn is_done(&self) -> bool {
         self.is_gone() || self.query() == Ok(true)
     }
 
-    /// Whether its context is gone, and with it all work that it stands for.
+    /// Returns whether the context was destroyed, and with it all work before the event.
     pub(crate) fn is_gone(&self) -> bool {
         self.event.driver().is_gone()
     }
 
-    /// Whether the work before it is done. The program does not know this event, so the call breaks
-    /// no capture of other code.
+    /// Queries whether the work before the event is complete. The program does not know this event,
+    /// so the call is made in relaxed capture mode and does not invalidate a capture of other code.
     pub(crate) fn query(&self) -> Result<bool, DriverError> {
         let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← `self` owns it.
@@ -91,7 +91,8 @@ impl UseEvent {
         }
     }
 
-    /// Waits until the work before it is done, as [`query`](Self::query) asks.
+    /// Waits until the work before the event is complete, in relaxed capture mode like
+    /// [`query`](Self::query).
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
         let _relaxed = self.event.driver().relaxed();
         // SAFETY: the event must be alive ← `self` owns it.
@@ -105,8 +106,8 @@ impl UseEvent {
 
 impl Drop for UseEvent {
     fn drop(&mut self) {
-        // Two last owners that go at the same time may both see the other: then the event is
-        // destroyed, not kept.
+        // Two last owners that are dropped at the same time may each see the other's count. The
+        // event is then destroyed instead of returned to the pool.
         if Arc::strong_count(&self.event) == 1 {
             self.pool.free().push(Arc::clone(&self.event));
         }

@@ -1,4 +1,5 @@
-//! What the compiler says of a kernel, and what can be asked of it for all its launches.
+//! The attributes of a kernel: its properties as compiled, and settings for all of its launches
+//! (`cuFuncGetAttribute`, `cuFuncSetAttribute`).
 
 use std::sync::atomic::Ordering;
 
@@ -14,10 +15,6 @@ macro_rules! attributes {
         impl Function {
             $(
                 $(#[$doc])*
-                ///
-                /// # Errors
-                ///
-                /// What the call answers.
                 #[doc(alias = "cuFuncGetAttribute")]
                 pub fn $name(&self) -> Result<u32> {
                     let value = self.attribute(FunctionAttribute::$attribute)?;
@@ -29,41 +26,42 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// `cuFuncGetAttribute(SHARED_SIZE_BYTES)`—The bytes of shared memory that each block has
-    /// without asking.
+    /// `cuFuncGetAttribute(SHARED_SIZE_BYTES)`—Returns the static shared memory of each block, in
+    /// bytes.
     static_shared_bytes = CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-    /// `cuFuncGetAttribute(CONST_SIZE_BYTES)`—The bytes of constant memory that the kernel's source
-    /// declares.
+    /// `cuFuncGetAttribute(CONST_SIZE_BYTES)`—Returns the constant memory that the kernel's source
+    /// declares, in bytes.
     const_bytes = CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES;
-    /// `cuFuncGetAttribute(LOCAL_SIZE_BYTES)`—The bytes of local memory of each thread.
+    /// `cuFuncGetAttribute(LOCAL_SIZE_BYTES)`—Returns the local memory of each thread, in bytes.
     local_bytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
-    /// `cuFuncGetAttribute(NUM_REGS)`—The registers of each thread.
+    /// `cuFuncGetAttribute(NUM_REGS)`—Returns the number of registers of each thread.
     registers = CU_FUNC_ATTRIBUTE_NUM_REGS;
-    /// `cuFuncGetAttribute(PTX_VERSION)`—The virtual architecture it was compiled for, as 90 for
-    /// 9.0.
+    /// `cuFuncGetAttribute(PTX_VERSION)`—Returns the virtual architecture that the kernel was
+    /// compiled for, for example 90 for 9.0.
     ptx_version = CU_FUNC_ATTRIBUTE_PTX_VERSION;
-    /// `cuFuncGetAttribute(BINARY_VERSION)`—The architecture of its machine code, as 90 for 9.0.
+    /// `cuFuncGetAttribute(BINARY_VERSION)`—Returns the architecture of the machine code, for
+    /// example 90 for 9.0.
     binary_version = CU_FUNC_ATTRIBUTE_BINARY_VERSION;
 }
 
 impl Function {
-    /// `cuFuncGetAttribute(attribute)`—Any attribute, as the driver gives it.
+    /// `cuFuncGetAttribute(attribute)`—Returns any attribute, as the driver reports it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that this driver does not know.
+    /// `CUDA_ERROR_INVALID_VALUE` if this driver does not know the attribute.
     #[doc(alias = "cuFuncGetAttribute")]
     pub fn attribute(&self, attribute: FunctionAttribute) -> Result<i32> {
         Ok(read(self.driver(), self.as_raw(), attribute)?)
     }
 
-    /// `cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)`—The share of the first-level cache
-    /// that is shared memory for this kernel, in percent; the driver may take more. `None`: as the
-    /// driver likes.
+    /// `cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)`—Sets the preferred share of the L1
+    /// cache that is used as shared memory for this kernel, in percent. The driver may use more.
+    /// With `None` the driver decides.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for more than 100.
+    /// `CUDA_ERROR_INVALID_VALUE` if `percent` is more than 100.
     #[doc(alias = "cuFuncSetAttribute")]
     pub fn set_shared_memory_carveout(&self, percent: Option<u32>) -> Result<()> {
         let value = percent.map_or(-1, |percent| i32::try_from(percent).unwrap_or(i32::MAX));
@@ -73,12 +71,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Whether launches may have clusters
-    /// of more blocks than every device of the capability has: more than 8.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Sets whether launches may use
+    /// clusters of more blocks than every device of the compute capability supports, which is 8.
     #[doc(alias = "cuFuncSetAttribute")]
     pub fn allow_non_portable_cluster_size(&self, is_allowed: bool) -> Result<()> {
         self.set(
@@ -87,12 +81,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—How the clusters of its launches
-    /// spread.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—Sets how the clusters of launches
+    /// are spread over the device.
     #[doc(alias = "cuFuncSetAttribute")]
     pub fn set_cluster_scheduling(&self, policy: ClusterScheduling) -> Result<()> {
         self.set(
@@ -101,12 +91,8 @@ impl Function {
         )
     }
 
-    /// `cuFuncGetAttribute(REQUIRED_CLUSTER_WIDTH, …)`—The shape of the clusters that the kernel
-    /// was compiled for, if it was for one.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuFuncGetAttribute(REQUIRED_CLUSTER_WIDTH, …)`—Returns the cluster shape that the kernel
+    /// was compiled for, if there is one.
     pub fn required_cluster(&self) -> Result<Option<Dim3>> {
         let dim = |attribute| {
             Ok::<_, crate::Error>(u32::try_from(self.attribute(attribute)?).unwrap_or(0))
@@ -117,11 +103,11 @@ impl Function {
         Ok((x != 0).then_some(Dim3 { x, y, z }))
     }
 
-    /// Lets launches have this much dynamic shared memory. What is allowed is never lowered:
+    /// Raises the limit of dynamic shared memory to `bytes`. The limit is never lowered, because
     /// another thread may be about to launch with more.
     pub(super) fn allow_shared(&self, bytes: u32) -> Result<()> {
         let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // Other handles of the same function go through the same lock.
+        // All handles of the same function take this lock.
         let _raising = self.0.module.raising();
         let known = u32::try_from(self.attribute(attribute)?).unwrap_or(0);
         if known < bytes {
@@ -134,7 +120,7 @@ impl Function {
     }
 
     fn set(&self, attribute: FunctionAttribute, value: i32) -> Result<()> {
-        // SAFETY: the function must be alive ← `self` keeps its module.
+        // SAFETY: the function must be alive ← `self` keeps the module loaded.
         Ok(unsafe {
             call!(
                 self.driver(),
@@ -150,8 +136,8 @@ pub(super) fn read(
     attribute: FunctionAttribute,
 ) -> Result<i32, DriverError> {
     let mut value = 0;
-    // SAFETY: the pointer must be writable and the function alive ← a local, and the caller keeps
-    // its module.
+    // SAFETY: the pointer must be writable and the function alive ← `value` is a local, and the
+    // caller keeps the module loaded.
     unsafe {
         call!(
             driver,

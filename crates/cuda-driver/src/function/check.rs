@@ -1,4 +1,4 @@
-//! What a launch is checked against before the driver is called.
+//! The checks of a launch before the driver is called: arguments, configuration and cluster shape.
 
 use std::sync::atomic::Ordering;
 
@@ -9,23 +9,25 @@ use super::Function;
 use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
 use crate::launch::{Dim3, LaunchConfig};
 
-/// No device has more; where it is fewer, or more than 8 are not allowed, the driver says so.
+/// The maximum over all devices. If the limit is lower, or more than 8 are not allowed, the driver
+/// reports it.
 const MOST_BLOCKS_PER_CLUSTER: u64 = 16;
 
-/// Where a kernel has its parameters, as far as the driver or the image tells it.
+/// The layout of a kernel's parameters, as far as the driver or the image describes it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// What [`pack_gaps`] makes of it.
+    /// The padding before each parameter, packed by [`pack_gaps`].
     pub(crate) gaps: u128,
-    /// The bytes before each.
+    /// The offset of each parameter in bytes.
     pub(crate) offsets: &'a [usize],
 }
 
-/// What [`pack`] makes of sizes that do not fit in it.
+/// The result of [`pack`] for sizes that do not fit in one word.
 pub(crate) const UNPACKED: u128 = u128::MAX;
 
-/// Sizes in one word, to be compared at once: up to 16, none of them greater than 254.
+/// Packs sizes into one word, so that they can be compared at once. Up to 16 sizes fit, each from 1
+/// to 254.
 pub(crate) const fn pack(sizes: &[usize]) -> u128 {
     let (mut packed, mut at) = (0, 0);
     if sizes.len() > 16 {
@@ -41,8 +43,8 @@ pub(crate) const fn pack(sizes: &[usize]) -> u128 {
     packed
 }
 
-/// The bytes before each parameter that belong to none, as [`pack`] would have them. With equal
-/// sizes and gaps, parameters are laid out equally.
+/// Packs the padding before each parameter, in the form of [`pack`]. If both the sizes and the gaps
+/// of two lists are equal, their layouts are equal.
 pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     let (mut packed, mut at, mut end) = (0, 0, 0);
     if offsets.len() != sizes.len() || sizes.is_empty() || pack(sizes) == UNPACKED {
@@ -59,8 +61,8 @@ pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     packed
 }
 
-/// Where C, and `repr(C)`, puts fields of these sizes and alignments: their gaps, and where the
-/// last one ends.
+/// Computes the C (`repr(C)`) layout of fields of these sizes and alignments. Returns the packed
+/// gaps and the end of the last field.
 pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u128, usize) {
     let (mut sizes, mut offsets) = ([0; N], [0; N]);
     let (mut at, mut end) = (0, 0_usize);
@@ -75,7 +77,7 @@ pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u
 }
 
 impl Function {
-    /// Where the kernel has its parameters.
+    /// The layout of the kernel's parameters.
     #[inline]
     pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
@@ -84,8 +86,8 @@ impl Function {
         }
     }
 
-    /// An error unless arguments of these sizes are what the kernel takes. `packed` is what
-    /// [`pack`] makes of the sizes.
+    /// Fails if arguments of these sizes do not match the parameters of the kernel. `packed` is the
+    /// result of [`pack`] for the sizes.
     #[inline]
     pub(crate) fn check_packed(&self, packed: u128, sizes: &[usize]) -> Result<()> {
         if packed == self.0.packed && packed != UNPACKED {
@@ -94,7 +96,7 @@ impl Function {
         self.check_arguments(sizes)
     }
 
-    /// An error unless arguments of these sizes are what the kernel takes.
+    /// Fails if arguments of these sizes do not match the parameters of the kernel.
     pub(crate) fn check_arguments(&self, sizes: &[usize]) -> Result<()> {
         match &self.0.parameters {
             Some(parameters) if self.0.sizes != sizes => {
@@ -127,7 +129,7 @@ impl Function {
         }))
     }
 
-    /// An error unless device and kernel allow this configuration.
+    /// Fails if the device or the kernel does not allow this configuration.
     #[inline]
     pub(crate) fn check_config(&self, config: &LaunchConfig) -> Result<()> {
         let limits = &self.0.limits;
@@ -143,8 +145,8 @@ impl Function {
         if fine { Ok(()) } else { self.allow(config) }
     }
 
-    /// Allows the function the dynamic shared memory that it is given, if nothing else is in the
-    /// way.
+    /// Raises the kernel's limit of dynamic shared memory to the value of `config`, if nothing else
+    /// is wrong with `config`.
     #[cold]
     fn allow(&self, config: &LaunchConfig) -> Result<()> {
         let fixed = self.static_shared_bytes()?;
@@ -207,7 +209,8 @@ impl Function {
         }))
     }
 
-    /// An error unless the device allows clusters of this shape and the grid is made of whole ones.
+    /// Fails if the device does not allow clusters of this shape, or if the grid is not a multiple
+    /// of it.
     pub(crate) fn check_cluster(&self, config: &LaunchConfig, cluster: Option<Dim3>) -> Result<()> {
         let Some(cluster) = cluster else {
             return Ok(());
@@ -224,9 +227,18 @@ impl Function {
         }
         let LaunchConfig { grid, .. } = config;
         let dims = [
-            ("blocks of grid.x beyond whole clusters", grid.x % cluster.x),
-            ("blocks of grid.y beyond whole clusters", grid.y % cluster.y),
-            ("blocks of grid.z beyond whole clusters", grid.z % cluster.z),
+            (
+                "remainder of grid.x divided by cluster.x",
+                grid.x % cluster.x,
+            ),
+            (
+                "remainder of grid.y divided by cluster.y",
+                grid.y % cluster.y,
+            ),
+            (
+                "remainder of grid.z divided by cluster.z",
+                grid.z % cluster.z,
+            ),
         ];
         match dims.into_iter().find(|(_, rest)| *rest != 0) {
             Some((what, rest)) => Err(self.out_of_range(what, rest.into(), 0, 0)),
@@ -282,7 +294,7 @@ mod tests {
         assert_eq!(gaps, pack_gaps(&offsets, &sizes));
         assert_ne!(gaps, UNPACKED);
         assert_eq!(end, offset_of!(Fields, i) + 4);
-        // One that is aligned otherwise is laid out otherwise.
+        // A field with another alignment changes the layout.
         let mut moved = fields;
         moved[3].1 = 8;
         assert_ne!(c_layout(&moved).0, gaps);

@@ -1,4 +1,7 @@
-//! Kernels, and what the driver knows of their parameters.
+//! Kernels (`CUfunction`), their parameters and their attributes.
+//!
+//! Unlike C's handle, a function keeps its module loaded. Unless a method says otherwise, its
+//! errors are those of the driver function that it names.
 
 mod attributes;
 pub(crate) mod check;
@@ -22,26 +25,26 @@ use crate::launch::NameId;
 use crate::module::ModuleInner;
 use crate::stream::SendPtr;
 
-/// A kernel of a [`Module`](crate::Module), which it keeps loaded. Cloning it is cheap.
+/// A kernel of a [`Module`](crate::Module). It keeps the module loaded, and is cheap to clone.
 #[derive(Clone)]
 pub struct Function(Arc<Inner>);
 
 struct Inner {
     raw: SendPtr<cuda_sys::CUfunc_st>,
     name: String,
-    /// The number of the name, which a launch leaves with its stream.
+    /// The id of the name, which a launch records with its stream.
     launch_name: NameId,
     parameters: Option<Vec<Parameter>>,
-    /// The sizes of `parameters` on their own, to compare at each launch, and in one word.
+    /// The sizes of `parameters`, to compare at each launch. `packed` holds them in one word.
     sizes: Vec<usize>,
     packed: u128,
-    /// The bytes before each, and what is left between them, in one word.
+    /// The offset of each parameter in bytes. `gaps` holds the padding between them in one word.
     offsets: Vec<usize>,
     gaps: u128,
     max_threads: u32,
-    /// Of the context: at hand, since each launch asks.
+    /// The limits of the context, copied because each launch checks them.
     limits: Limits,
-    /// So many bytes of dynamic shared memory are known to be allowed. Only grows.
+    /// The known limit of dynamic shared memory, in bytes. It only grows.
     allowed_shared: AtomicU32,
     module: Arc<ModuleInner>,
 }
@@ -84,23 +87,23 @@ impl Function {
         })))
     }
 
-    /// The name that it was looked up by.
+    /// Returns the name that the kernel was looked up by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The parameters of the kernel, as the driver or its image tells them.
+    /// Returns the parameters of the kernel, as described by the driver or the image.
     ///
-    /// `None` where neither does: on a driver older than CUDA 12.4 for an image without
-    /// [signatures](cuda_sys::image::Signature). Arguments are not checked then.
+    /// `None` if neither describes them: that is the case on a driver older than CUDA 12.4 for an
+    /// image without [signatures](cuda_sys::image::Signature). Arguments are not checked then.
     #[must_use]
     pub fn parameters(&self) -> Option<&[Parameter]> {
         self.0.parameters.as_deref()
     }
 
-    /// `cuFuncGetAttribute(MAX_THREADS_PER_BLOCK)`—The most threads in a block of this kernel on
-    /// its device.
+    /// `cuFuncGetAttribute(MAX_THREADS_PER_BLOCK)`—Returns the maximum number of threads in a block
+    /// of this kernel on its device.
     #[must_use]
     pub fn max_threads_per_block(&self) -> u32 {
         self.0.max_threads
@@ -115,13 +118,13 @@ impl Function {
         self.context().driver()
     }
 
-    /// The context of the kernel's module.
+    /// Returns the context of the kernel's module.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.0.module.context()
     }
 
-    /// The raw function. It stays alive as long as a handle of it.
+    /// Returns the raw function. It stays alive as long as any handle of the kernel.
     #[must_use]
     pub fn as_raw(&self) -> CUfunction {
         self.0.raw.0

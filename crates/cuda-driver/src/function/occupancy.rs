@@ -1,4 +1,4 @@
-//! How much of the device a kernel can keep busy.
+//! Occupancy: how many blocks of a kernel the device can run at a time (`cuOccupancy*`).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -13,29 +13,30 @@ use crate::error::Result;
 use crate::launch::{LaunchAttributes, LaunchConfig};
 use crate::stream::Stream;
 
-/// What [`Function::max_potential_block_size`] answers.
+/// The result of [`Function::max_potential_block_size`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// The blocks that fill the device.
+    /// The minimum number of blocks that fills the device.
     pub min_grid: u32,
-    /// Threads in each.
+    /// The number of threads in a block.
     pub block: u32,
 }
 
 impl Function {
-    /// `cuOccupancyMaxActiveBlocksPerMultiprocessor()`—How many blocks of `threads` threads, each
-    /// with `shared_bytes` of dynamic shared memory, run on one multiprocessor at a time.
+    /// `cuOccupancyMaxActiveBlocksPerMultiprocessor()`—Returns how many blocks of `threads`
+    /// threads, each with `shared_bytes` of dynamic shared memory, one multiprocessor can run at a
+    /// time.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for a block that the kernel cannot have.
+    /// `CUDA_ERROR_INVALID_VALUE` if the kernel cannot be launched with such blocks.
     #[doc(alias = "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: usize) -> Result<u32> {
         let mut blocks = 0;
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps
-        // its module.
+        // SAFETY: the pointer must be writable and the function alive ← `blocks` is a local, and
+        // `self` keeps the module loaded.
         unsafe {
             call!(
                 self.driver(),
@@ -50,19 +51,16 @@ impl Function {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
-    /// `cuOccupancyMaxPotentialBlockSize()`—The threads of a block that keep most of the device
-    /// busy.
+    /// `cuOccupancyMaxPotentialBlockSize()`—Returns the block size that gives the highest
+    /// occupancy.
     ///
-    /// `shared_bytes` answers how much dynamic shared memory a block of so many threads has;
-    /// `most_threads` is the most that a block may have, 0 for as many as the kernel can.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `shared_bytes` returns the dynamic shared memory, in bytes, of a block with the given number
+    /// of threads. `most_threads` limits the block size; 0 means no limit beyond that of the
+    /// kernel.
     ///
     /// # Panics
     ///
-    /// If `shared_bytes` does.
+    /// Panics if `shared_bytes` panics.
     #[doc(alias = "cuOccupancyMaxPotentialBlockSize")]
     pub fn max_potential_block_size(
         &self,
@@ -77,9 +75,9 @@ impl Function {
         let most_threads = c_int::try_from(most_threads).unwrap_or(c_int::MAX);
         let current = self.context().enter()?;
         let before = ASKED.replace(ptr::from_ref(&ask).cast());
-        // SAFETY: the pointers must be writable and the function alive ← locals, and `self` keeps
-        // its module. The driver asks only during the call, on this thread, where `ASKED` points to
-        // `ask`.
+        // SAFETY: the pointers must be writable and the function alive ← they point to locals, and
+        // `self` keeps the module loaded. The driver uses the callback only during the call and on
+        // this thread, where `ASKED` points to `ask`.
         let result = unsafe {
             call!(
                 self.driver(),
@@ -105,32 +103,29 @@ impl Function {
         })
     }
 
-    /// A launch with a thread for each of `n` elements, in blocks that keep most of the device
-    /// busy.
+    /// Returns a configuration with at least one thread for each of `n` elements, and the block
+    /// size of [`max_potential_block_size`](Self::max_potential_block_size).
     ///
     /// # Errors
     ///
-    /// As [`max_potential_block_size`](Self::max_potential_block_size).
+    /// Fails as [`max_potential_block_size`](Self::max_potential_block_size) does.
     pub fn config_for_num_elems(&self, n: u32) -> Result<LaunchConfig> {
         let BlockSize { block, .. } = self.max_potential_block_size(|_| 0, 0)?;
         let block = block.max(1);
         Ok(LaunchConfig::new(n.div_ceil(block).max(1), block))
     }
 
-    /// `cuOccupancyAvailableDynamicSMemPerBlock()`—The dynamic shared memory that each block can
-    /// have, so that `blocks` of `threads` threads run on one multiprocessor at a time, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuOccupancyAvailableDynamicSMemPerBlock()`—Returns the dynamic shared memory, in bytes,
+    /// that each block can use while `blocks` blocks of `threads` threads run on one multiprocessor
+    /// at a time.
     #[doc(alias = "cuOccupancyAvailableDynamicSMemPerBlock")]
     pub fn available_shared_bytes(&self, blocks: u32, threads: u32) -> Result<usize> {
         let mut bytes = 0;
         let blocks = c_int::try_from(blocks).unwrap_or(c_int::MAX);
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and `self` keeps
-        // its module.
+        // SAFETY: the pointer must be writable and the function alive ← `bytes` is a local, and
+        // `self` keeps the module loaded.
         unsafe {
             call!(
                 self.driver(),
@@ -145,19 +140,18 @@ impl Function {
         Ok(bytes)
     }
 
-    /// `cuOccupancyMaxPotentialClusterSize()`—The most blocks of a cluster in such a launch on
-    /// `stream`.
+    /// `cuOccupancyMaxPotentialClusterSize()`—Returns the maximum number of blocks in a cluster,
+    /// for a launch with this configuration on `stream`.
     ///
     /// # Errors
     ///
-    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there
-    /// are no clusters.
+    /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxPotentialClusterSize")]
     pub fn max_cluster_size(&self, stream: &Stream, config: LaunchConfig) -> Result<u32> {
         let mut blocks = 0;
         self.with_config(stream, config, &LaunchAttributes::new(), |config| {
-            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps
-            // its module.
+            // SAFETY: the pointers must be valid and the function alive ← they point to locals, and
+            // `self` keeps the module loaded.
             unsafe {
                 call!(
                     self.driver(),
@@ -168,13 +162,12 @@ impl Function {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
-    /// `cuOccupancyMaxActiveClusters()`—How many clusters of such a launch run on the device at a
-    /// time.
+    /// `cuOccupancyMaxActiveClusters()`—Returns how many clusters of a launch with this
+    /// configuration and these attributes the device can run at a time.
     ///
     /// # Errors
     ///
-    /// What the call answers; `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` where there
-    /// are no clusters.
+    /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxActiveClusters")]
     pub fn max_active_clusters(
         &self,
@@ -184,8 +177,8 @@ impl Function {
     ) -> Result<u32> {
         let mut clusters = 0;
         self.with_config(stream, config, attributes, |config| {
-            // SAFETY: the pointers must be valid and the function alive ← locals, and `self` keeps
-            // its module.
+            // SAFETY: the pointers must be valid and the function alive ← they point to locals, and
+            // `self` keeps the module loaded.
             unsafe {
                 call!(
                     self.driver(),
@@ -212,25 +205,26 @@ impl Function {
     }
 }
 
-/// A question that the driver has while it looks for a block size.
+/// The state of the callback that the driver calls while it searches for a block size.
 struct AskShared<'a> {
     shared_bytes: &'a dyn Fn(u32) -> usize,
     panic: Cell<Option<Box<dyn std::any::Any + Send>>>,
 }
 
 thread_local! {
-    /// The question of the call that runs on this thread: the driver hands nothing of ours to its
-    /// callback.
+    /// The state of the call that runs on this thread. A thread-local is needed because the driver
+    /// passes no user data to the callback.
     static ASKED: Cell<*const AskShared<'static>> = const { Cell::new(ptr::null()) };
 }
 
 unsafe extern "C" fn ask_shared(threads: c_int) -> usize {
-    // SAFETY: it must point to a question that is alive ← the driver asks only during the call that
-    // set it, on the same thread.
+    // SAFETY: the pointer must be null or point to a live value ← the driver calls back only during
+    // the call that set it, on the same thread.
     let Some(ask) = (unsafe { ASKED.get().as_ref() }) else {
         return 0;
     };
-    // One panic is enough: dropping the first for another could panic here, under C.
+    // Keep only the first panic: dropping one for another could itself panic, which must not unwind
+    // into C.
     if let Some(panic) = ask.panic.take() {
         ask.panic.set(Some(panic));
         return 0;

@@ -1,4 +1,4 @@
-//! What a kernel takes.
+//! The parameters of a kernel, as described by the driver (`cuFuncGetParamInfo`) or the image.
 
 use cuda_sys::image::Parameter;
 use cuda_sys::{CUfunction, CUresult, calls};
@@ -7,7 +7,7 @@ use crate::driver::{Driver, call};
 use crate::error::DriverError;
 use crate::module::ModuleInner;
 
-/// The parameters of a kernel in a context.
+/// Returns the parameters of a kernel in a context.
 pub(super) fn parameters_of(
     module: &ModuleInner,
     raw: CUfunction,
@@ -16,8 +16,8 @@ pub(super) fn parameters_of(
     let driver = module.context().driver();
     let count = || {
         let mut count = 0;
-        // SAFETY: the pointer must be writable and the function alive ← a local, and its module is
-        // borrowed.
+        // SAFETY: the pointer must be writable and the function alive ← `count` is a local, and the
+        // module is borrowed.
         unsafe { call!(driver, cuFuncGetParamCount(raw, &raw mut count)) }?;
         Ok(count)
     };
@@ -27,18 +27,18 @@ pub(super) fn parameters_of(
         count,
         |index, offset, size| {
             let table = driver.table_for(calls::cuFuncGetParamInfo)?;
-            // SAFETY: the pointers must be writable and the function alive ← locals, and its module
-            // is borrowed.
+            // SAFETY: the pointers must be writable and the function alive ← they come from
+            // references, and the module is borrowed.
             let status = unsafe { table.cuFuncGetParamInfo(raw, index, offset, size) };
             Ok((status, calls::cuFuncGetParamInfo))
         },
     )
 }
 
-/// All parameters, without making the driver fail where that can be avoided: tools that watch it,
-/// such as compute-sanitizer, report each failed call.
+/// Collects all parameters, and avoids failing driver calls where possible: tools that watch the
+/// driver, such as compute-sanitizer, report each failed call.
 ///
-/// `told` is what the image says, `count` and `info` ask the driver.
+/// `told` holds the parameters that the image describes; `count` and `info` query the driver.
 pub(crate) fn collect(
     driver: &Driver,
     told: Option<&[Parameter]>,
@@ -53,7 +53,7 @@ pub(crate) fn collect(
         Some(parameters) => Some(parameters.len()),
         None => match count() {
             Ok(count) => Some(count),
-            // Before CUDA 13.2.
+            // The driver is older than CUDA 13.2.
             Err(error) if error.status() == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => None,
             Err(error) => return Err(error),
         },
@@ -64,10 +64,10 @@ pub(crate) fn collect(
         let (status, call) = info(known.len(), &mut offset, &mut size)?;
         match status {
             CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
-            // Before CUDA 12.4 the driver cannot say, and what the compiler said has to do.
+            // A driver older than CUDA 12.4 cannot describe parameters, so use what the image says.
             CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => return Ok(told.map(<[_]>::to_vec)),
-            // One past the last: that is how a driver before CUDA 13.2 tells the count. Where it is
-            // known this is an error.
+            // The index is one past the last parameter, which is how a driver older than CUDA 13.2
+            // reports the count. If the count is known, this is an error.
             CUresult::CUDA_ERROR_INVALID_VALUE if count.is_none() => break,
             _ => driver.check(status, call)?,
         }

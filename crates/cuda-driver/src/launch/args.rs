@@ -1,4 +1,4 @@
-//! What a launch takes as arguments.
+//! Kernel arguments: their values, and the memory that they refer to.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,18 +15,19 @@ use crate::memory::{
 };
 use crate::order::{Access, Scope};
 
-/// The values of arguments in one of the two forms that the driver takes, the other null.
+/// The values of the arguments in one of the two forms that the driver takes. The other form is
+/// null.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
-    /// A pointer to each.
+    /// An array with a pointer to each value.
     pub(crate) params: *mut *mut c_void,
-    /// All in one block, as the kernel has them, which the driver copies at once: in half the time
-    /// for a dozen.
+    /// One packed block in the layout of the kernel's parameters. The driver copies it at once,
+    /// which takes half the time for a dozen arguments.
     pub(crate) extra: *mut *mut c_void,
 }
 
-/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which are no numbers in C.
+/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and related constants, which C declares as pointers.
 const BUFFER_POINTER: *mut c_void = ptr::without_provenance_mut(1);
 const BUFFER_SIZE: *mut c_void = ptr::without_provenance_mut(2);
 const END: *mut c_void = ptr::null_mut();
@@ -40,7 +41,7 @@ impl Values {
         }
     }
 
-    /// `bytes` bytes from `block` on, which the driver only reads.
+    /// Calls `f` with a packed block of `bytes` bytes at `block`. The driver only reads it.
     #[inline]
     pub(super) fn with_block<B, R>(
         block: *const B,
@@ -57,36 +58,36 @@ impl Values {
     }
 }
 
-/// The memory behind an argument, and what the kernel does to it.
+/// The memory that an argument refers to, and how the kernel accesses it.
 #[doc(hidden)]
 #[allow(missing_debug_implementations, reason = "it never leaves this crate")]
 #[derive(Clone, Copy)]
 pub struct Tracked<'a> {
-    /// `None`: memory of a graph, which only its kernels can use.
+    /// `None` for memory of a graph, which only kernels of that graph can use.
     pub(crate) memory: Option<&'a Memory>,
     pub(crate) access: Access,
-    /// The first byte of what the kernel may use.
+    /// The address of the first byte that the kernel may access.
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
-    /// The graph, where it is of one.
+    /// The identity of the graph that owns the memory, or 0.
     pub(crate) graph: u64,
 }
 
-/// One argument of a kernel.
+/// A kernel argument.
 ///
 /// # Safety
 ///
-/// `Value` is what the kernel takes: its bytes are copied into the parameter block. What `tracked`
-/// answers lives as long as every borrow in `Self`, also when the value itself is gone, and covers
-/// whatever `Value` points to.
+/// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
+/// block. The memory that `tracked` returns lives as long as every borrow in `Self`, even after the
+/// value itself is dropped, and covers all memory that `Value` points to.
 pub unsafe trait KernelArg {
-    /// What the kernel sees.
+    /// The type of the parameter as the kernel sees it.
     type Value: Copy;
 
-    /// What the kernel sees.
+    /// Returns the value that is passed to the kernel.
     fn value(&self) -> Self::Value;
 
-    /// The memory that the launch uses.
+    /// Returns the memory that the kernel accesses through this argument.
     #[doc(hidden)]
     #[inline]
     fn tracked(&self) -> Option<Tracked<'_>> {
@@ -94,7 +95,8 @@ pub unsafe trait KernelArg {
     }
 }
 
-// SAFETY: the kernel takes the value itself, which points to nothing.
+// SAFETY: `Value` must be what the kernel expects ← the kernel takes the value itself, which points
+// to no memory.
 unsafe impl<T: DeviceRepr> KernelArg for T {
     type Value = T;
 
@@ -107,8 +109,9 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 macro_rules! buffer_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
-            // SAFETY: the kernel takes the address; the memory is its own, borrowed as `Self`
-            // borrows it.
+            // SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the
+            // kernel takes the address; `tracked` returns the memory of the buffer, borrowed as
+            // `Self` borrows it.
             unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
@@ -152,7 +155,8 @@ buffer_arg! {
 macro_rules! own_arg {
     ($($ty:ty, $access:expr;)*) => {
         $(
-            // SAFETY: the kernel takes the address; launches outside of the graph are errors.
+            // SAFETY: `Value` must be what the kernel expects ← the kernel takes the address;
+            // launches outside of the graph fail.
             unsafe impl<T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
@@ -182,30 +186,30 @@ own_arg! {
 }
 
 impl Tracked<'_> {
-    /// Makes the launch's stream wait for the uses that matter to this one.
+    /// Makes the stream of the launch wait for conflicting uses.
     pub(super) fn before(self, scope: &Scope<'_>) -> Result<()> {
         match self.memory {
             Some(memory) => memory.tracker.before(scope, self.access),
             None => Err(Error::Unsupported {
-                what: "memory of a graph outside of the graph",
+                what: "using memory of a graph outside of that graph",
             }),
         }
     }
 
-    /// Notes the use, after the launch was queued.
+    /// Records the use after the launch was queued.
     pub(super) fn after(self, scope: &mut Scope<'_>) {
         if let Some(memory) = self.memory {
             memory.tracker.after(scope, self.access);
         }
     }
 
-    /// Whether the use is in order as it is on the stream of this identity.
+    /// Returns whether the use needs no wait on the stream with this id.
     #[inline]
     pub(super) fn is_in_order(&self, stream: u64) -> bool {
         !self.access.is_signal() && self.memory.is_some_and(|it| it.tracker.is_at_home(stream))
     }
 
-    /// Whether there is nothing to note after the launch was queued in `epoch`.
+    /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[inline]
     pub(super) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
         !self.access.is_signal()
@@ -216,27 +220,28 @@ impl Tracked<'_> {
 }
 
 /// The arguments of a kernel: a tuple of up to 16 [`KernelArg`]s, or an [`ArgList`](super::ArgList)
-/// of any number.
+/// of any length.
 ///
 /// # Safety
 ///
-/// The sizes, the pointers and the values are of the same arguments, in order.
+/// The sizes, the pointers and the values describe the same arguments, in order.
 pub unsafe trait KernelArgs {
-    /// The bytes of each.
+    /// The size of each argument in bytes.
     fn sizes(&self) -> &[usize];
 
-    /// The same in one word.
+    /// The sizes, packed into one word.
     #[doc(hidden)]
     #[inline]
     fn packed_sizes(&self) -> u128 {
         pack(self.sizes())
     }
 
-    /// Calls `f` with a pointer to the value of each.
+    /// Calls `f` with a pointer to each value.
     #[doc(hidden)]
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
 
-    /// Calls `f` with the values: in one block, if they lie in it as the kernel has them.
+    /// Calls `f` with the values: as one packed block if they can be laid out like the kernel's
+    /// parameters, otherwise as pointers.
     #[doc(hidden)]
     #[inline]
     fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
@@ -244,23 +249,24 @@ pub unsafe trait KernelArgs {
         self.with_pointers(|pointers| f(Values::pointers(pointers)))
     }
 
-    /// Whether all uses are in order as they are on the stream of this identity: with words that
-    /// are at hand, so that nothing else happens on the way of most launches.
+    /// Returns whether no argument needs a wait on the stream with this id. The check only reads a
+    /// few words, so that most launches do no other dependency work.
     #[doc(hidden)]
     fn are_in_order(&self, stream: u64) -> bool;
 
-    /// Whether there is nothing to note after the launch was queued in `epoch`.
+    /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[doc(hidden)]
     fn are_noted(&self, stream: u64, epoch: u64) -> bool;
 
-    /// Calls `f` with the memory behind each argument that has some.
+    /// Calls `f` with the memory of each argument that refers to some.
     #[doc(hidden)]
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()>;
 }
 
 macro_rules! kernel_args {
     ($($arg:ident)*) => {
-        // SAFETY: both are made from the same list.
+        // SAFETY: sizes, pointers and values must be of the same arguments ← all are made from the
+        // same list.
         unsafe impl<$($arg: KernelArg),*> KernelArgs for ($($arg,)*) {
             #[inline(always)]
             fn sizes(&self) -> &[usize] {
@@ -283,8 +289,8 @@ macro_rules! kernel_args {
             #[inline(always)]
             #[allow(non_snake_case, reason = "a value has the name of its type")]
             fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
-                // As C has them, which is where a kernel looks for them unless it aligns them
-                // otherwise.
+                // The C layout, which is where a kernel expects its parameters unless it declares
+                // another alignment.
                 #[repr(C)]
                 struct Block<$($arg),*> {
                     $($arg: $arg),*

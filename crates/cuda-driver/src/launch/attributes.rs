@@ -1,4 +1,4 @@
-//! What a launch can ask for beyond its shape.
+//! Launch attributes: the `CUlaunchAttribute`s of `cuLaunchKernelEx`, with typed values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,80 +19,82 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{DeviceRepr, DeviceSlice};
 
-/// What the L2 cache does with a line.
+/// How the L2 cache treats a cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessProperty {
-    /// As with any other.
+    /// The default treatment.
     #[default]
     Normal,
-    /// It is unlikely to be used again.
+    /// The line is unlikely to be accessed again.
     Streaming,
-    /// It is likely to be used again.
+    /// The line is likely to be accessed again.
     Persisting,
 }
 
-/// How the clusters of a launch spread over the device.
+/// How the clusters of a launch are spread over the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClusterScheduling {
-    /// As the driver likes.
+    /// The driver decides.
     #[default]
     Default,
-    /// Over as many multiprocessors as there are.
+    /// Spread the clusters over as many multiprocessors as possible.
     Spread,
-    /// Wherever there is room, as balanced as the hardware can.
+    /// Place clusters wherever there is room, balanced by the hardware.
     LoadBalancing,
 }
 
-/// Whether clusters may be of a size that not every device of a capability has.
+/// Whether clusters may have a size that not every device of a compute capability supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PortableClusterMode {
-    /// As the function's attributes say.
+    /// The attributes of the function decide.
     #[default]
     Default,
-    /// They may not.
+    /// Only portable sizes are allowed.
     RequirePortable,
-    /// They may.
+    /// Non-portable sizes are allowed.
     AllowNonPortable,
 }
 
-/// How much shared memory a block may have.
+/// How much shared memory a block may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SharedMemoryMode {
-    /// As the function's attributes say.
+    /// The attributes of the function decide.
     #[default]
     Default,
-    /// As much as every device of the capability has.
+    /// At most as much as every device of the compute capability has.
     RequirePortable,
-    /// As much as this device has.
+    /// At most as much as this device has.
     AllowNonPortable,
 }
 
-/// A domain in which the fences of a kernel count.
+/// A memory synchronization domain: the fences of a kernel wait only for accesses of kernels in the
+/// same domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemSyncDomain {
-    /// That of most kernels.
+    /// The domain of most kernels.
     #[default]
     Default,
-    /// That of kernels whose fences need not wait for the others.
+    /// The domain of kernels whose fences need not wait for accesses of other domains.
     Remote,
 }
 
-/// As many as CUDA 13.5 knows.
+/// The capacity: the number of attributes that CUDA 13.5 defines.
 const MOST: usize = 17;
 
-// The union of the values is as long as the driver expects, whichever header the bindings are of.
+// The driver expects a union of 64 bytes, whichever CUDA header the bindings come from.
 const _: () = assert!(size_of::<CUlaunchAttributeValue>() == 64);
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 
 /// Attributes of a launch, for [`Stream::launch_with`](crate::Stream::launch_with).
 ///
-/// Each method adds one, or replaces it. Nothing is dropped silently: what the device or the driver
-/// does not know, or does not allow together, is an error of the launch.
+/// Each method adds an attribute or replaces its value. No attribute is dropped silently: if the
+/// device or the driver does not know an attribute, or does not allow a combination, the launch
+/// fails.
 ///
 /// ```
 /// use cuda_driver::LaunchAttributes;
@@ -103,17 +105,17 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 pub struct LaunchAttributes<'a> {
     list: [CUlaunchAttribute; MOST],
     len: usize,
-    /// The blocks of a cluster, to check the grid.
+    /// The shape of a cluster, which the grid is checked against.
     cluster: Option<Dim3>,
-    /// Whose the events and views are.
+    /// The context of the events and views, if there are any.
     context: Option<Context>,
-    /// Something is of another context than something else.
+    /// The name of an event or view whose context differs from an earlier one, if there is one.
     mixed: Option<&'static str>,
     borrows: PhantomData<&'a ()>,
 }
 
 impl<'a> LaunchAttributes<'a> {
-    /// No attributes.
+    /// Creates an empty list of attributes.
     #[must_use]
     pub fn new() -> Self {
         let none = CUlaunchAttribute {
@@ -131,14 +133,15 @@ impl<'a> LaunchAttributes<'a> {
         }
     }
 
-    /// All blocks run at the same time, so that they can wait for each other.
+    /// Runs all blocks at the same time, so that they can wait for each other.
     #[must_use]
     pub fn cooperative(self) -> Self {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1_i32)
     }
 
-    /// Blocks run in clusters of this shape, which share their shared memory (compute capability
-    /// 9.0 on). The grid is a multiple of it in each dimension.
+    /// Runs the blocks in clusters of this shape, whose blocks can access each other's shared
+    /// memory (compute capability 9.0 and later). Each dimension of the grid has to be a multiple
+    /// of the cluster's.
     #[must_use]
     pub fn cluster(mut self, blocks: impl Into<Dim3>) -> Self {
         let blocks = blocks.into();
@@ -149,15 +152,15 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Clusters of this larger shape where they fit, of [`cluster`](Self::cluster) elsewhere (CUDA
-    /// 12.8 on).
+    /// Uses clusters of this larger shape where they fit, and of the shape of
+    /// [`cluster`](Self::cluster) elsewhere (CUDA 12.8 and later).
     #[must_use]
     pub fn preferred_cluster(self, blocks: impl Into<Dim3>) -> Self {
         let blocks = dimensions(blocks.into());
         self.with(Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, blocks)
     }
 
-    /// How the clusters spread over the device.
+    /// Chooses how the clusters are spread over the device.
     #[must_use]
     pub fn cluster_scheduling(self, policy: ClusterScheduling) -> Self {
         self.with(
@@ -166,8 +169,8 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Whether clusters may be of a size that not every device of this capability has (CUDA 13.2
-    /// on).
+    /// Chooses whether clusters may have a size that not every device of this compute capability
+    /// supports (CUDA 13.2 and later).
     #[must_use]
     pub fn portable_cluster_mode(self, mode: PortableClusterMode) -> Self {
         self.with(
@@ -176,9 +179,9 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// The kernel may start before the one that is queued before it has ended: programmatic
-    /// dependent launch. It sees that kernel's writes only after `griddepcontrol.wait`
-    /// (`cudaGridDependencySynchronize`), for which the caller of the launch answers.
+    /// Programmatic dependent launch: lets the kernel start before the previous kernel of the
+    /// stream has ended. The kernel sees the writes of that kernel only after `griddepcontrol.wait`
+    /// (`cudaGridDependencySynchronize`); the caller of the launch has to guarantee that it waits.
     #[must_use]
     pub fn programmatic_serialization(self) -> Self {
         self.with(
@@ -187,8 +190,9 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// Records `event` when every block has called `griddepcontrol.launch_dependents` or has ended,
-    /// or, `at_block_start`, has begun. The event keeps no time.
+    /// Records `event` once every block has called `griddepcontrol.launch_dependents` or has ended.
+    /// If `at_block_start` is true, records it once every block has started. The event must not
+    /// record timing ([`EventFlags::DISABLE_TIMING`](crate::EventFlags::DISABLE_TIMING)).
     #[must_use]
     pub fn programmatic_event(mut self, event: &'a Event, at_block_start: bool) -> Self {
         self.of_context(event.context(), "the event of a programmatic launch");
@@ -202,8 +206,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, value)
     }
 
-    /// Records `event` when every block has begun, nominally (CUDA 12.3 on). The event keeps no
-    /// time.
+    /// Records `event` when, nominally, every block has started (CUDA 12.3 and later). The event
+    /// must not record timing ([`EventFlags::DISABLE_TIMING`](crate::EventFlags::DISABLE_TIMING)).
     #[must_use]
     pub fn completion_event(mut self, event: &'a Event) -> Self {
         self.of_context(event.context(), "the completion event");
@@ -216,19 +220,19 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, value)
     }
 
-    /// Another priority than its stream's: lower is more urgent.
+    /// Overrides the priority of the stream for this launch. A lower number is more urgent.
     #[must_use]
     pub fn priority(self, priority: i32) -> Self {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_PRIORITY, priority)
     }
 
-    /// In which domain the kernel's fences count.
+    /// Chooses the memory synchronization domain of the kernel.
     #[must_use]
     pub fn mem_sync_domain(self, domain: MemSyncDomain) -> Self {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, domain.raw())
     }
 
-    /// Which hardware domains stand for the default and the remote domain.
+    /// Maps the default and the remote domain to domains of the hardware.
     #[must_use]
     pub fn mem_sync_domain_map(self, default: u8, remote: u8) -> Self {
         let map = CUlaunchMemSyncDomainMap {
@@ -238,8 +242,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, map)
     }
 
-    /// What the L2 cache does with accesses to `window`: of `hit_ratio` of them `hit`, of the rest
-    /// `miss`.
+    /// Sets how the L2 cache treats accesses to `window`: a share of `hit_ratio` of them as `hit`,
+    /// the rest as `miss`.
     #[must_use]
     pub fn access_policy_window<T: DeviceRepr>(
         mut self,
@@ -262,8 +266,8 @@ impl<'a> LaunchAttributes<'a> {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, value)
     }
 
-    /// The share of the first-level cache that is shared memory, in percent; the driver may take
-    /// more. CUDA 12.5 on.
+    /// Sets the preferred share of the L1 cache that is used as shared memory, in percent (CUDA
+    /// 12.5 and later). The driver may use more.
     #[must_use]
     pub fn shared_memory_carveout(self, percent: u32) -> Self {
         self.with(
@@ -272,13 +276,14 @@ impl<'a> LaunchAttributes<'a> {
         )
     }
 
-    /// How much shared memory a block may have beyond what every device has (CUDA 13.2 on).
+    /// Chooses whether a block may use more shared memory than every device of this compute
+    /// capability has (CUDA 13.2 and later).
     #[must_use]
     pub fn shared_memory_mode(self, mode: SharedMemoryMode) -> Self {
         self.with(Id::CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE, mode.raw())
     }
 
-    /// Spreads the blocks so that NVLink is used evenly (CUDA 13.0 on).
+    /// Spreads the blocks so that NVLink is used evenly (CUDA 13.0 and later).
     #[must_use]
     pub fn nvlink_util_centric_scheduling(self) -> Self {
         self.with(
@@ -294,14 +299,16 @@ impl<'a> LaunchAttributes<'a> {
             .iter()
             .position(|known| known.id == id);
         let index = known.unwrap_or(self.len);
-        // Never full: there is a method for each of fewer ids than there are places.
+        // The list is never full: it has more places than there are methods that add a different
+        // id.
         let Some(place) = self.list.get_mut(index) else {
             return self;
         };
         place.id = id;
         place.value.pad = [0; 64];
-        // Every value lies at the start of the union; which fields have names depends on the
-        // header. SAFETY: there must be room for it, aligned ← asserted above.
+        // Every value lies at the start of the union; the names of its fields depend on the CUDA
+        // header. SAFETY: there must be aligned room for `value` ← asserted at the start of this
+        // function.
         unsafe { ptr::from_mut(&mut place.value).cast::<V>().write(value) };
         self.len = self.len.max(index + 1);
         self
@@ -314,7 +321,7 @@ impl<'a> LaunchAttributes<'a> {
         }
     }
 
-    /// The attributes for a launch in `context`.
+    /// Returns the attributes for a launch in `context`.
     pub(crate) fn for_launch(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
         if let Some(what) = self.mixed {
             return Err(Error::OtherContext { what });
@@ -326,25 +333,25 @@ impl<'a> LaunchAttributes<'a> {
         Ok(&self.list[..self.len])
     }
 
-    /// The same for a launch that is captured.
+    /// Returns the attributes for a launch that is captured.
     pub(crate) fn for_capture(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
         let is_event = self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
             || self.has(Id::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT);
         if is_event {
-            // It would stand for an edge of this capture, and be recorded by no launch of the
-            // graph.
+            // In a capture the event would define an edge of the graph, and no launch of the graph
+            // would record it.
             return Err(Error::Unsupported {
-                what: "an event in the attributes of a launch in a graph, where `programmatic_edge` and `launch_order_edge` of its node are its forms,",
+                what: "an event among the attributes of a launch in a graph (use `programmatic_edge` or `launch_order_edge` of its node instead)",
             });
         }
         self.for_launch(context)
     }
 
-    /// The same for a node that is added to a graph.
+    /// Returns the attributes for a kernel node that is added to a graph.
     pub(crate) fn for_node(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
         if self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
             return Err(Error::Unsupported {
-                what: "programmatic serialization of a node, where `programmatic_edge` is its form,",
+                what: "programmatic serialization of a node (use `programmatic_edge` instead)",
             });
         }
         self.for_capture(context)
@@ -354,13 +361,13 @@ impl<'a> LaunchAttributes<'a> {
         self.list[..self.len].iter().any(|it| it.id == id)
     }
 
-    /// The blocks of a cluster, if that was set.
+    /// The shape of a cluster, if one was set.
     pub(crate) fn cluster_blocks(&self) -> Option<Dim3> {
         self.cluster
     }
 }
 
-/// The value of `cuda.h` that each variant of an enum stands for.
+/// Converts each variant of an enum to its constant of `cuda.h`.
 macro_rules! raw {
     ($name:ident is $raw:ident: $($variant:ident = $constant:ident),*) => {
         impl $name {

@@ -1,4 +1,4 @@
-//! How many threads a launch has.
+//! The shape of a launch: the grid, the blocks and the dynamic shared memory.
 
 use std::ffi::c_uint;
 
@@ -6,10 +6,10 @@ use cuda_sys::{CUlaunchAttribute, CUlaunchConfig};
 
 use crate::stream::Stream;
 
-/// Three dimensions; 1 where not given.
+/// Three dimensions. A dimension that is not given is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dim3 {
-    /// The dimension that neighbours differ in.
+    /// The fastest-varying dimension: neighbouring threads differ in `x`.
     pub x: u32,
     /// The second dimension.
     pub y: u32,
@@ -18,7 +18,7 @@ pub struct Dim3 {
 }
 
 impl Dim3 {
-    /// The product of the three.
+    /// Returns the product of the three dimensions, or [`u64::MAX`] if it overflows.
     #[must_use]
     pub const fn count(self) -> u64 {
         (self.x as u64)
@@ -45,22 +45,22 @@ impl From<(u32, u32, u32)> for Dim3 {
     }
 }
 
-/// Grid, block and dynamic shared memory of a launch.
+/// The grid, the block and the dynamic shared memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaunchConfig {
-    /// Blocks.
+    /// The number of blocks in each dimension.
     pub grid: Dim3,
-    /// Threads in a block.
+    /// The number of threads of a block in each dimension.
     pub block: Dim3,
-    /// Bytes of dynamic shared memory of a block.
+    /// The dynamic shared memory of each block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl LaunchConfig {
-    /// Threads in a block of [`for_num_elems`](Self::for_num_elems).
+    /// The number of threads in a block of [`for_num_elems`](Self::for_num_elems).
     pub const DEFAULT_BLOCK: u32 = 256;
 
-    /// `grid` blocks of `block` threads, without dynamic shared memory.
+    /// Creates a configuration of `grid` blocks of `block` threads, without dynamic shared memory.
     #[must_use]
     pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
         Self {
@@ -70,21 +70,23 @@ impl LaunchConfig {
         }
     }
 
-    /// One thread for each of `n` elements, at least one block: the kernel compares its index with
+    /// Creates a configuration with at least one thread for each of `n` elements, and at least one
+    /// block. The last block may have surplus threads, so the kernel has to compare its index with
     /// `n`.
     #[must_use]
     pub fn for_num_elems(n: u32) -> Self {
         Self::new(n.div_ceil(Self::DEFAULT_BLOCK).max(1), Self::DEFAULT_BLOCK)
     }
 
-    /// The same with `bytes` of dynamic shared memory.
+    /// Sets the dynamic shared memory of each block to `bytes` bytes.
     #[must_use]
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.shared_bytes = bytes;
         self
     }
 
-    /// In the form that the driver takes. The attributes stay borrowed as long as it is used.
+    /// Converts to the form that the driver takes. The result points to `attributes`, which must
+    /// stay borrowed while it is used.
     pub(crate) fn raw(&self, stream: &Stream, attributes: &[CUlaunchAttribute]) -> CUlaunchConfig {
         CUlaunchConfig {
             gridDimX: self.grid.x,
@@ -95,9 +97,9 @@ impl LaunchConfig {
             blockDimZ: self.block.z,
             sharedMemBytes: self.shared_bytes,
             hStream: stream.as_raw(),
-            // The driver only reads them.
+            // The cast to `*mut` is sound because the driver only reads the attributes.
             attrs: attributes.as_ptr().cast_mut(),
-            // No truncation: there are fewer than a hundred.
+            // The cast does not truncate: there are fewer than a hundred attributes.
             numAttrs: attributes.len() as c_uint,
         }
     }

@@ -1,4 +1,4 @@
-//! Kernels whose signature is checked once.
+//! Kernels with a typed signature that is checked once.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use crate::function::Function;
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 use crate::stream::Stream;
 
-/// A [`Function`] with the types of its parameters, checked once against what the kernel takes.
+/// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Reads, Stream, Writes};
@@ -25,59 +25,61 @@ pub struct Kernel<P: KernelParams> {
     parameters: PhantomData<fn(P)>,
 }
 
-/// A parameter through which a kernel reads elements: a buffer, or a view to read.
+/// A parameter through which a kernel reads elements. It accepts a shared buffer or a read-only
+/// view.
 #[derive(Debug)]
 pub struct Reads<T>(PhantomData<fn(T)>);
 
-/// A parameter through which a kernel reads and writes elements: a buffer as `&mut`, or a view to
-/// write.
+/// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer or a
+/// mutable view.
 #[derive(Debug)]
 pub struct Writes<T>(PhantomData<fn(T)>);
 
-/// A type of a parameter of a kernel: a number or a struct, [`Reads`] or [`Writes`].
+/// The type of a kernel parameter: a number or a struct, [`Reads`] or [`Writes`].
 ///
 /// # Safety
 ///
-/// `SIZE` is the bytes of the parameter.
+/// `SIZE` is the size of the parameter in bytes.
 pub unsafe trait KernelParam {
-    /// Its bytes.
+    /// The size of the parameter in bytes.
     const SIZE: usize;
 }
 
-/// That an argument is what a parameter takes.
+/// States that a parameter (or a list of parameters) accepts an argument (or arguments) of type
+/// `A`.
 ///
 /// # Safety
 ///
-/// The argument's value has the size of the parameter.
+/// The value of the argument has the size of the parameter.
 pub unsafe trait Accepts<A> {}
 
 /// The types of the parameters of a kernel: a tuple of [`KernelParam`]s.
 ///
 /// # Safety
 ///
-/// `SIZES` are those of the parameters in order.
+/// `SIZES` are the sizes of the parameters, in order.
 pub unsafe trait KernelParams {
-    /// The bytes of each.
+    /// The size of each parameter in bytes.
     const SIZES: &'static [usize];
 }
 
-// SAFETY: a kernel takes the value itself.
+// SAFETY: `SIZE` must be the size of the parameter ← the kernel takes the value itself.
 unsafe impl<T: DeviceRepr> KernelParam for T {
     const SIZE: usize = size_of::<T>();
 }
 
-// SAFETY: they are of one type.
+// SAFETY: the sizes must be equal ← the argument and the parameter have the same type.
 unsafe impl<T: DeviceRepr> Accepts<T> for T {}
 
 macro_rules! view_parameter {
     ($parameter:ident: $($arg:ty),*) => {
-        // SAFETY: a kernel takes the address.
+        // SAFETY: `SIZE` must be the size of the parameter ← the kernel takes an address.
         unsafe impl<T: DeviceRepr> KernelParam for $parameter<T> {
             const SIZE: usize = size_of::<cuda_sys::CUdeviceptr>();
         }
 
         $(
-            // SAFETY: the value of a buffer or view is its address.
+            // SAFETY: the sizes must be equal ← the value of a buffer or view is its address.
             unsafe impl<T: DeviceRepr> Accepts<$arg> for $parameter<T> {}
         )*
     };
@@ -88,12 +90,13 @@ view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut Device
 
 macro_rules! signature {
     ($($parameter:ident $arg:ident)*) => {
-        // SAFETY: in the order of the tuple.
+        // SAFETY: `SIZES` must be in order ← they are in the order of the tuple.
         unsafe impl<$($parameter: KernelParam),*> KernelParams for ($($parameter,)*) {
             const SIZES: &'static [usize] = &[$($parameter::SIZE),*];
         }
 
-        // SAFETY: each is, in the order of the tuple.
+        // SAFETY: the sizes must be equal ← each parameter accepts its argument, in the order of
+        // the tuple.
         unsafe impl<$($parameter: Accepts<$arg>, $arg),*> Accepts<($($arg,)*)> for ($($parameter,)*) {}
     };
 }
@@ -117,14 +120,14 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1 Q Q1);
 
 impl Function {
-    /// The same kernel with the types of its parameters, checked here once instead of at each
-    /// launch.
+    /// Returns this kernel with the types of its parameters. The sizes are checked here once
+    /// instead of at each launch.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`](crate::Error::Argument) unless the number and sizes of the parameters
-    /// are those of the kernel. Where [nobody tells](Self::parameters) what the kernel takes there
-    /// is nothing to check.
+    /// [`Error::Argument`](crate::Error::Argument) if the number or the sizes of the parameters
+    /// differ from those of the kernel. If neither the driver nor the image describes [the
+    /// parameters](Self::parameters), nothing is checked.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
         self.check_arguments(P::SIZES)?;
         Ok(Kernel {
@@ -135,7 +138,7 @@ impl Function {
 }
 
 impl<P: KernelParams> Kernel<P> {
-    /// The kernel without the types.
+    /// The function without the types of its parameters.
     #[must_use]
     pub fn function(&self) -> &Function {
         &self.function
@@ -146,11 +149,12 @@ impl<P: KernelParams> Kernel<P> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::launch`], but for arguments of a wrong number or size: those do not compile.
+    /// Fails as [`Stream::launch`] does, except that arguments of a wrong number or size do not
+    /// compile.
     ///
     /// # Safety
     ///
-    /// As [`Stream::launch`].
+    /// The requirements of [`Stream::launch`] apply.
     #[inline(always)]
     pub unsafe fn launch<A: KernelArgs>(
         &self,
@@ -161,21 +165,22 @@ impl<P: KernelParams> Kernel<P> {
     where
         P: Accepts<A>,
     {
-        // SAFETY: the sizes must be right ← `typed` has compared those of `P`, and `P` accepts `A`;
-        // for the rest the caller answers.
+        // SAFETY: the sizes must match the parameters ← `typed` has compared those of `P`, and `P`
+        // accepts `A`; the caller guarantees the rest.
         unsafe { stream.queue(&self.function, config, None, args) }
     }
 
-    /// `cuLaunchKernelEx(self, config, attributes, args)`—The same with attributes, as
-    /// [`Stream::launch_with`] does.
+    /// `cuLaunchKernelEx(self, config, attributes, args)`—Queues the kernel with launch attributes,
+    /// as [`Stream::launch_with`] does.
     ///
     /// # Errors
     ///
-    /// As [`Stream::launch_with`].
+    /// Fails as [`Stream::launch_with`] does, except that arguments of a wrong number or size do
+    /// not compile.
     ///
     /// # Safety
     ///
-    /// As [`Stream::launch_with`].
+    /// The requirements of [`Stream::launch_with`] apply.
     pub unsafe fn launch_with<A: KernelArgs>(
         &self,
         stream: &Stream,
@@ -186,7 +191,7 @@ impl<P: KernelParams> Kernel<P> {
     where
         P: Accepts<A>,
     {
-        // SAFETY: as in `launch`.
+        // SAFETY: as in `launch`; the caller guarantees what `attributes` require.
         unsafe { stream.queue(&self.function, config, Some(attributes), args) }
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments whose number is known only when the program runs.
+//! Argument lists whose length is known only at run time.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -12,11 +12,11 @@ use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::Result;
 use crate::function::check::{Layout, UNPACKED};
 
-/// So many arguments need no memory of the heap.
+/// Up to this many arguments are kept without heap memory.
 const INLINE: usize = 64;
 
-/// Arguments of a kernel, one after the other: what a tuple is for a number known when the program
-/// is written.
+/// A list of kernel arguments whose length is known only at run time. Use a tuple if the number is
+/// known at compile time.
 ///
 /// ```no_run
 /// # use cuda_driver::{ArgList, DeviceBuffer, Function, LaunchConfig, Stream};
@@ -32,38 +32,39 @@ const INLINE: usize = 64;
 /// # }
 /// ```
 ///
-/// What it borrows stays borrowed as long as it lives; it can be launched with any number of times.
-/// Up to 64 arguments of up to 1024 bytes together it uses no memory of the heap.
+/// The list borrows its arguments as long as it lives, and can be used for any number of launches.
+/// It uses no heap memory for up to 64 arguments of up to 1024 bytes in total.
 #[derive(Default)]
 pub struct ArgList<'a> {
-    /// The values as C has them in a struct, which is where most kernels have them.
+    /// The values, laid out like a C struct, which is the layout of most kernels' parameters.
     block: SmallVec<[Chunk; INLINE]>,
-    /// Where each begins, in bytes.
+    /// The offset of each value, in bytes.
     starts: SmallVec<[usize; INLINE]>,
     sizes: SmallVec<[usize; INLINE]>,
-    /// Where the last one ends.
+    /// The end of the last value, in bytes.
     end: usize,
-    /// Without its lifetime, so that a list that is only dropped later borrows nothing any more.
+    /// The memory that the arguments refer to. The lifetime is erased so that the drop of a list
+    /// does not count as a use of the borrows.
     uses: SmallVec<[Tracked<'static>; INLINE]>,
-    /// Whoever launches it has what it borrows to itself, so two threads must not do it at once: it
-    /// is not `Sync`.
+    /// A launch relies on exclusive access to the `&mut` borrows in the list, so two threads must
+    /// not launch with it at the same time: the `Cell` makes the list not `Sync`.
     borrows: PhantomData<(&'a mut (), Cell<()>)>,
 }
 
-/// As aligned as any value that a kernel takes.
+/// A unit of storage, aligned for any value that a kernel takes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Chunk(MaybeUninit<[u8; 16]>);
 
 impl<'a> ArgList<'a> {
-    /// No arguments.
+    /// Creates an empty list.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more argument.
+    /// Appends an argument.
     #[inline]
     pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
@@ -74,48 +75,49 @@ impl<'a> ArgList<'a> {
             self.block.push(Chunk(MaybeUninit::uninit()));
         }
         let to = self.block.as_mut_ptr().wrapping_byte_add(start);
-        // SAFETY: there must be room for the value, aligned ← the chunks reach to `end`, are as
-        // aligned as asserted above, and `start` is a multiple of the value's alignment.
+        // SAFETY: there must be aligned room for the value ← the chunks reach to `end`, their
+        // alignment is asserted above, and `start` is a multiple of the value's alignment.
         unsafe { to.cast::<A::Value>().write(arg.value()) };
         self.starts.push(start);
         self.sizes.push(size);
         self.uses(arg)
     }
 
-    /// Memory that the kernel uses beside its arguments: a buffer or view whose address is in a
-    /// struct of them. See [`Using`](super::Using).
+    /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
+    /// address is a field of a struct among the arguments. See [`Using`](super::Using).
     #[inline]
     pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
-            // SAFETY: it must be alive when it is used ← it lives as long as every borrow in `A`,
-            // and those are for 'a; the list is of 'a, and a drop of it uses nothing.
+            // SAFETY: the memory must be alive when `tracked` is used ← it lives as long as every
+            // borrow in `A`, those outlive 'a, the list cannot be launched after 'a, and dropping
+            // it does not use the entries.
             let tracked = unsafe { std::mem::transmute::<Tracked<'_>, Tracked<'static>>(tracked) };
             self.uses.push(tracked);
         }
         self
     }
 
-    /// The number of arguments.
+    /// Returns the number of arguments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sizes.len()
     }
 
-    /// Whether there is no argument.
+    /// Returns whether the list has no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }
 }
 
-// SAFETY: `push` adds to both.
+// SAFETY: sizes, pointers and values must be of the same arguments ← `push` adds to all of them.
 unsafe impl KernelArgs for &ArgList<'_> {
     fn sizes(&self) -> &[usize] {
         &self.sizes
     }
 
     fn packed_sizes(&self) -> u128 {
-        // They are compared as they are: that is less than packing them.
+        // The sizes are compared one by one, which is cheaper than packing them first.
         UNPACKED
     }
 

@@ -1,4 +1,8 @@
-//! Launching kernels.
+//! Kernel launches: `cuLaunchKernel` and `cuLaunchKernelEx`.
+//!
+//! Unlike C, a launch takes a typed tuple of arguments (or an [`ArgList`]). It checks the number
+//! and sizes of the arguments and the launch configuration before it calls the driver, and adds the
+//! dependencies on other uses of the buffers among the arguments.
 
 mod args;
 mod attributes;
@@ -33,25 +37,26 @@ use crate::stream::{Kind, Stream};
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
     ///
-    /// `args` is a tuple: numbers and structs by value, a buffer or view as `&buffer` if the kernel
-    /// only reads it and as `&mut buffer` if it writes it. The launch waits for what other streams
-    /// do with the buffers, and what comes after waits for the launch.
+    /// `args` is a tuple: numbers and structs by value; a buffer or view as `&buffer` if the kernel
+    /// only reads it and as `&mut buffer` if the kernel writes it. The launch waits for conflicting
+    /// uses of the buffers on other streams, and later conflicting uses wait for the launch.
     ///
     /// # Errors
     ///
-    /// Before the driver is called: [`Error::Argument`](crate::Error::Argument) unless the number
-    /// and the sizes of the arguments are those of the kernel's parameters,
-    /// [`Error::LaunchConfig`](crate::Error::LaunchConfig) if the device or the kernel does not
-    /// allow the configuration, [`Error::OtherContext`](crate::Error::OtherContext) if kernel,
-    /// buffers and stream are not of one context. What the kernel does wrong shows at a later call.
+    /// These errors are found before the driver is called:
+    /// [`Error::Argument`](crate::Error::Argument) if the number or the sizes of the arguments
+    /// differ from the kernel's parameters, [`Error::LaunchConfig`](crate::Error::LaunchConfig) if
+    /// the device or the kernel does not allow the configuration,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the kernel, a buffer and the stream
+    /// do not belong to one context. A fault of the kernel itself is reported by a later call.
     ///
     /// # Safety
     ///
-    /// With these arguments the kernel reads and writes only memory that the arguments let it: of
-    /// the buffers given, writes only of those given as `&mut`, and all within their lengths.
-    /// Arguments are of the types that the kernel takes; only their sizes are checked. Variables of
-    /// its module that it uses by name are not used at the same time on other streams
-    /// ([`Module::global`](crate::Module::global)).
+    /// With these arguments the kernel only accesses memory that the arguments permit: it reads and
+    /// writes within the lengths of the buffers, and writes only to buffers that were passed as
+    /// `&mut`. The arguments have the types that the kernel expects; only their sizes are checked.
+    /// Variables of the kernel's module that the kernel uses by name are not used at the same time
+    /// on other streams ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
     #[inline(always)]
     pub unsafe fn launch<A: KernelArgs>(
@@ -61,23 +66,25 @@ impl Stream {
         args: A,
     ) -> Result<()> {
         function.check_packed(args.packed_sizes(), args.sizes())?;
-        // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
+        // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
+        // rest.
         unsafe { self.queue(function, config, None, args) }
     }
 
-    /// `cuLaunchKernelEx(function, config, attributes, args)`—The same with attributes:
-    /// cooperative, clusters, dependent on the launch before it, and more.
+    /// `cuLaunchKernelEx(function, config, attributes, args)`—Queues a kernel with launch
+    /// attributes: cooperative, with clusters, dependent on the previous launch, and more.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch); what driver or device do not know or allow is
-    /// `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_NOT_SUPPORTED` or an error that names the limit.
+    /// Fails as [`launch`](Self::launch) does. An attribute that the driver or the device does not
+    /// know or does not allow is `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_NOT_SUPPORTED` or an error
+    /// that names the limit.
     ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch). With
-    /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel
-    /// waits, before it touches memory that an earlier launch on this stream uses.
+    /// The requirements of [`launch`](Self::launch) apply. With
+    /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel also
+    /// has to wait before it accesses memory that an earlier launch on this stream uses.
     #[doc(alias = "cuLaunchKernelEx")]
     #[doc(alias = "cuLaunchCooperativeKernel")]
     pub unsafe fn launch_with<A: KernelArgs>(
@@ -88,17 +95,19 @@ impl Stream {
         args: A,
     ) -> Result<()> {
         function.check_packed(args.packed_sizes(), args.sizes())?;
-        // SAFETY: the sizes must be right ← checked; for the rest the caller answers.
+        // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
+        // rest.
         unsafe { self.queue(function, config, Some(attributes), args) }
     }
 
-    /// Every form of launch comes here.
+    /// The common path of every launch.
     ///
     /// # Safety
     ///
-    /// As [`launch`](Self::launch), and the arguments are of the kernel's number and sizes.
-    // What is known where it is called, attributes or none and the kinds of the arguments, is a
-    // third of its work.
+    /// The requirements of [`launch`](Self::launch) apply, and the arguments have the number and
+    /// sizes of the kernel's parameters.
+    // Inlined because the facts known at the call site (whether there are attributes, and the types
+    // of the arguments) save a third of the work.
     #[inline(always)]
     unsafe fn queue<A: KernelArgs>(
         &self,
@@ -112,10 +121,12 @@ impl Stream {
         let state = self.state();
         let id = state.shared_id();
         if state.kind() != Kind::Own || !args.are_in_order(id) {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller upholds the contract of `queue`, which is that of
+            // `queue_in_order`.
             return unsafe { self.queue_in_order(function, &config, attributes, args) };
         }
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `queue`, and no argument needs a wait
+        // (`are_in_order`).
         unsafe { self.call(function, &config, attributes, &args) }?;
         if !args.are_noted(id, state.epoch()) {
             note(&mut Scope::new(self), args);
@@ -123,12 +134,12 @@ impl Stream {
         Ok(())
     }
 
-    /// [`queue`](Self::queue) where the stream has to wait for something, or is one of C's default
-    /// streams.
+    /// Does the work of [`queue`](Self::queue) if the stream may have to wait for something, or is
+    /// one of C's default streams.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The requirements of [`queue`](Self::queue) apply.
     #[cold]
     unsafe fn queue_in_order<A: KernelArgs>(
         &self,
@@ -140,7 +151,7 @@ impl Stream {
         let mut scope = Scope::new(self);
         scope.ready()?;
         args.each_tracked(&mut |tracked| tracked.before(&scope))?;
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `queue`, and `before` has queued the waits.
         unsafe { self.call(function, config, attributes, &args) }?;
         note(&mut scope, args);
         Ok(())
@@ -148,7 +159,8 @@ impl Stream {
 
     /// # Safety
     ///
-    /// As [`queue`](Self::queue), and the stream has waited for what matters to the uses.
+    /// The requirements of [`queue`](Self::queue) apply, and the stream has waited for all
+    /// conflicting uses of the arguments.
     #[inline(always)]
     unsafe fn call<A: KernelArgs>(
         &self,
@@ -159,14 +171,16 @@ impl Stream {
     ) -> Result<()> {
         match attributes {
             None => args.with_values(function.layout(), |values| {
-                // SAFETY: as the caller says.
+                // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                // `args`.
                 unsafe { self.call_launch(function, config, values) }
             })?,
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
                 let attributes = attributes.for_launch(self.context())?;
                 args.with_values(function.layout(), |values| {
-                    // SAFETY: as the caller says.
+                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                    // `args`.
                     unsafe { self.call_launch_ex(function, config, attributes, values) }
                 })?;
             }
@@ -177,8 +191,8 @@ impl Stream {
 
     /// # Safety
     ///
-    /// `values` are of the parameters' sizes, a block laid out as they are, and the kernel keeps to
-    /// its memory.
+    /// `values` have the sizes of the parameters, a packed block has their layout, and the kernel
+    /// only accesses memory that it may access.
     #[inline]
     pub(crate) unsafe fn call_launch(
         &self,
@@ -191,9 +205,9 @@ impl Stream {
             block,
             shared_bytes,
         } = *config;
-        // SAFETY: function and stream must be alive, there must be a value of each parameter's size
-        // in one of the forms, and the kernel must keep to its memory ← both are borrowed; the
-        // caller says so.
+        // SAFETY: the function and the stream must be alive, one of the forms must hold a value of
+        // each parameter's size, and the kernel must stay within its memory ← both are borrowed;
+        // the caller guarantees the rest.
         unsafe {
             call!(
                 self.driver(),
@@ -216,7 +230,7 @@ impl Stream {
 
     /// # Safety
     ///
-    /// As [`call_launch`](Self::call_launch).
+    /// The requirements of [`call_launch`](Self::call_launch) apply.
     pub(crate) unsafe fn call_launch_ex(
         &self,
         function: &Function,
@@ -225,8 +239,8 @@ impl Stream {
         values: Values,
     ) -> Result<(), DriverError> {
         let config = config.raw(self, attributes);
-        // SAFETY: as in `call_launch`; the attributes must be valid for the call ← they are
-        // borrowed, and the driver only reads them.
+        // SAFETY: as in `call_launch`; in addition the attributes must be valid during the call ←
+        // they are borrowed, and the driver only reads them.
         unsafe {
             call!(
                 self.driver(),
@@ -241,10 +255,10 @@ impl Stream {
     }
 }
 
-/// Notes the uses of a launch that was just queued in `scope`.
+/// Records the uses of a launch that was just queued in `scope`.
 #[cold]
 fn note<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
-    // What notes one cannot fail.
+    // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| {
         tracked.after(scope);
         Ok(())

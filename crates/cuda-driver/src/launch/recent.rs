@@ -1,8 +1,9 @@
-//! The last launches of each stream: what may have been running when a device was lost.
+//! The last launches of each stream, which may have been running when a device was lost. C has no
+//! counterpart.
 //!
-//! A launch leaves the number of its kernel's name in a ring of its stream: two loads and two
-//! stores, which wait for nobody. Of threads that launch on one stream at the same instant one may
-//! overwrite what the other left; what is told here is never relied on.
+//! A launch stores the id of its kernel's name in a ring buffer of its stream: two loads and two
+//! stores, without a lock. If several threads launch on one stream at the same time, one may
+//! overwrite the entry of another. The list is only for diagnostics; nothing relies on it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,27 +16,27 @@ use crate::error::{DeviceLoss, DriverError, LossId};
 use crate::lock::{Mutex, rank};
 use crate::stream::Stream;
 
-/// So many launches of each stream are remembered.
+/// The number of launches that are remembered for each stream.
 const KEPT: usize = 64;
-/// Of so many streams that are gone it is remembered what they may still have been running.
+/// The number of destroyed streams whose last launches are still remembered.
 const GONE: usize = 16;
 
 /// The last launches of a stream.
 pub(crate) struct RecentLaunches {
-    /// How many there were.
+    /// The number of launches so far.
     count: AtomicU64,
-    /// How many of them are known to be done.
+    /// The number of launches that are known to be complete.
     done: AtomicU64,
     names: [AtomicU32; KEPT],
-    /// The handle of the stream.
+    /// The address of the stream's handle.
     stream: usize,
 }
 
-/// The number of a kernel's name, in its context.
+/// The id of a kernel's name within its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameId(u32);
 
-/// The launches of a context.
+/// The launches of all streams of a context.
 pub(crate) struct ContextLaunches {
     device: u32,
     names: Mutex<Names, { rank::LAUNCH_NAMES }>,
@@ -48,22 +49,22 @@ struct Names {
     ids: HashMap<Arc<str>, NameId>,
 }
 
-/// The launches of all contexts of a driver, and the devices that it has lost.
+/// The launches of all contexts of a driver, and the devices that were lost.
 #[derive(Default)]
 pub(crate) struct DriverLaunches {
     contexts: Mutex<Vec<Weak<ContextLaunches>>, { rank::LAUNCH_CONTEXTS }>,
     losses: Mutex<Vec<Known>, { rank::LAUNCH_LOSSES }>,
 }
 
-/// A device that was told to be lost.
+/// A device that was reported as lost.
 struct Known {
     device: u32,
-    /// How many launches there were on it by then.
+    /// The number of launches on the device at that time.
     launches: u64,
     loss: Option<LossId>,
 }
 
-/// Launches of one stream that are not known to be done, the last one first: at most the last 64.
+/// The launches of one stream that are not known to be complete, latest first: at most the last 64.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LaunchesInFlight {
     stream: usize,
@@ -80,7 +81,7 @@ impl RecentLaunches {
         }
     }
 
-    /// Notes a launch that was queued.
+    /// Records a launch that was queued.
     #[inline]
     pub(crate) fn note(&self, name: NameId) {
         let count = self.count.load(Ordering::Relaxed);
@@ -88,24 +89,24 @@ impl RecentLaunches {
         self.count.store(count.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// How many launches there were so far.
+    /// Returns the number of launches so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Notes that the first `count` launches are done.
+    /// Records that the first `count` launches are complete.
     pub(crate) fn settle(&self, count: u64) {
         self.done.store(count, Ordering::Relaxed);
     }
 
-    /// How many launches are not known to be done.
+    /// Returns the number of launches that are not known to be complete.
     fn in_flight(&self) -> u64 {
         let (count, done) = (self.count(), self.done.load(Ordering::Relaxed));
-        // Fewer than are done: threads were in each other's way, and all may be.
+        // `count < done` is possible if threads raced. Then none may be complete.
         count.checked_sub(done).unwrap_or(count)
     }
 
-    /// Their names, the last one first.
+    /// Returns the names of those launches, latest first.
     fn names(&self) -> impl Iterator<Item = NameId> {
         let (count, kept) = (self.count(), self.in_flight().min(KEPT as u64));
         (count.saturating_sub(kept)..count)
@@ -123,7 +124,7 @@ impl ContextLaunches {
         }
     }
 
-    /// The number of a name. It is kept as long as the context.
+    /// Returns the id of a name. The context keeps it as long as it lives.
     pub(crate) fn name(&self, name: &str) -> NameId {
         let mut names = self.names.lock();
         if let Some(id) = names.ids.get(name) {
@@ -136,12 +137,12 @@ impl ContextLaunches {
         id
     }
 
-    /// The launches of a new stream.
+    /// Creates and registers the launches of a new stream.
     pub(crate) fn of_stream(&self, stream: CUstream) -> Arc<RecentLaunches> {
         let this = Arc::new(RecentLaunches::new(stream));
         let mut streams = self.streams.lock();
         if streams.len() == streams.capacity() {
-            // The newest of those that are gone. A stream can go at any time.
+            // Keep only the latest of the destroyed streams. A stream can be destroyed at any time.
             let mut room = GONE;
             let mut is_kept = |stream: &Arc<RecentLaunches>| {
                 if Arc::strong_count(stream) > 1 {
@@ -159,8 +160,8 @@ impl ContextLaunches {
         this
     }
 
-    /// Calls `wait` for all that is queued in the context, and if it succeeds notes that all
-    /// launches before are done.
+    /// Calls `wait`, which waits for all work that is queued in the context. If it succeeds,
+    /// records that all launches before the call are complete.
     pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         let before: Vec<_> = self
             .streams
@@ -198,16 +199,16 @@ impl ContextLaunches {
 }
 
 impl DriverLaunches {
-    /// Those of a new context.
+    /// Registers the launches of a new context.
     pub(crate) fn add(&self, launches: &Arc<ContextLaunches>) {
         let mut contexts = self.contexts.lock();
         contexts.retain(|context| context.strong_count() > 0);
         contexts.push(Arc::downgrade(launches));
     }
 
-    /// The loss of a device that `error` tells of: the one that is known, or else this.
+    /// Returns the loss of the device that `error` reports: the known loss, or a new one.
     ///
-    /// Calls nothing: it can be asked from within any call that failed.
+    /// Makes no driver call, so it can be used within any call that failed.
     pub(crate) fn loss(&self, device: u32, error: &DriverError) -> Option<LossId> {
         let contexts: Vec<_> = self
             .contexts
@@ -218,7 +219,7 @@ impl DriverLaunches {
             .collect();
         let launches = contexts.iter().map(|context| context.count()).sum();
         let mut losses = self.losses.lock();
-        // If there were launches since, the device was not lost.
+        // If there were launches since the known loss, the device was not lost then.
         let known = losses.iter().find(|known| known.device == device);
         if let Some(known) = known.filter(|known| known.launches >= launches) {
             return known.loss;
@@ -236,18 +237,18 @@ impl DriverLaunches {
 }
 
 impl LaunchesInFlight {
-    /// The kernels, the last one first.
+    /// Returns the names of the kernels, latest launch first.
     pub fn kernels(&self) -> impl ExactSizeIterator<Item = &str> {
         self.kernels.iter().map(|name| &**name)
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kernels.is_empty()
     }
 
-    /// Whether they were launched on this stream.
+    /// Returns whether the launches were queued on `stream`.
     #[must_use]
     pub fn are_of(&self, stream: &Stream) -> bool {
         self.stream == stream.as_raw().addr()
@@ -255,10 +256,10 @@ impl LaunchesInFlight {
 }
 
 impl Stream {
-    /// The launches on this stream that are not known to be done: those since the last wait for the
-    /// stream or its context that succeeded, at most 64.
+    /// Returns the launches on this stream that are not known to be complete: those since the last
+    /// successful wait for the stream or its context, at most 64.
     ///
-    /// Graphs and what other code launches are not among them.
+    /// Graph launches and launches of other code are not included.
     #[must_use]
     pub fn launches_in_flight(&self) -> LaunchesInFlight {
         let launches = self.context().launches();
@@ -329,7 +330,7 @@ mod tests {
         stream.note(a);
         let failed: Result<(), ()> = launches.settle_after(|| Err(()));
         assert_eq!((failed, names(&launches).len()), (Err(()), 1));
-        // A launch while it was waited may be running still.
+        // A launch during the wait may still be running.
         let waited: Result<(), ()> = launches.settle_after(|| {
             stream.note(launches.name("b"));
             Ok(())

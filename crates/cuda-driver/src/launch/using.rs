@@ -1,4 +1,4 @@
-//! Arguments of a launch together with memory that they lead to.
+//! Arguments of a launch together with memory whose addresses they contain.
 
 use std::ffi::c_void;
 
@@ -7,11 +7,11 @@ use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
 use crate::function::check::Layout;
 
-/// Arguments of a kernel, and memory beside them that the launch uses: what a packed batch is, a
-/// struct of settings and of addresses of several buffers.
+/// Arguments of a kernel, and other memory that the kernel uses. An example is a packed batch: a
+/// struct of settings and of the addresses of several buffers.
 ///
-/// A launch is ordered with other uses of the buffers that are its arguments. Of a struct it cannot
-/// know which addresses are in it, so the buffers are named here, as `&buffer` or as `&mut buffer`.
+/// A launch waits for conflicting uses of the buffers among its arguments. It cannot know which
+/// addresses a struct contains, so those buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream, Using};
@@ -44,8 +44,7 @@ use crate::function::check::Layout;
 /// # }
 /// ```
 ///
-/// For a number that is known only when the program runs there is
-/// [`ArgList::uses`](super::ArgList::uses).
+/// If the number of buffers is known only at run time, use [`ArgList::uses`](super::ArgList::uses).
 #[derive(Clone, Copy, Debug)]
 pub struct Using<A, M> {
     args: A,
@@ -53,13 +52,14 @@ pub struct Using<A, M> {
 }
 
 impl<A: KernelArgs, M: KernelArgs> Using<A, M> {
-    /// The kernel takes `args`, and uses `memory`, a tuple of buffers and views.
+    /// Creates arguments for a kernel that takes `args` and uses `memory`, a tuple of buffers and
+    /// views.
     pub fn new(args: A, memory: M) -> Self {
         Self { args, memory }
     }
 }
 
-// SAFETY: sizes and pointers are those of `args`.
+// SAFETY: sizes, pointers and values must be of the same arguments ← all are those of `args`.
 unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     #[inline]
     fn sizes(&self) -> &[usize] {
@@ -97,5 +97,5 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 }
 
-// SAFETY: its values are those of `A`, which the parameters accept.
+// SAFETY: the sizes must be equal ← the values are those of `A`, which `P` accepts.
 unsafe impl<P: KernelParams + Accepts<A>, A, M> Accepts<Using<A, M>> for P {}

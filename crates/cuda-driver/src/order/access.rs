@@ -1,4 +1,4 @@
-//! What uses do to a buffer, and the uses that one call makes.
+//! The kinds of buffer accesses, and the scope of one call that makes uses.
 
 use std::cell::OnceCell;
 
@@ -8,102 +8,104 @@ use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::stream::{Kind, Queueing, Stream};
 
-/// What a use does to a buffer, and what other uses the borrow checker allows at the same time.
+/// How a use accesses a buffer, and which other uses the borrow checker allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(super) write: bool,
-    /// Another part of the buffer may be written at the same time: it was split.
+    /// Whether the buffer was split, so that another part of it may be written at the same time.
     pub(super) part: bool,
-    /// One word, atomically: a stream waits for its value, or sets it for one that waits.
+    /// Whether the use is an atomic access to one word: a stream waits for its value, or writes it
+    /// for a stream that waits.
     pub(super) signal: bool,
 }
 
 impl Access {
-    /// Through a shared borrow of the buffer: others may read it, nobody writes.
+    /// A read through a shared borrow of the buffer: there may be other readers, but no writer.
     pub(crate) const READ: Self = Self {
         write: false,
         part: false,
         signal: false,
     };
-    /// Through an exclusive borrow of the buffer.
+    /// A write through an exclusive borrow of the buffer.
     pub(crate) const WRITE: Self = Self {
         write: true,
         part: false,
         signal: false,
     };
-    /// A stream waits for a value. Not ordered with those that set it, for which it waits.
+    /// A stream waits for a value. Not ordered with the writes of the value that it waits for.
     pub(crate) const AWAIT: Self = Self {
         write: false,
         part: true,
         signal: true,
     };
-    /// A value is set. Not ordered with those that wait for it.
+    /// A stream writes a value. Not ordered with the waits for the value.
     pub(crate) const SIGNAL: Self = Self {
         write: true,
         part: true,
         signal: true,
     };
 
-    /// Both: what two nodes of a graph do to a buffer. What is waited for or set and used otherwise
-    /// too is ordered as a use, as it is on streams.
+    /// Combines the accesses of two nodes of a graph to one buffer. A buffer with both signal and
+    /// ordinary accesses is ordered like an ordinary one, as it is on streams.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self {
             write: self.write || other.write,
             part: true,
-            // What matters to one of them matters to both, so that what is known of it only grows.
+            // A conflict with either access is a conflict with the result, so combining only adds
+            // conflicts.
             signal: self.signal && other.signal,
         }
     }
 
-    /// Whether the memory may be changed.
+    /// Returns whether the access may change the memory.
     pub(crate) const fn is_write(self) -> bool {
         self.write
     }
 
-    /// Whether it waits for a value, or sets one.
+    /// Returns whether the access waits for a value or writes one.
     pub(crate) const fn is_signal(self) -> bool {
         self.signal
     }
 
-    /// The same, of a part of a buffer that was split.
+    /// Returns this access for a part of a buffer that was split.
     pub(crate) const fn of_part(self) -> Self {
         Self { part: true, ..self }
     }
 }
 
-/// Whether one has to wait for the other, whichever comes first.
+/// Returns whether two accesses conflict: whichever comes later has to wait for the other.
 pub(crate) const fn matters(one: Access, other: Access) -> bool {
     (one.write || other.write) && !(one.signal && other.signal)
 }
 
-/// The uses that one call makes: a launch, or a copy. They share one event.
+/// The uses of one call, which is a launch or a copy. They share one event.
 ///
-/// As long as it lives, the context is current if calls on the stream need it. If it uses memory
-/// that graphs hold it is inside the gate of the context: it must not wait for the device, nor for
-/// the program.
+/// While the scope lives, the context is current if calls on the stream need that. If the call uses
+/// memory that graphs hold, the scope is inside the gate of the context; the thread must then not
+/// wait for the device, nor for the program.
 pub(crate) struct Scope<'a> {
     pub(super) stream: &'a Stream,
-    /// The identity of `stream`, at hand; `NOWHERE` if the context could not be made current.
+    /// The id of `stream`, cached; `NOWHERE` if the context could not be made current.
     pub(crate) id: u64,
-    /// The epoch in which the call was queued; `UNKNOWN` until somebody asks.
+    /// The epoch in which the call was queued; `UNKNOWN` until it is first needed.
     epoch: u64,
-    /// `None` for most scopes: all that a use at home costs is to see that.
+    /// `None` for most scopes, so that a use on the home stream costs only this check.
     more: OnceCell<Box<More<'a>>>,
 }
 
-/// What a scope needs that is not of one buffer at home on one of our streams.
+/// The state of a scope that is needed only away from the home stream, or on a default stream of C.
 #[derive(Default)]
 struct More<'a> {
     event: OnceCell<UseEvent>,
     bound: Option<Result<Current<'a>, DriverError>>,
-    /// Set if it is inside the gate.
+    /// Set if the scope has entered the gate.
     entered: OnceCell<Entered<'a>>,
 }
 
-/// No stream has this identity: those of threads have a stream and a thread in them, and others do
-/// not get there.
+/// Never a valid id: the ids of per-thread queues have a non-zero low half, and the counter of the
+/// other ids cannot reach 2^63.
 const NOWHERE: u64 = 1 << 63;
-/// No stream gets to this epoch.
+/// Never a valid epoch: the counter cannot reach it.
 const UNKNOWN: u64 = u64::MAX;
 
 impl<'a> Scope<'a> {
@@ -120,7 +122,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// On a default stream of C: makes the context current.
+    /// Creates a scope on a default stream of C. Makes the context current.
     #[cold]
     fn of_default(stream: &'a Stream) -> Self {
         let bound = stream.queueing().map(Queueing::into_current).transpose();
@@ -138,7 +140,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The epoch in which the call was queued. To be asked after it was.
+    /// Returns the epoch in which the call was queued. Only to be called after queueing it.
     #[inline]
     pub(crate) fn epoch(&mut self) -> u64 {
         if self.epoch == UNKNOWN {
@@ -147,19 +149,19 @@ impl<'a> Scope<'a> {
         self.epoch
     }
 
-    /// Enters the gate of the context, until the scope goes.
+    /// Enters the gate of the context until the scope is dropped.
     pub(super) fn enter(&self) {
         let stream = self.stream;
         let more = self.more.get_or_init(Box::default);
         more.entered.get_or_init(|| stream.context().gate().enter());
     }
 
-    /// Whether this thread is inside the gate, by this scope or by another.
+    /// Returns whether this thread is inside the gate, through this scope or another one.
     pub(super) fn is_inside(&self) -> bool {
         self.stream.context().gate().is_inside()
     }
 
-    /// An error if calls on the stream cannot be made.
+    /// Fails if calls on the stream cannot be made.
     #[inline]
     pub(crate) fn ready(&self) -> Result<(), DriverError> {
         if self.id != NOWHERE {
@@ -171,14 +173,14 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether the event behind what the scope has queued is recorded.
+    /// Returns whether the event after the work of this scope is recorded.
     pub(super) fn has_event(&self) -> bool {
         self.more
             .get()
             .is_some_and(|more| more.event.get().is_some())
     }
 
-    /// The event behind what the scope has queued; `None` if it cannot be recorded.
+    /// Returns the event after the work of this scope, or `None` if it cannot be recorded.
     pub(super) fn event(&mut self) -> Option<UseEvent> {
         let more = self.more.get_or_init(Box::default);
         if more.event.get().is_none() {

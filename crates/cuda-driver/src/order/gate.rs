@@ -1,8 +1,8 @@
-//! What keeps replays of graphs and other uses of the same memory apart.
+//! The replay lock: excludes replays of graphs and other uses of the same memory from each other.
 //!
-//! A buffer that a graph holds is used by replays that borrow nothing. So nothing but this keeps
-//! another thread from using it between the moment in which a replay is ordered behind the other
-//! uses and the moment in which it is queued. Each context has one gate, taken by replays and by
+//! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
+//! prevent another thread from using such a buffer after a replay has waited for the other uses,
+//! but before the replay is queued. Each context has one gate, which is taken by replays and by
 //! uses of memory that graphs hold, and by nothing else.
 
 use std::cell::Cell;
@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// One thread at a time is inside, and may enter again.
+/// A reentrant lock: one thread at a time is inside, and it may enter again.
 #[derive(Default)]
 pub(crate) struct Gate {
     lock: Mutex<(), { rank::GATE }>,
-    /// The thread that is inside; 0 if none is.
+    /// The identity of the thread that is inside; 0 if there is none.
     inside: AtomicUsize,
 }
 
-/// This thread is inside until this goes. Those of one thread go in the reverse order.
+/// A guard: this thread is inside until it is dropped. The guards of a thread are dropped in
+/// reverse order.
 pub(crate) struct Entered<'a> {
     gate: &'a Gate,
     /// `None` if the thread was inside already.
@@ -30,7 +31,7 @@ impl Gate {
     #[inline]
     pub(crate) fn enter(&self) -> Entered<'_> {
         let this = this_thread();
-        // Only this thread writes this value, so that it is found here if and only if it is inside.
+        // Only this thread stores this value, so it is found here exactly if this thread is inside.
         if self.is_inside() {
             return Entered {
                 gate: self,
@@ -45,13 +46,13 @@ impl Gate {
         }
     }
 
-    /// Whether this thread is inside.
+    /// Returns whether this thread is inside.
     #[inline]
     pub(super) fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Enters two gates, in one order for all.
+    /// Enters two gates. All threads enter them in the same order, so they cannot deadlock.
     pub(crate) fn enter_both<'a>(one: &'a Self, other: &'a Self) -> [Entered<'a>; 2] {
         if ptr::from_ref(one) < ptr::from_ref(other) {
             [one, other].map(Self::enter)
@@ -69,7 +70,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A number that no other live thread has; not 0.
+/// Returns a number other than 0 that no other live thread has.
 #[inline]
 fn this_thread() -> usize {
     thread_local! {
@@ -100,7 +101,7 @@ mod tests {
                         let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
                         most.fetch_max(now, Ordering::AcqRel);
                         drop(gate.enter());
-                        // The inner one has not opened it.
+                        // Dropping the inner guard has not opened the gate.
                         assert!(gate.is_inside());
                         thread::yield_now();
                         assert_eq!(inside.fetch_sub(1, Ordering::AcqRel), 1);

@@ -1,4 +1,4 @@
-//! Memory that graphs hold: it outlives its owner.
+//! Memory leased by graphs, which can outlive its owner.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use crate::memory::{Block, Memory, Source};
 use crate::pending;
 use crate::planted::Fault;
 
-/// What a tracker knows of the graphs that hold its memory.
+/// The graphs that hold the memory of a tracker, and their users of it.
 #[derive(Default)]
 pub(super) struct Estate {
-    /// How many [`Held`] there are.
+    /// The number of [`Held`] values.
     holders: usize,
-    /// What the owner has left when it went.
+    /// The allocation, if its owner was dropped while a graph held it.
     left: Option<(CUdeviceptr, usize, Source)>,
     /// The executables whose replays use the memory.
     pub(super) users: Vec<User>,
-    /// How many guards of the host read it, if it is the host's.
+    /// The number of host guards that read the memory, if it is host memory.
     pub(super) readers: usize,
-    /// How many write it: one at most.
+    /// The number of host guards that write the memory: at most one.
     pub(super) writers: usize,
 }
 
 /// An executable that uses the memory.
 pub(super) struct User {
     pub(super) record: Arc<Record>,
-    /// The number that the record knows the tracker by.
+    /// The index of the tracker in the record.
     pub(super) slot: usize,
-    /// What all its nodes together do to the memory.
+    /// The combined access of all its nodes to the memory.
     pub(super) access: Access,
-    /// How many nodes use it.
+    /// The number of its nodes that use the memory.
     pub(super) nodes: usize,
 }
 
 impl Estate {
-    /// How many guards of the host are in the way of `access`.
+    /// Returns how many host guards conflict with `access`.
     pub(super) fn lent_against(&self, access: Access) -> usize {
         if access.write {
             self.readers + self.writers
@@ -49,7 +49,7 @@ impl Estate {
         }
     }
 
-    /// The count of guards of this kind.
+    /// Returns the count of guards of this kind.
     pub(super) fn guards(&mut self, access: Access) -> &mut usize {
         if access.write {
             &mut self.writers
@@ -58,7 +58,7 @@ impl Estate {
         }
     }
 
-    /// The users whose replays matter to `access`.
+    /// Returns the users whose replays conflict with `access`.
     pub(super) fn users_against(&self, access: Access) -> impl Iterator<Item = &User> {
         self.users
             .iter()
@@ -66,22 +66,22 @@ impl Estate {
     }
 }
 
-/// Keeps memory that a graph uses: as long as one lives, the memory is not given back, whatever its
-/// owner does.
+/// A lease of memory for a graph: while one lives, the memory is not freed, even if its owner is
+/// dropped.
 pub(crate) struct Held {
     tracker: ManuallyDrop<Arc<Tracker>>,
 }
 
 impl Held {
-    /// Holds the memory behind a borrow that allows what the graph is to do with it.
+    /// Leases memory. The caller has a borrow that allows what the graph will do with the memory.
     ///
-    /// From now on each use of it takes the slow way: replays borrow nothing, so they are not to be
-    /// missed. The borrow sees to it that no use that this is in the way of is between its order
-    /// and its note.
+    /// From now on each use of the memory takes the slow path, which accounts for replays: they
+    /// take no borrows. Because the caller holds the borrow, no conflicting use can be between
+    /// [`before`](Tracker::before) and [`after`](Tracker::after) at this point.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for managed memory, which the host may touch at any time.
+    /// [`Error::Unsupported`] for managed memory, which the host may access at any time.
     pub(crate) fn new(memory: &Memory) -> Result<Self> {
         if memory.is_managed() {
             return Err(Error::Unsupported {
@@ -110,11 +110,11 @@ impl Clone for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: it must not be used again ← this is the end of `self`.
+        // SAFETY: `self.tracker` must not be used again ← `self` is being dropped.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
         let driver = tracker.home().driver().clone();
-        // Inside a host function not even the tracker is locked: who has it may wait for that
-        // function.
+        // Inside a host function even the lock of the tracker must not be taken: its holder may be
+        // waiting for that function.
         pending::outside(&driver, move || {
             if let Some((address, bytes, source)) = tracker.let_go() {
                 let _ = source.take_back(Block {
@@ -128,19 +128,20 @@ impl Drop for Held {
 }
 
 impl Tracker {
-    /// Whether a graph holds the memory, or has held it.
+    /// Returns whether a graph holds or has held the memory.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Acquire)
     }
 
-    /// One holder more.
+    /// Adds a holder.
     fn hold(&self) {
-        // Declared before the guard, so that it is dropped after it.
+        // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
         if !self.crossed.cross() {
-            // As for a use elsewhere: uses at home left no trace, so one stands for all of them.
+            // As for the first use on another stream: uses on the home stream were not recorded, so
+            // one placeholder represents all of them.
             removed.extend(uses.list.drain(..));
             uses.list.push(Use::at_home(self.home(), true));
         }
@@ -148,7 +149,7 @@ impl Tracker {
         uses.estate.get_or_insert_default().holders += 1;
     }
 
-    /// One holder less; answers what the owner has left if it was the last.
+    /// Removes a holder. If it was the last one, returns the allocation that the owner left behind.
     fn let_go(&self) -> Option<(CUdeviceptr, usize, Source)> {
         let mut uses = self.lock();
         let estate = uses.estate.as_mut()?;
@@ -160,8 +161,8 @@ impl Tracker {
         }
     }
 
-    /// Its owner goes: answers the source if nobody holds the memory, which otherwise goes with the
-    /// last holder.
+    /// Called when the owner is dropped. Returns the source if there are no holders; otherwise the
+    /// last holder frees the memory.
     pub(crate) fn leave(
         &self,
         address: CUdeviceptr,
@@ -178,7 +179,7 @@ impl Tracker {
         }
     }
 
-    /// Whether somebody holds the memory now.
+    /// Returns whether the memory has holders now.
     pub(crate) fn has_holders(&self) -> bool {
         let uses = self.lock();
         uses.estate

@@ -1,16 +1,16 @@
-//! Host memory of graphs in the hands of the host.
+//! Host memory of graphs while it is mapped by the host.
 
 use super::{Access, Tracker};
 use crate::error::{Error, Result};
 
 impl Tracker {
-    /// Gives the memory to the host until it is [taken back](Self::take_back): no launch that is in
-    /// the way begins any more, and those under way are waited for.
+    /// Maps the memory for the host until [`take_back`](Self::take_back): blocks new conflicting
+    /// launches, then waits for those in progress.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if the host has it in a way that matters, or what waiting answers. Then
-    /// it is not given.
+    /// [`Error::Borrowed`] if the host already has a conflicting mapping, or an error of the wait.
+    /// The memory is not mapped then.
     pub(crate) fn lend(&self, access: Access) -> Result<()> {
         let entered = self.home().context().gate().enter();
         let mut uses = self.lock();
@@ -26,14 +26,14 @@ impl Tracker {
         }
         drop(uses);
         drop(entered);
-        // No launch that matters comes any more, so that all are known.
+        // No new conflicting launch can start, so all of them are known here.
         self.synchronize(access).map_err(|error| {
             self.take_back(access);
             error.into()
         })
     }
 
-    /// The host has it no more.
+    /// Ends a mapping by the host.
     pub(crate) fn take_back(&self, access: Access) {
         let _entered = self.home().context().gate().enter();
         let mut uses = self.lock();

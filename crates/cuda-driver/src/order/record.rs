@@ -1,15 +1,16 @@
-//! The replays of an executable graph as uses: one record for all memory that it uses.
+//! The replays of an executable graph as uses: one record for all memory that the executable uses.
 //!
-//! Noting a replay at each of its buffers would cost as much as the buffers are many. So an
-//! executable has one record of its last replay (the driver runs its replays one after the other),
-//! and each buffer that it uses knows the record. Uses elsewhere wait for the last replay where it
-//! matters to them, and tell the record that the buffer is dirty; a replay waits for the uses of
-//! the dirty buffers, of which there are none if nothing happened in between. Executables that
-//! share a buffer are peers: a replay of one waits for the last replay of the other.
+//! Recording a replay at each of its buffers would take time proportional to their number. So each
+//! executable has one record with its last replay (the driver runs its replays one after the
+//! other), and each buffer that it uses refers to the record. Other uses of a buffer wait for the
+//! last replay if they conflict with it, and mark the buffer as dirty in the record. A replay waits
+//! for the uses of the dirty buffers; there are none if nothing happened since the last replay.
+//! Executables that share a buffer with conflicting accesses are peers: a replay of one waits for
+//! the last replay of the other.
 //!
-//! Locks are taken in this order: the lock of an executable's owners, that of its graph, the
-//! [gate](super::Gate) of the context, a tracker, a record. No two trackers, and no two records,
-//! are locked at once.
+//! Locks are taken in this order: the lock of an executable's owners, the lock of its graph, the
+//! [gate](super::Gate) of the context, a tracker, a record. No thread locks two trackers or two
+//! records at once.
 
 use std::sync::Arc;
 
@@ -33,17 +34,18 @@ pub(crate) struct Record {
 
 #[derive(Default)]
 struct State {
-    /// The last replay. It stands for all before it.
+    /// The last replay. It represents all earlier replays.
     last: Option<Use>,
-    /// The memory that the executable uses. Their places do not change.
+    /// The memory that the executable uses. An entry keeps its index.
     slots: Vec<Slot>,
-    /// The places of those that went.
+    /// The indices of unused entries in `slots`.
     free: Vec<usize>,
-    /// Those that were used elsewhere since the last replay, none twice.
+    /// The indices of slots that were used elsewhere since the last replay, without duplicates.
     dirty: Vec<usize>,
-    /// Those that use the same memory in ways that matter, and how much of it.
+    /// The executables with conflicting uses of the same memory, each with the number of buffers
+    /// that they share in this way.
     peers: Vec<(Arc<Record>, usize)>,
-    /// How many guards of the host are in the way of a replay.
+    /// The number of host guards that conflict with a replay.
     lent: usize,
 }
 
@@ -53,16 +55,17 @@ struct Slot {
     is_dirty: bool,
 }
 
-/// What a replay has to wait for: uses of memory, and other executables.
+/// The dependencies of a replay: uses of dirty memory, and last replays of peers.
 type ToWaitFor = (SmallVec<[Arc<Tracker>; 4]>, SmallVec<[Arc<Record>; 4]>);
 
 impl Record {
-    /// Queues a replay on `stream` by `launch`, behind all uses that matter. `may_block` says
-    /// whether the graph can wait for the program.
+    /// Queues a replay on `stream` by calling `launch`, after all conflicting uses. `may_block` is
+    /// true if the graph can wait for the program.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`], or what the calls answer.
+    /// [`Error::Borrowed`] if the host has a conflicting mapping of a host buffer, or an error of
+    /// the driver.
     pub(crate) fn replay(
         &self,
         stream: &Stream,
@@ -74,7 +77,7 @@ impl Record {
         if stream.driver().has_strays() {
             self.settle_before(stream.context())?;
         }
-        // Not by the scope, which would need memory for it.
+        // Entered here instead of through the scope, which would allocate memory for it.
         let entered = stream.context().gate().enter();
         let mut state = self.lock();
         if state.lent > 0 {
@@ -89,8 +92,8 @@ impl Record {
             drop(awaited);
             state = self.lock();
         }
-        // On another stream the driver makes it wait for the last replay, which may itself wait for
-        // the program.
+        // If the last replay was on another stream, the driver makes this one wait for it, and the
+        // last replay may itself be waiting for the program.
         let follows = |last: &Use| last.id != scope.id && stream.driver().may_block();
         let queued = if may_block || state.last.as_ref().is_some_and(follows) {
             stream.state().block(stream.context(), launch)
@@ -98,10 +101,10 @@ impl Record {
             launch()
         };
         if queued.is_ok() && !state.dirty.is_empty() {
-            // Inside the gate none is added meanwhile.
+            // Inside the gate, no slot becomes dirty in the meantime.
             state.clean();
         }
-        // A launch that failed may have queued a part of the graph.
+        // A failed launch may have queued a part of the graph.
         let is_noted =
             state.may_note(&scope, queued.is_ok()) && !Fault::ReplayNotNoted.is_planted();
         let former = is_noted.then(|| state.note(&mut scope));
@@ -139,7 +142,8 @@ impl Record {
         Ok(())
     }
 
-    /// Makes the stream of `scope` wait for the last replay. `context` is the executable's.
+    /// Makes the stream of `scope` wait for the last replay. `context` is the context of the
+    /// executable.
     pub(super) fn order_before(
         &self,
         scope: &Scope<'_>,
@@ -151,8 +155,8 @@ impl Record {
         }
     }
 
-    /// The event behind the last replay; `None` if there is none, or it is done. Strays of
-    /// `context` were [settled](Self::settle).
+    /// Returns the event after the last replay, or `None` if there was no replay or it is complete.
+    /// The caller has [settled](Self::settle) the strays of `context`.
     pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
         let mut state = self.lock();
         let Some(last) = &mut state.last else {
@@ -162,7 +166,7 @@ impl Record {
         last.behind(&own, context)
     }
 
-    /// Whether there was a replay that is not known to be done.
+    /// Returns whether there was a replay that is not known to be complete.
     pub(crate) fn may_run(&self, context: &Context) -> bool {
         match &self.lock().last {
             Some(last) => !last.is_done_on(context),
@@ -170,13 +174,13 @@ impl Record {
         }
     }
 
-    /// Calls the driver for the executable while none of its replays is being queued.
+    /// Calls the driver for the executable while no replay of it is being queued.
     pub(crate) fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
         let _state = self.lock();
         call()
     }
 
-    /// The memory of this number was used elsewhere.
+    /// Marks the memory at this index as used elsewhere.
     pub(super) fn soil(&self, slot: usize) {
         let mut state = self.lock();
         if let Some(place) = state.slots.get_mut(slot)
@@ -186,18 +190,18 @@ impl Record {
         }
     }
 
-    /// As many more guards of the host are in the way.
+    /// Adds `guards` conflicting host guards.
     pub(super) fn lend(&self, guards: usize) {
         self.lock().lent += guards;
     }
 
-    /// As many fewer.
+    /// Removes `guards` conflicting host guards.
     pub(super) fn unlend(&self, guards: usize) {
         let mut state = self.lock();
         state.lent = state.lent.saturating_sub(guards);
     }
 
-    /// A node more uses the memory of `tracker`. The gate is entered.
+    /// Adds a node that uses the memory of `tracker`. The caller has entered the gate.
     pub(crate) fn attach(self: &Arc<Self>, tracker: &Arc<Tracker>, access: Access) {
         let mut uses = tracker.lock();
         let estate: &mut Estate = uses.estate.get_or_insert_default();
@@ -239,8 +243,8 @@ impl Record {
         }
     }
 
-    /// A node less uses the memory of `tracker`. What replays still do with it is noted there if it
-    /// was the last. The gate is entered.
+    /// Removes a node that uses the memory of `tracker`. If it was the last one, records the last
+    /// replay as a use of that memory. The caller has entered the gate.
     pub(crate) fn detach(self: &Arc<Self>, tracker: &Arc<Tracker>) {
         let mut uses = tracker.lock();
         let Some(estate) = uses.estate.as_mut() else {
@@ -251,13 +255,13 @@ impl Record {
         };
         estate.users[at].nodes -= 1;
         if estate.users[at].nodes > 0 {
-            // What it did to the memory so far, it may still do: the access stays.
+            // The access is not narrowed: replays so far may still be doing it.
             return;
         }
         let User { slot, access, .. } = estate.users.swap_remove(at);
         self.unlend(estate.lent_against(access));
         let peers = estate.peers_of(self, access);
-        // Its peers know its replays as any other uses from now on.
+        // From now on the peers see its replays as ordinary uses.
         for user in estate.users_against(access) {
             user.record.soil(user.slot);
         }
@@ -276,9 +280,9 @@ impl Record {
 }
 
 impl State {
-    /// Whether what was just queued in `scope` may be noted as the last replay: it then stands for
-    /// those before it, which run first if it was queued. If it failed its stream is made to wait
-    /// for them; if that fails too, the one before stays.
+    /// Returns whether the work that was just queued in `scope` may be recorded as the last replay,
+    /// which represents the earlier replays. If it was queued, they run before it. If it failed,
+    /// its stream is made to wait for them; if that fails too, the previous replay stays recorded.
     fn may_note(&mut self, scope: &Scope<'_>, is_queued: bool) -> bool {
         let context = scope.stream.context();
         match &mut self.last {
@@ -287,8 +291,8 @@ impl State {
         }
     }
 
-    /// Notes a replay that was just queued in `scope`. Returns the event and the use that it
-    /// replaces, to be dropped without a lock.
+    /// Records a replay that was just queued in `scope`. Returns the event and the use that it
+    /// replaces, which have to be dropped without a lock.
     fn note(&mut self, scope: &mut Scope<'_>) -> (Option<UseEvent>, Option<Use>) {
         let former = match &mut self.last {
             Some(last) if last.id == scope.id => (last.renew(), None),
@@ -310,7 +314,7 @@ impl State {
         (dirty, peers)
     }
 
-    /// All that is dirty was waited for.
+    /// Unmarks all dirty memory after a replay has waited for it.
     fn clean(&mut self) {
         for slot in self.dirty.drain(..) {
             if let Some(place) = self.slots.get_mut(slot) {
@@ -328,7 +332,7 @@ impl State {
         slot
     }
 
-    /// Forgets memory; answers the last replay as a use of it.
+    /// Forgets memory. Returns the last replay as a use of that memory, and the tracker.
     fn remove(&mut self, slot: usize, access: Access) -> (Option<Use>, Option<Arc<Tracker>>) {
         let last = self.last.as_ref().map(|last| last.again(access.write));
         if std::mem::take(&mut self.slots[slot].is_dirty) {
@@ -345,7 +349,8 @@ impl State {
         }
     }
 
-    /// Answers the peer if it is none any more: it is to be dropped when this is unlocked.
+    /// Removes one shared buffer of a peer. Returns the peer if it was the last one; it has to be
+    /// dropped without the lock.
     fn remove_peer(&mut self, peer: &Arc<Record>) -> Option<Arc<Record>> {
         let at = self
             .peers
@@ -364,7 +369,7 @@ impl Estate {
             .position(|user| Arc::ptr_eq(&user.record, record))
     }
 
-    /// The other executables whose replays matter to such a use by `record`.
+    /// Returns the other executables whose replays conflict with `access` by `record`.
     fn peers_of(&self, record: &Arc<Record>, access: Access) -> SmallVec<[Arc<Record>; 4]> {
         self.users
             .iter()
@@ -375,8 +380,8 @@ impl Estate {
 }
 
 impl Tracker {
-    /// Before a replay of `record` on the stream of `scope`: makes it wait for what was done
-    /// elsewhere.
+    /// Prepares a replay of `record`: makes the stream of `scope` wait for conflicting uses of this
+    /// memory elsewhere.
     fn order_replay(&self, scope: &Scope<'_>, record: &Record) -> Result<(), DriverError> {
         let mut uses = self.lock();
         let uses = &mut *uses;

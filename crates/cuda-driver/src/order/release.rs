@@ -1,4 +1,5 @@
-//! The end of memory and code: the uses that must be over before the resource is released.
+//! The end of memory and code: waits for the uses that must be complete before a resource is
+//! released.
 
 use std::mem;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ impl Tracker {
         }
     }
 
-    /// Returns the contexts with a use of this memory that has no event: only a wait for the whole
-    /// context can end such a use.
+    /// Returns a context with an incomplete use of this memory that has no event, if there is one.
+    /// Only a wait for the whole context shows when such a use is complete.
     pub(crate) fn unsettled(&self) -> Option<KeptContext> {
         if self.home.driver().has_strays() {
             self.strays(Access::WRITE, None).into_iter().next()
@@ -50,7 +51,7 @@ impl Tracker {
         });
     }
 
-    /// Whether a stream of another context may use this memory.
+    /// Returns whether a stream of another context may use this memory.
     fn is_used_elsewhere(&self) -> bool {
         let home = self.home.context();
         let uses = self.lock();

@@ -1,9 +1,9 @@
-//! Uses that nothing tells the end of.
+//! Unfenced uses, called strays: uses whose completion event could not be recorded.
 //!
-//! A use on the per-thread stream is recorded at once, as no other thread can do that later. If
-//! that fails, only a wait for the whole context tells that it is over. Such a wait can last as
-//! long as the program likes, so it is made where nothing is locked: before the gate is entered,
-//! and before a tracker is looked at.
+//! A use on the per-thread stream records its event at once, because no other thread can do that
+//! later. If the record fails, only a wait for the whole context shows that the use is complete.
+//! Such a wait can last as long as the program likes, so it is made without holding a lock: before
+//! the gate is entered, and before a tracker is inspected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,16 +16,16 @@ use crate::context::{Context, KeptContext};
 use crate::driver::call;
 use crate::error::DriverError;
 
-/// The strays of a context, by numbers from 1 on.
+/// The strays of a context, numbered from 1.
 #[derive(Default)]
 pub(crate) struct Strays {
     noted: AtomicU64,
-    /// All up to this one are over.
+    /// All strays up to this number are complete.
     over: AtomicU64,
 }
 
 impl Strays {
-    /// The number of one that was queued before.
+    /// Returns the number of a new stray, which is already queued.
     pub(super) fn note(&self) -> u64 {
         self.noted.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -35,7 +35,8 @@ impl Strays {
     }
 }
 
-/// That there is a stray, where nothing can be waited for. No driver answers so.
+/// An internal signal for a stray at a point where the thread must not wait. The driver itself
+/// never returns this combination of status and call.
 pub(super) fn error(context: &Context) -> DriverError {
     let version = context.driver().version();
     DriverError::new(
@@ -45,18 +46,19 @@ pub(super) fn error(context: &Context) -> DriverError {
     )
 }
 
-/// Whether it is [`error`].
+/// Returns whether `error` comes from [`error`].
 pub(super) fn is_told_by(error: &DriverError) -> bool {
     error.status() == CUresult::CUDA_ERROR_NOT_READY && error.call() == calls::cuEventRecord
 }
 
 impl Context {
-    /// Waits until the strays that were noted so far are over. Nothing must be locked.
+    /// Waits until the strays that were registered so far are complete. The caller must not hold a
+    /// lock.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which this would break; or
-    /// what the call answers.
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which the wait would
+    /// invalidate; or an error of `cuCtxSynchronize`.
     pub(crate) fn settle_strays(&self) -> Result<(), DriverError> {
         let strays = self.strays();
         let noted = strays.noted.load(Ordering::Acquire);
@@ -70,7 +72,7 @@ impl Context {
         };
         let _current = self.enter()?;
         let _relaxed = self.driver().relaxed();
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { call!(self.driver(), cuCtxSynchronize()) }?;
         strays.over.fetch_max(noted, Ordering::AcqRel);
         Ok(())
@@ -78,7 +80,7 @@ impl Context {
 }
 
 impl Use {
-    /// The context to wait for if it is a stray, in one of its own or in `home`.
+    /// Returns the context to wait for if this is an incomplete stray: its own context, or `home`.
     fn stray_in(&self, home: &Context) -> Option<KeptContext> {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         let is_open = self.is_stray() && !self.is_done_on(home);
@@ -87,8 +89,8 @@ impl Use {
 }
 
 impl Record {
-    /// Waits for the last replay if it is a stray. Nothing must be locked. `context` is the
-    /// executable's.
+    /// Waits for the last replay if it is a stray. The caller must not hold a lock. `context` is
+    /// the context of the executable.
     pub(crate) fn settle(&self, context: &Context) -> Result<(), DriverError> {
         if !context.driver().has_strays() {
             return Ok(());
@@ -101,8 +103,7 @@ impl Record {
         self.with_last(|last| last.stray_in(context)).flatten()
     }
 
-    /// Before a replay on a stream of `context`: waits for the strays among what it has to wait
-    /// for.
+    /// Prepares a replay on a stream of `context`: waits for the strays among its dependencies.
     #[cold]
     pub(super) fn settle_before(&self, context: &Context) -> Result<(), DriverError> {
         let (dirty, peers) = self.to_wait_for();
@@ -114,8 +115,8 @@ impl Record {
 }
 
 impl Tracker {
-    /// Waits for the strays among the uses that matter to `access`. Nothing must be locked, nor the
-    /// gate entered.
+    /// Waits for the strays among the uses that conflict with `access`. The caller must neither
+    /// hold a lock nor have entered the gate.
     #[inline]
     pub(super) fn settle(&self, access: Access) -> Result<(), DriverError> {
         if self.home.driver().has_strays() {
@@ -125,7 +126,7 @@ impl Tracker {
         }
     }
 
-    /// The same before a use in `scope`, which may be inside the gate.
+    /// Waits for strays before a use in `scope`. Does nothing if the thread is inside the gate.
     #[inline]
     pub(crate) fn settle_before(
         &self,
@@ -136,8 +137,8 @@ impl Tracker {
             return Ok(());
         }
         if self.is_held() {
-            // Once it is inside, nothing more can be waited for, and the memory that it still gets
-            // to is not known yet.
+            // Inside the gate the scope can no longer wait, and the other memory that it will use
+            // is not known yet. So this waits for all strays of the context.
             scope.stream.context().settle_strays()?;
         }
         self.settle_strays(access, Some(scope.id))
@@ -151,8 +152,8 @@ impl Tracker {
             .try_for_each(|context| context.settle_strays())
     }
 
-    /// Returns the contexts of the strays among the uses that matter to `access`, except those of
-    /// the stream `own`.
+    /// Returns the contexts of the strays among the uses that conflict with `access`, except those
+    /// of the stream `own`.
     pub(super) fn strays(&self, access: Access, own: Option<u64>) -> SmallVec<[KeptContext; 2]> {
         let home = self.home.context();
         let uses = self.lock();

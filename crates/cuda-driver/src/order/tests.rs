@@ -1,4 +1,4 @@
-//! What only shows when calls of several threads interleave, here in one chosen order.
+//! Interleavings of calls of several threads, run here in one chosen order.
 
 use cuda_sim::{Builder, Schedule};
 
@@ -7,7 +7,7 @@ use crate::driver::{Driver, call};
 use crate::memory::{DeviceBuffer, DeviceSlice};
 use crate::stream::{Stream, StreamFlags};
 
-/// Queues a write of the one word at `address`.
+/// Queues a write of the word at `address`.
 fn set(stream: &Stream, address: cuda_sys::CUdeviceptr, word: u32) {
     // SAFETY: the range must be allocated ← the callers have a view of it.
     unsafe {
@@ -19,9 +19,9 @@ fn set(stream: &Stream, address: cuda_sys::CUdeviceptr, word: u32) {
     .unwrap();
 }
 
-/// A launch on `s` notes its uses one after the other. Between two of them, other threads write
-/// another half of the second buffer on `t`, and make `s` wait for that: too late for the event of
-/// the launch to stand for it.
+/// A launch on `s` records its uses one after the other. Between two of them, another thread writes
+/// another half of the second buffer on `t`, and makes `s` wait for that. This is too late for the
+/// event of the launch to cover the write.
 #[test]
 fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
     for seed in 0..64 {
@@ -41,7 +41,7 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
         let mut launch = Scope::new(&s);
         tracker.before(&launch, write).unwrap();
         set(&s, lower.as_raw(), 1);
-        // The use of its first buffer is noted.
+        // The use of the launch's first buffer is recorded.
         assert!(launch.event().is_some());
 
         let mut other = Scope::new(&t);
@@ -56,8 +56,8 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
         let whole = Scope::new(&u);
         tracker.before(&whole, Access::READ).unwrap();
         let mut words = [0_u32; 2];
-        // SAFETY: both sides must hold 8 bytes until the copy is done ← two words each, and it is
-        // waited for below.
+        // SAFETY: both sides must hold 8 bytes until the copy is complete ← both have two words,
+        // and `synchronize` below waits for the copy.
         unsafe {
             call!(
                 driver,

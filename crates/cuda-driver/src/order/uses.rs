@@ -11,28 +11,29 @@ use crate::event::UseEvent;
 use crate::planted::Fault;
 use crate::stream::{Kind, Stream, StreamState};
 
-/// Uses that were taken off the list of a tracker or record. Dropping a use can call the driver, so
-/// these are dropped only after the lock is released.
+/// Uses that were removed from the list of a tracker or record. Dropping a use can call the driver,
+/// so they have to be dropped after the lock is released.
 pub(super) type Removed = SmallVec<[Use; 1]>;
 
-/// A use of the buffer on a stream.
+/// A use of a buffer on a stream.
 pub(super) struct Use {
     pub(super) stream: Arc<StreamState>,
-    /// Which queue that was.
+    /// The id of the queue.
     pub(super) id: u64,
     pub(super) write: bool,
     pub(super) signal: bool,
-    /// Stands for all uses at home that left no trace: the tracker knows the epoch of the last one.
+    /// Whether this is a placeholder for all unrecorded uses on the home stream. The tracker knows
+    /// the epoch of the last one.
     pub(super) is_home: bool,
-    /// The epoch of the stream that it was queued in, or an earlier one.
+    /// The epoch of the stream in which the use was queued, or an earlier one.
     pub(super) epoch: u64,
-    /// Behind the use. `None`: not recorded yet.
+    /// The event after the use. `None` if it is not recorded yet.
     pub(super) event: Option<UseEvent>,
-    /// Its number among the strays of its context, if it is one; 0 else.
+    /// The number of this use among the strays of its context, or 0 if it is not a stray.
     stray: u64,
-    /// The last epoch that `event` stands behind.
+    /// The last epoch that `event` covers.
     covers: u64,
-    /// The streams that have waited for `event`.
+    /// The ids of the streams that have waited for `event`.
     pub(super) waited: Vec<u64>,
     /// The context of `stream`, if it is not the context of the buffer. Declared after `stream` and
     /// `event`, so that it is dropped after them.
@@ -40,7 +41,7 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// One that was just queued in `scope`, not recorded yet.
+    /// Creates a use that was just queued in `scope`, without an event.
     pub(super) fn late(scope: &Scope<'_>, write: bool, signal: bool) -> Self {
         let stream = Arc::clone(scope.stream.state());
         Self {
@@ -58,7 +59,7 @@ impl Use {
         }
     }
 
-    /// Those at home that left no trace.
+    /// Creates a placeholder for all unrecorded uses on the home stream.
     pub(super) fn at_home(home: &Stream, write: bool) -> Self {
         let stream = Arc::clone(home.state());
         Self {
@@ -76,7 +77,7 @@ impl Use {
         }
     }
 
-    /// The same replay as a use of one buffer.
+    /// Returns this replay as a use of one buffer.
     pub(super) fn again(&self, write: bool) -> Self {
         Self {
             stream: Arc::clone(&self.stream),
@@ -93,8 +94,8 @@ impl Use {
         }
     }
 
-    /// Makes this the later use of the same stream that was just queued and is not recorded yet.
-    /// Returns the event of the earlier one, to be dropped without a lock.
+    /// Replaces this by a later use on the same stream that was just queued and has no event yet.
+    /// Returns the former event, which has to be dropped without a lock.
     pub(super) fn renew(&mut self) -> Option<UseEvent> {
         self.epoch = self.stream.epoch();
         self.stray = 0;
@@ -103,7 +104,7 @@ impl Use {
         self.event.take()
     }
 
-    /// Notes that nothing tells when it is over, if that is so. It was queued in `context`.
+    /// If this use is a stray, registers it with `context`, in which it was queued.
     pub(super) fn note_stray(&mut self, context: &Context) {
         if self.is_stray() && self.stray == 0 {
             context.driver().note_stray();
@@ -111,12 +112,13 @@ impl Use {
         }
     }
 
-    /// Whether nothing but the wait for its context tells when it is over.
+    /// Returns whether this is a stray: only a wait for its whole context shows that it is
+    /// complete.
     pub(super) fn is_stray(&self) -> bool {
         self.event.is_none() && self.stream.kind() == Kind::PerThread
     }
 
-    /// Whether `access` has to wait for it.
+    /// Returns whether `access` conflicts with this use and has to wait for it.
     pub(super) fn matters_to(&self, access: Access) -> bool {
         if self.signal && access.signal {
             false
@@ -127,20 +129,20 @@ impl Use {
         }
     }
 
-    /// Whether nobody needs to wait for it any more.
+    /// Returns whether this use is complete, so that nothing needs to wait for it.
     pub(super) fn is_done(&self) -> bool {
         !self.is_open() && self.event.as_ref().is_some_and(UseEvent::is_done)
     }
 
-    /// Whether there may be uses at home behind its event that are not noted yet: threads queue
-    /// them first.
+    /// Returns whether the home stream may have uses after the event that are not recorded yet:
+    /// threads queue them first.
     pub(super) fn is_open(&self) -> bool {
         self.is_home && self.event.is_some() && self.covers != u64::MAX
     }
 
-    /// Makes the stream of `scope` wait for this use, unless it is its own or has waited already.
-    /// `home` is the buffer's context, `home_epoch` that of the last use at home that left no
-    /// trace.
+    /// Makes the stream of `scope` wait for this use, unless it is the same stream or has waited
+    /// already. `home` is the context of the buffer, and `home_epoch` the epoch of the last
+    /// unrecorded use on the home stream.
     pub(super) fn order_before(
         &mut self,
         scope: &Scope<'_>,
@@ -163,7 +165,7 @@ impl Use {
         Ok(())
     }
 
-    /// Forgets an event that does not stand behind all uses at home.
+    /// Discards an event that does not cover all uses on the home stream.
     pub(super) fn refresh(&mut self, home_epoch: u64) {
         if !self.is_home {
             return;
@@ -175,7 +177,7 @@ impl Use {
         }
     }
 
-    /// Whether it is known to be done, without recording anything.
+    /// Returns whether the use is known to be complete, without recording an event.
     pub(super) fn is_done_on(&self, home: &Context) -> bool {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         match &self.event {
@@ -185,8 +187,8 @@ impl Use {
         }
     }
 
-    /// Returns the event to wait for, or `None` if the use is done. `waiting` is the stream that
-    /// will wait.
+    /// Returns the event to wait for, or `None` if the use is complete. `waiting` is the stream
+    /// that will wait.
     pub(super) fn behind(
         &mut self,
         waiting: &StreamState,
@@ -194,18 +196,18 @@ impl Use {
     ) -> Result<Option<UseEvent>, DriverError> {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         if context.driver().is_gone() {
-            // Its owner destroyed it, and so all that ran in it.
+            // The owner destroyed the context, and with it all work in it.
             return Ok(None);
         }
         if let Some(event) = &self.event {
             return Ok(Some(event.clone()));
         }
         if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
-            // It could not be recorded when it was queued, and this may be another thread, where
-            // the stream is another.
+            // Its event could not be recorded when the use was queued. This may be another thread,
+            // for which the handle names another queue.
             if !context.strays().is_over(self.stray) {
                 // The use was queued between the wait for the strays and the lock, or was not
-                // listed as one. It is listed now, and the caller waits again.
+                // registered as a stray. It is registered now, and the caller waits again.
                 if self.stray == 0 {
                     context.driver().note_stray();
                     self.stray = context.strays().note();

@@ -1,4 +1,4 @@
-//! Closures that the driver calls any number of times.
+//! Closures that the driver may call any number of times, such as the host nodes of graphs.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -10,8 +10,8 @@ use super::{message_of, quietly, watch};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// A closure with the number that the driver knows it by. When this goes, a call that still comes
-/// finds nothing.
+/// A closure with the id by which the driver refers to it. After this is dropped, a late call finds
+/// nothing.
 pub(crate) struct Closure {
     id: usize,
     shared: Arc<Shared>,
@@ -19,7 +19,7 @@ pub(crate) struct Closure {
 
 struct Shared {
     run: Box<dyn Fn() + Send + Sync>,
-    /// What it said when it panicked first.
+    /// The message of the first panic.
     panic: Mutex<Option<String>, { rank::CLOSURE_PANIC }>,
 }
 
@@ -50,12 +50,12 @@ impl Closure {
         Self { id, shared }
     }
 
-    /// The number as the driver keeps it.
+    /// Returns the id as user data for the driver.
     pub(crate) fn as_data(&self) -> *mut c_void {
         ptr::without_provenance_mut(self.id)
     }
 
-    /// Whether it has panicked since it was asked last.
+    /// Fails if the closure has panicked since the last check.
     pub(crate) fn check(&self) -> Result<()> {
         let panic = &self.shared.panic;
         match panic.lock().take() {
@@ -79,7 +79,7 @@ impl Drop for Shared {
     }
 }
 
-/// What the driver calls.
+/// The function that the driver calls, with the id of a closure.
 pub(crate) unsafe extern "C" fn called_again(data: *mut c_void) {
     let _inside = watch::Inside::enter();
     let found = table().closures.get(&data.addr()).cloned();

@@ -1,4 +1,4 @@
-//! Waiting without a thread: futures that the driver wakes.
+//! Waiting without blocking a thread: futures that the driver wakes through host functions.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -13,27 +13,27 @@ use crate::error::{Error, Result};
 use crate::event::{Event, UseEvent};
 use crate::stream::{Stream, StreamState};
 
-/// That work is done: a future, for any runtime, which the driver wakes.
+/// A future that is ready when work is complete. It works with any runtime; the driver wakes it.
 ///
-/// Made by [`Stream::completion`] and [`Event::completion`]. The work goes on whatever becomes of
-/// this value. If the device is lost, the error comes within a second.
+/// Created by [`Stream::completion`] and [`Event::completion`]. Dropping it does not cancel the
+/// work. If the device is lost, the future fails within a second.
 pub struct Completion {
     outcome: Arc<Outcome>,
-    /// Behind the work, if it could be recorded.
+    /// The event after the work, if one could be recorded.
     event: Option<UseEvent>,
-    /// Last: it goes behind the event.
+    /// Declared last: it has to be dropped after the event.
     context: Context,
 }
 
 impl Completion {
-    /// Of what is before `event`.
+    /// Creates a completion of the work before `event`.
     pub(crate) fn behind(context: &Context, event: UseEvent) -> Self {
         let this = Self::new(context, |side| {
             side.wait_at_once(context, event.raw())?;
             Ok(event.clone())
         });
         match this.outcome.get() {
-            // The driver cannot be made to report it, so it is asked.
+            // The driver cannot be made to report it, so the service thread polls the event.
             Some(Err(_)) => Self::asked_for(context, event),
             _ => this,
         }
@@ -51,10 +51,11 @@ impl Completion {
         }
     }
 
-    /// Of what `prepare` makes a hidden stream wait for; it answers an event that is done then.
+    /// Creates a completion of the work that `prepare` makes an internal stream wait for. `prepare`
+    /// returns an event that is complete once that work is.
     ///
-    /// The driver wakes from a stream of its own for each completion, so that none holds up
-    /// another, nor the work.
+    /// Each completion uses an internal stream of its own, so that it delays neither the work nor
+    /// other completions.
     fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<UseEvent>) -> Self {
         let queue = || {
             let side = context.take_side_stream()?;
@@ -65,9 +66,9 @@ impl Completion {
             let outcome = Arc::clone(&entry.outcome);
             let id = super::add(entry);
             let queued = side.queueing(context).and_then(|queueing| {
-                // SAFETY: the stream must be alive, and the function callable with this once, at
-                // any later time ← it is owned here, and the function only looks for an entry of
-                // this number.
+                // SAFETY: the stream must be alive, and the function callable once with this data
+                // at any later time ← `side` is owned here, and the function only looks up the
+                // entry with this id.
                 unsafe {
                     call!(
                         side.driver(),
@@ -92,17 +93,17 @@ impl Completion {
         }
     }
 
-    /// The context of the work.
+    /// Returns the context of the work.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Whether the work is done.
+    /// Returns whether the work is complete.
     ///
     /// # Errors
     ///
-    /// A fault of the work, or of the calls that prepared to wait for it.
+    /// A fault of the work, or an error of the calls that set up the completion.
     pub fn is_done(&self) -> Result<bool> {
         match (self.outcome.get(), &self.event) {
             (Some(result), _) => result.map(|()| true),
@@ -111,11 +112,11 @@ impl Completion {
         }
     }
 
-    /// `cuEventSynchronize()`—Blocks this thread until the work is done.
+    /// `cuEventSynchronize()`—Blocks this thread until the work is complete.
     ///
     /// # Errors
     ///
-    /// As [`is_done`](Self::is_done).
+    /// Fails as [`is_done`](Self::is_done) does.
     pub fn wait(self) -> Result<()> {
         match &self.event {
             Some(event) => Ok(event.synchronize()?),
@@ -139,10 +140,10 @@ impl fmt::Debug for Completion {
 }
 
 impl Stream {
-    /// `cuEventRecord()`, `cuLaunchHostFunc()`—A future that is ready when all that is queued on
-    /// the stream now is done.
+    /// `cuEventRecord()`, `cuLaunchHostFunc()`—Returns a future that is ready when all work that is
+    /// queued on the stream now is complete.
     ///
-    /// What goes wrong here, it answers. `(&stream).await` is the same.
+    /// If setting it up fails, the future returns the error. `(&stream).await` is the same.
     #[doc(alias = "cuLaunchHostFunc")]
     #[must_use]
     pub fn completion(&self) -> Completion {
@@ -155,15 +156,16 @@ impl Stream {
 }
 
 impl Event {
-    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—A future that is ready when the work before the
-    /// event, as it is recorded now, is done; at once if it was never recorded.
+    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—Returns a future that is ready when the work
+    /// before the event, as recorded now, is complete. It is ready at once if the event was never
+    /// recorded.
     ///
-    /// What goes wrong here, it answers. `(&event).await` is the same.
+    /// If setting it up fails, the future returns the error. `(&event).await` is the same.
     #[must_use]
     pub fn completion(&self) -> Completion {
         Completion::new(self.context(), |side| {
             side.wait_at_once(self.context(), self.as_raw())?;
-            // One of our own, which nobody records elsewhere.
+            // An internal event, because the program may record `self` again.
             UseEvent::record(self.context(), side).map_err(Error::from)
         })
     }

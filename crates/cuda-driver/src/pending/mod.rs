@@ -1,13 +1,13 @@
-//! What the driver reports later: host functions and completions, and a thread that looks after
-//! those that it never reports.
+//! Pending work: host functions and completions that the driver reports later, and a service thread
+//! for those that it never reports.
 //!
-//! What is pending is listed here under a number, and the number is all that the driver is given.
-//! So whoever takes an entry out of the list owns it, the driver's thread or another, and a call
-//! that comes too late finds nothing.
+//! Each pending entry is listed here under an id, and the driver is given only the id. Taking an
+//! entry out of the list transfers its ownership, to the driver's thread or to another one, and a
+//! call that comes too late finds nothing.
 //!
-//! A lost device calls no host functions. While something is pending, one thread asks the driver
-//! for it now and then, and ends what failed. It also does what must not be done inside a host
-//! function: calling the driver.
+//! A lost device calls no host functions. So while anything is pending, the service thread
+//! regularly polls the driver and ends the entries that failed. Calls of the driver, which are not
+//! allowed inside a host function, are made by worker threads.
 
 mod closures;
 mod completion;
@@ -36,42 +36,43 @@ use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
 use crate::stream::StreamState;
 
-/// The number of an entry. Never used twice in a process.
+/// The id of an entry. It is never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(usize);
 
 impl Id {
-    /// As the driver keeps it.
+    /// Returns the id as user data for the driver.
     pub(crate) fn as_data(self) -> *mut c_void {
         ptr::without_provenance_mut(self.0)
     }
 }
 
-/// Something pending.
+/// A pending entry.
 pub(crate) struct Entry {
-    /// Behind it. `None`: nothing was recorded, and only a lost device ends it, or `late`.
+    /// The event after the work. If it is `None`, no event was recorded, and the entry ends through
+    /// `late`, the host function, or the loss of the device.
     pub(crate) event: Option<UseEvent>,
-    /// Where no event could be had.
+    /// Retries to record the event, if that failed.
     pub(crate) late: Option<Late>,
-    /// What the driver is to call.
+    /// The closure that the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
-    /// What must stay as it is until then.
+    /// The memory that has to stay allocated until the entry ends.
     pub(crate) keep: Option<Box<dyn Keep>>,
     pub(crate) outcome: Arc<Outcome>,
-    /// A stream for hidden work, to be kept for the next.
+    /// An internal stream, to be returned to its pool.
     pub(crate) side: Option<Arc<StreamState>>,
-    /// How often asking for it failed.
+    /// How often polling the entry failed.
     pub(crate) failures: u32,
-    /// Last: it goes behind all that is of it.
+    /// Declared last: it has to be dropped after everything else of the entry.
     pub(crate) context: Context,
 }
 
-/// Tries again to have an event behind what is pending: `None` if it is done.
+/// Retries to get an event after the pending work. Returns `None` if the work is complete.
 pub(crate) type Late = Arc<dyn Fn() -> Result<Option<UseEvent>, DriverError> + Send + Sync>;
 
-/// What a transfer uses: dropped when it is done.
+/// The memory of a transfer, which is dropped when the transfer is complete.
 pub(crate) trait Keep: Send {
-    /// The transfer failed, and may be under way: the memory is never given back.
+    /// Leaks the memory: the transfer failed, and the device may still be accessing it.
     fn abandon(self: Box<Self>, error: DriverError);
 }
 
@@ -89,20 +90,20 @@ impl Entry {
         }
     }
 
-    /// On the driver's thread, in its turn.
+    /// Runs the closure, on the driver's thread at its position in the stream.
     fn called(mut self) {
         let result = self.run.take().map_or(Ok(()), guarded);
         self.end(result);
     }
 
-    /// It will never be called, or is never known to be done.
+    /// Ends an entry whose closure will never be called, or whose end will never be known.
     pub(crate) fn fail(mut self, error: DriverError) {
         if let Some(run) = self.run.take() {
             quietly(|| drop(run));
         }
         if let Some(keep) = self.keep.take() {
             if self.context.driver().is_gone() {
-                // What was queued in a borrowed context is done when its owner declares it dead.
+                // The work in a borrowed context is complete when its owner declares it dead.
                 quietly(|| drop(keep));
             } else {
                 quietly(|| keep.abandon(error));
@@ -111,7 +112,7 @@ impl Entry {
         self.end(Err(error.into()));
     }
 
-    /// It is done. Whoever waits for it finds its owners released.
+    /// Ends the entry. Its parts are released before waiters are notified.
     fn end(self, result: Result<()>) {
         let Self {
             event,
@@ -130,7 +131,7 @@ impl Entry {
             context.keep_side_stream(side);
         }
         match keep {
-            // Freeing it calls the driver.
+            // Freeing the memory calls the driver.
             Some(keep) if must_not_wait() => defer(context.driver(), move || drop(keep)),
             keep => quietly(|| drop(keep)),
         }
@@ -139,7 +140,7 @@ impl Entry {
     }
 }
 
-/// What the driver calls.
+/// The function that the driver calls, with the id of an entry.
 pub(crate) unsafe extern "C" fn called(data: *mut c_void) {
     let _inside = watch::Inside::enter();
     quietly(|| {
@@ -149,7 +150,7 @@ pub(crate) unsafe extern "C" fn called(data: *mut c_void) {
     });
 }
 
-/// Calls `run`; a panic of it is an error.
+/// Calls `run` and converts a panic to an error.
 fn guarded(run: Box<dyn FnOnce() + Send>) -> Result<()> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let message = message_of(&*panic);
@@ -158,10 +159,10 @@ fn guarded(run: Box<dyn FnOnce() + Send>) -> Result<()> {
     })
 }
 
-/// Does something of which a panic is nobody's to see: the panic hook has told of it.
+/// Runs `work` and swallows a panic; the panic hook has already reported it.
 fn quietly(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // Dropping it could panic again.
+        // The drop of the payload could panic again.
         mem::forget(panic);
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of something pending, for those that wait for it.
+//! The result of pending work, and how threads and tasks wait for it.
 
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use crate::error::Result;
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
-/// Set once; waited for by a thread, by a task, or by nobody.
+/// A result that is set once. A thread or a task can wait for it.
 #[derive(Default)]
 pub(crate) struct Outcome {
     state: Mutex<State, { rank::OUTCOME }>,
@@ -14,7 +14,7 @@ pub(crate) struct Outcome {
 }
 
 enum State {
-    /// With the waker of the task that asked last.
+    /// Not set yet, with the waker of the task that polled last.
     Pending(Option<Waker>),
     Known(Result<()>),
 }
@@ -26,7 +26,7 @@ impl Default for State {
 }
 
 impl Outcome {
-    /// One that is known.
+    /// Creates an outcome that is already set.
     pub(crate) fn known(result: Result<()>) -> Self {
         Self {
             state: Mutex::new(State::Known(result)),
@@ -34,7 +34,7 @@ impl Outcome {
         }
     }
 
-    /// Tells the outcome to those that wait; the first one stays.
+    /// Sets the result and wakes all waiters. Does nothing if it is already set.
     pub(crate) fn resolve(&self, result: Result<()>) {
         let mut state = self.state();
         if matches!(*state, State::Known(_)) {
@@ -48,7 +48,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome, if it is known.
+    /// Returns the result if it is set.
     pub(crate) fn get(&self) -> Option<Result<()>> {
         match &*self.state() {
             State::Known(result) => Some(result.clone()),
@@ -56,7 +56,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome, when it is known.
+    /// Blocks until the result is set, and returns it.
     pub(crate) fn wait(&self) -> Result<()> {
         let mut state = self.state();
         loop {
@@ -67,9 +67,9 @@ impl Outcome {
         }
     }
 
-    /// The outcome, or the task is woken when it is known.
+    /// Returns the result if it is set. Otherwise registers the task to be woken.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<()>> {
-        // Wakers are code of others: none of it runs under the lock.
+        // Wakers are foreign code, which must not run under the lock.
         let waker = context.waker().clone();
         let mut state = self.state();
         let before = match &mut *state {

@@ -1,8 +1,8 @@
-//! The list of what is pending, and the service thread that looks after it.
+//! The list of pending entries, and the service thread that polls them.
 //!
 //! One thread serves all contexts and drivers of the process. So it makes only calls that never
-//! wait, and leaves everything else, such as dropping what a transfer owned, to the worker thread
-//! of the context.
+//! wait, and leaves everything else, such as dropping the memory of a transfer, to the worker
+//! thread of the context.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::lock::{Mutex, rank};
 
-/// How often the driver is asked for what it has not reported.
+/// The interval at which the service thread polls the driver.
 const TICK: Duration = Duration::from_millis(100);
-/// Asking may fail so often before what is pending counts as failed; once if the device is lost.
+/// An entry fails after this many failed polls, or after one if the device is lost.
 const FAILURES: u32 = 3;
 
 struct State {
     entries: BTreeMap<Id, Entry>,
     next: usize,
-    /// Whether the service thread runs.
+    /// Whether the service thread is running.
     is_watched: bool,
 }
 
@@ -42,7 +42,7 @@ thread_local! {
     static IS_SERVICE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread is the driver's, inside a host function, until the guard goes.
+/// Marks this thread as inside a host function, on the driver's thread, until the guard is dropped.
 pub(super) struct Inside {
     before: bool,
 }
@@ -61,31 +61,30 @@ impl Drop for Inside {
     }
 }
 
-/// Whether this is inside a host function, where the driver must not be called.
+/// Returns whether this thread is inside a host function, where the driver must not be called.
 #[inline]
 pub(crate) fn is_inside_host_function() -> bool {
     INSIDE.get()
 }
 
-/// Whether this thread must not wait for the device nor for the program: it is inside a host
-/// function, or it is the service thread, which looks after what is pending for all contexts and
-/// drivers.
+/// Returns whether this thread must not wait for the device or the program: it is inside a host
+/// function, or it is the service thread, which serves all contexts and drivers.
 #[inline]
 pub(crate) fn must_not_wait() -> bool {
     INSIDE.get() || IS_SERVICE.get()
 }
 
-/// Whether calls that give back an object of the context that `driver` is the handle of must be
-/// [deferred](defer): where nothing may wait, and while earlier ones of the same context are still
-/// to come. What was dropped first, as a stream before its context, is so given back first. Other
-/// contexts are not concerned.
+/// Returns whether calls that free an object of the context of `driver` must be [deferred](defer).
+/// That is so where waiting is not allowed, and while earlier deferred calls of the same context
+/// are still pending: objects are freed in the order of their drops, for example a stream before
+/// its context. Other contexts are not affected.
 #[inline]
 pub(crate) fn must_defer(driver: &Driver) -> bool {
     must_not_wait() || driver.jobs().is_open()
 }
 
-/// Waits up to a second until what was deferred of the context that `driver` is the handle of is
-/// done; returns whether it is. Waits for nothing where nothing may wait.
+/// Waits up to a second until the deferred work of the context of `driver` is done. Returns whether
+/// it is done. Does not wait where waiting is not allowed.
 pub(crate) fn settle(driver: &Driver) -> bool {
     let start = Instant::now();
     while must_defer(driver) {
@@ -97,13 +96,13 @@ pub(crate) fn settle(driver: &Driver) -> bool {
     true
 }
 
-/// Does `work` on the worker thread of the context that `driver` is the handle of, behind all that
-/// was deferred there before. `work` may wait; it breaks no capture of other code.
+/// Runs `work` on the worker thread of the context of `driver`, after all earlier deferred work of
+/// that context. `work` may wait; it does not invalidate a capture of other code.
 pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     driver.jobs().add(job(driver, work));
 }
 
-/// `work` as a job of a worker thread.
+/// Wraps `work` as a job of a worker thread.
 fn job(driver: &Driver, work: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
     let driver = driver.clone();
     Box::new(move || {
@@ -112,9 +111,9 @@ fn job(driver: &Driver, work: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce(
     })
 }
 
-/// Gives something back by `work`: now, or behind all that is still to be given back in its
-/// context. `work` gives back itself what it owns: what it only dropped would be deferred again,
-/// and come behind its own context.
+/// Runs `work`, which frees an object: now, or after the earlier deferred work of its context.
+/// `work` must free what it owns explicitly; anything merely dropped would be deferred again, and
+/// be freed after its own context.
 #[inline]
 pub(crate) fn in_turn(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if must_defer(driver) {
@@ -124,7 +123,7 @@ pub(crate) fn in_turn(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does `work`, which may wait: now, or on a worker thread where nothing may wait.
+/// Runs `work`, which may wait: now, or on a worker thread if waiting is not allowed here.
 pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if must_not_wait() {
         defer(driver, work);
@@ -133,8 +132,9 @@ pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does `work`, which waits until a whole context is idle and owns all that it needs: now, or on a
-/// worker thread where nothing may wait. Other deferred work of the context does not wait for it.
+/// Runs `work`, which waits until a whole context is idle and owns everything it needs: now, or on
+/// a worker thread if waiting is not allowed here. Other deferred work of the context does not wait
+/// for it.
 pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     if must_not_wait() {
         on_worker(driver, work);
@@ -144,12 +144,12 @@ pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does `work`, as [`waiting`], on a worker thread from wherever it is called.
+/// Runs `work` like [`waiting`], but always on a worker thread.
 pub(crate) fn on_worker(driver: &Driver, work: impl FnOnce() + Send + 'static) {
     driver.jobs().add_wait(job(driver, work));
 }
 
-/// Lists `entry`, to be looked after from now on.
+/// Lists `entry`, so that it is polled from now on.
 pub(crate) fn add(entry: Entry) -> Id {
     let mut state = PENDING.lock();
     let id = Id(state.next);
@@ -159,20 +159,20 @@ pub(crate) fn add(entry: Entry) -> Id {
     id
 }
 
-/// Takes an entry out of the list: it is the caller's now, and nobody else has it or gets it.
+/// Takes an entry out of the list. The caller becomes its only owner.
 pub(crate) fn take(id: Id) -> Option<Entry> {
     PENDING.lock().entries.remove(&id)
 }
 
-/// Notes the event behind an entry, if it is still listed.
+/// Sets the event of an entry, if the entry is still listed.
 pub(crate) fn set_event(id: Id, event: UseEvent) {
     if let Some(entry) = PENDING.lock().entries.get_mut(&id) {
         entry.event = Some(event);
     }
 }
 
-/// Lets go of what is known to be done in a context now, rather than when the driver is asked next.
-/// Nothing must be locked.
+/// Ends the complete entries of a context now instead of at the next poll. The caller must not hold
+/// a lock.
 pub(crate) fn sweep(context: &Context) {
     let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
     let probes: Vec<Probe> = {
@@ -190,8 +190,8 @@ pub(crate) fn sweep(context: &Context) {
     }
 }
 
-/// Starts the service thread unless it runs. Where none can be started, what is pending is only
-/// what the driver reports.
+/// Starts the service thread unless it is running. If no thread can be started, entries end only
+/// when the driver reports them.
 fn ensure(state: &mut State) {
     if !state.is_watched {
         let thread = thread::Builder::new().name(String::from("cuda-driver pending"));
@@ -199,12 +199,12 @@ fn ensure(state: &mut State) {
     }
 }
 
-/// An entry as the driver can be asked for it.
+/// The parts of an entry that are needed to poll it.
 struct Probe {
     id: Id,
     event: Option<UseEvent>,
     late: Option<Late>,
-    /// Last: it goes behind the event.
+    /// Declared last: it has to be dropped after the event.
     context: Context,
 }
 
@@ -237,7 +237,7 @@ impl Probe {
 
     fn ask(self) {
         if self.event.is_none() && self.late.is_some() && IS_SERVICE.get() {
-            // Recording an event may have to wait for a thread that queues something.
+            // Recording an event may wait for a thread that is queuing work.
             let driver = self.context.driver().clone();
             if !driver.jobs().is_open() {
                 defer(&driver, move || self.ask());
@@ -252,7 +252,7 @@ impl Probe {
                     finish(entry, |entry| entry.end(Ok(())));
                 }
             }
-            // Other code captures: the answer is not known yet.
+            // Other code is capturing, so the state is not known yet.
             Err(error) if error.status() == CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => {}
             Err(error) => {
                 let is_over = |entry: &mut Entry| {
@@ -267,7 +267,8 @@ impl Probe {
         }
     }
 
-    /// Whether it is done, as far as the driver says. Breaks no capture of other code.
+    /// Returns whether the driver reports the work as complete. Does not invalidate a capture of
+    /// other code.
     fn query(&self) -> Result<bool, DriverError> {
         if let Some(event) = &self.event {
             return event.query();
@@ -277,13 +278,13 @@ impl Probe {
             Some(Ok(Some(event))) => set_event(self.id, event),
             Some(Err(_)) | None => {}
         }
-        // No event was recorded behind it so far. Any stream tells whether the device is lost.
+        // No event was recorded so far. A query of any stream shows whether the device is lost.
         self.context.probe().map(|()| false)
     }
 }
 
-/// Ends an entry by `end`: now, or on the worker thread of its context if it owns something whose
-/// drop may wait and nothing may wait here.
+/// Ends an entry by calling `end`: now, or on the worker thread of its context if its drop may wait
+/// and waiting is not allowed here.
 fn finish(entry: Entry, end: impl FnOnce(Entry) + Send + 'static) {
     let owns = entry.run.is_some() || entry.keep.is_some();
     if owns && must_not_wait() {
@@ -294,7 +295,7 @@ fn finish(entry: Entry, end: impl FnOnce(Entry) + Send + 'static) {
     }
 }
 
-/// Takes an entry out of the list if it is there and `is_over` says so.
+/// Takes an entry out of the list if it is listed and `is_over` returns true.
 fn take_if(id: Id, is_over: impl FnOnce(&mut Entry) -> bool) -> Option<Entry> {
     let mut state = PENDING.lock();
     if is_over(state.entries.get_mut(&id)?) {

@@ -1,18 +1,18 @@
-//! Threads that do what was deferred: give back what was dropped where nothing may wait.
+//! Worker threads for deferred work: they free objects that were dropped where waiting is not
+//! allowed.
 //!
-//! A call such as `cuMemFree` waits for all that runs in its context, which can take as long as the
-//! program likes. So the deferred jobs of one context never wait behind those of another: each
-//! context has a queue of its own, and each driver has one for objects that belong to no context. A
-//! queue is served by a thread that is started for its first job and ends when it has been idle for
-//! [`IDLE`].
+//! A call such as `cuMemFree` waits for all work in its context, which can take as long as the
+//! program likes. So the deferred jobs of one context never wait for those of another: each context
+//! has a queue of its own, and each driver has one for objects that belong to no context. The
+//! thread of a queue is started for its first job, and ends when it has been idle for [`IDLE`].
 //!
 //! A queue has two lanes, so there are at most two threads for each context:
 //!
-//! - the ordered lane, where what was dropped first is given back first, and a context ends behind
-//!   its objects;
-//! - the lane of jobs that wait until the whole context is idle, which is how modules are unloaded.
-//!   They own what they need, so nothing has to come behind them, and the ordered lane does not
-//!   wait for them.
+//! - The ordered lane frees objects in the order of their drops, so that a context is destroyed
+//!   after its objects.
+//! - The other lane has jobs that wait until the whole context is idle, which is how modules are
+//!   unloaded. They own what they need, so nothing has to follow them, and the ordered lane does
+//!   not wait for them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use super::quietly;
 use crate::lock::{Condvar, Mutex, rank};
 
-/// A thread with nothing to do ends after this.
+/// A thread ends after being idle for this long.
 const IDLE: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -36,13 +36,13 @@ pub(crate) struct Jobs {
     waits: Arc<Lane>,
 }
 
-/// Jobs that one thread does, in their order.
+/// A queue of jobs that one thread runs in order.
 #[derive(Default)]
 struct Lane {
     state: Mutex<State, { rank::DEFERRED }>,
-    /// A job was added.
+    /// Notified when a job was added.
     added: Condvar,
-    /// How many jobs are waiting or being done.
+    /// The number of jobs that are queued or running.
     open: AtomicUsize,
 }
 
@@ -54,13 +54,13 @@ struct State {
 }
 
 impl Jobs {
-    /// Whether an ordered job is waiting or being done.
+    /// Returns whether an ordered job is queued or running.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.ordered.open.load(Ordering::Acquire) > 0
     }
 
-    /// Adds a job behind all ordered ones.
+    /// Adds a job after all ordered ones.
     pub(super) fn add(&self, job: Job) {
         self.ordered.add(job);
     }
@@ -79,7 +79,7 @@ impl Lane {
         if !state.is_served {
             let lane = Arc::clone(self);
             let thread = thread::Builder::new().name(String::from("cuda-driver worker"));
-            // Where no thread can be started, the jobs wait until the next one is added.
+            // If no thread can be started, the jobs wait until the next one is added.
             state.is_served = thread.spawn(move || lane.serve()).is_ok();
         }
         drop(state);

@@ -1,4 +1,7 @@
-//! Attributes of streams, which kernels that are launched on them take over.
+//! Attributes of a stream (`cuStreamGetAttribute`, `cuStreamSetAttribute`). Kernels that are
+//! launched on the stream inherit them.
+//!
+//! Unlike C's union, each attribute has a method and a type of its own.
 
 use cuda_sys::{
     CUaccessPolicyWindow, CUaccessProperty, CUdeviceptr, CUlaunchMemSyncDomain,
@@ -10,52 +13,53 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::launch::{AccessProperty, MemSyncDomain};
 
-/// How the host waits for a stream. Values that are not named here are kept.
+/// How the host waits for a stream. Values without a name are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SynchronizationPolicy(pub u32);
 
 impl SynchronizationPolicy {
-    /// As the context does.
+    /// Use the policy of the context.
     pub const AUTO: Self = Self(CUsynchronizationPolicy::CU_SYNC_POLICY_AUTO.0);
-    /// It spins: the quickest to go on.
+    /// Spin, which has the lowest latency.
     pub const SPIN: Self = Self(CUsynchronizationPolicy::CU_SYNC_POLICY_SPIN.0);
-    /// It spins, and lets other threads run between.
+    /// Spin, and yield to other threads in between.
     pub const YIELD: Self = Self(CUsynchronizationPolicy::CU_SYNC_POLICY_YIELD.0);
-    /// It sleeps.
+    /// Sleep.
     pub const BLOCKING: Self = Self(CUsynchronizationPolicy::CU_SYNC_POLICY_BLOCKING_SYNC.0);
 }
 
-/// Memory of which the L2 cache keeps more, or less, than of other memory. A hint: what is at the
-/// address does not matter.
+/// A range of addresses that the L2 cache treats differently from other memory. It is only a hint,
+/// so the address need not belong to an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AccessPolicyWindow {
-    /// Where it begins.
+    /// The address of the first byte.
     pub address: CUdeviceptr,
-    /// How long it is.
+    /// The length in bytes.
     pub bytes: usize,
-    /// The share of the uses within it that count as `hit`, from 0 to 1.
+    /// The share of the accesses within the range that are treated as `hit`, from 0 to 1.
     pub hit_ratio: f32,
-    /// For that share.
+    /// The treatment of that share.
     pub hit: AccessProperty,
-    /// For the rest of them.
+    /// The treatment of all other accesses within the range.
     pub miss: AccessProperty,
 }
 
-/// Which domain of the device the two logical ones are.
+/// The mapping of the two logical memory synchronization domains to domains of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemSyncDomainMap {
-    /// Of [`MemSyncDomain::Default`].
+    /// The domain that [`MemSyncDomain::Default`] maps to.
     pub default: u8,
-    /// Of [`MemSyncDomain::Remote`].
+    /// The domain that [`MemSyncDomain::Remote`] maps to.
     pub remote: u8,
 }
 
 impl Stream {
-    /// `cuStreamGetAttribute()`.
+    /// `cuStreamGetAttribute()`—Returns the raw value of an attribute.
     fn attribute(&self, attribute: CUstreamAttrID) -> Result<CUstreamAttrValue> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable and the stream alive ← `value` is a local, and
+        // `self` owns the stream.
         unsafe {
             call!(
                 self.driver(),
@@ -65,11 +69,11 @@ impl Stream {
         Ok(value)
     }
 
-    /// `cuStreamSetAttribute()`.
+    /// `cuStreamSetAttribute()`—Sets an attribute to a raw value.
     fn set_attribute(&self, attribute: CUstreamAttrID, value: &CUstreamAttrValue) -> Result<()> {
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be readable and the stream alive ← a reference, and `self` owns
-        // it.
+        // SAFETY: the pointer must be readable and the stream alive ← `value` is a reference, and
+        // `self` owns the stream.
         Ok(unsafe {
             call!(
                 self.driver(),
@@ -78,17 +82,13 @@ impl Stream {
         }?)
     }
 
-    /// `cuStreamGetAttribute(ACCESS_POLICY_WINDOW)`—The memory that the L2 cache treats in its own
-    /// way.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetAttribute(ACCESS_POLICY_WINDOW)`—Returns the range of memory that the L2 cache
+    /// treats differently.
     #[doc(alias = "cuStreamGetAttribute")]
     pub fn access_policy_window(&self) -> Result<AccessPolicyWindow> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a window, and all
-        // were.
+        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // and any bits are a valid window.
         let window = unsafe { value.accessPolicyWindow };
         Ok(AccessPolicyWindow {
             address: window.base_ptr.addr() as CUdeviceptr,
@@ -99,13 +99,12 @@ impl Stream {
         })
     }
 
-    /// `cuStreamSetAttribute(ACCESS_POLICY_WINDOW)`—Has the L2 cache treat memory in its own way,
-    /// for what is launched from now on.
+    /// `cuStreamSetAttribute(ACCESS_POLICY_WINDOW)`—Makes the L2 cache treat a range of memory
+    /// differently, for kernels that are launched from now on.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if the window is longer than the device allows, or what else the
-    /// call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the window is longer than the device allows.
     #[doc(alias = "cuStreamSetAttribute")]
     pub fn set_access_policy_window(&self, window: AccessPolicyWindow) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
@@ -122,23 +121,15 @@ impl Stream {
         )
     }
 
-    /// `cuStreamGetAttribute(SYNCHRONIZATION_POLICY)`—How the host waits for the stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetAttribute(SYNCHRONIZATION_POLICY)`—Returns how the host waits for the stream.
     pub fn synchronization_policy(&self) -> Result<SynchronizationPolicy> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a policy, and all
-        // were.
+        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // and any bits are a valid policy.
         Ok(SynchronizationPolicy(unsafe { value.syncPolicy }.0))
     }
 
-    /// `cuStreamSetAttribute(SYNCHRONIZATION_POLICY)`—Chooses how the host waits for the stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamSetAttribute(SYNCHRONIZATION_POLICY)`—Sets how the host waits for the stream.
     pub fn set_synchronization_policy(&self, policy: SynchronizationPolicy) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.syncPolicy = CUsynchronizationPolicy(policy.0);
@@ -148,27 +139,23 @@ impl Stream {
         )
     }
 
-    /// `cuStreamSetAttribute(PRIORITY)`—Changes the priority, for what is launched from now on,
-    /// where the driver can.
+    /// `cuStreamSetAttribute(PRIORITY)`—Changes the priority for kernels that are launched from now
+    /// on, if the driver supports that.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` where it cannot, or what else the call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the driver does not support it.
     pub fn set_priority(&self, priority: i32) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.priority = priority;
         self.set_attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY, &value)
     }
 
-    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN)`—The domain of memory fences.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN)`—Returns the memory synchronization domain.
     pub fn mem_sync_domain(&self) -> Result<MemSyncDomain> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a domain, and all
-        // were.
+        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // and any bits are a valid domain.
         let domain = unsafe { value.memSyncDomain };
         Ok(match domain {
             CUlaunchMemSyncDomain::CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE => MemSyncDomain::Remote,
@@ -176,27 +163,19 @@ impl Stream {
         })
     }
 
-    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN)`—Chooses the domain of memory fences.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN)`—Sets the memory synchronization domain.
     pub fn set_mem_sync_domain(&self, domain: MemSyncDomain) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.memSyncDomain = domain.raw();
         self.set_attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value)
     }
 
-    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN_MAP)`—Which domains of the device the logical ones
-    /// are.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN_MAP)`—Returns the mapping of the logical domains to
+    /// domains of the device.
     pub fn mem_sync_domain_map(&self) -> Result<MemSyncDomainMap> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)?;
-        // SAFETY: all bits must be initialised, and of this field ← any bits are a map, and all
-        // were.
+        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // and any bits are a valid map.
         let map = unsafe { value.memSyncDomainMap };
         Ok(MemSyncDomainMap {
             default: map.default_,
@@ -204,13 +183,12 @@ impl Stream {
         })
     }
 
-    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN_MAP)`—Chooses which domains of the device the logical
-    /// ones are.
+    /// `cuStreamSetAttribute(MEM_SYNC_DOMAIN_MAP)`—Sets the mapping of the logical domains to
+    /// domains of the device.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for a domain that the device does not have, or what else the call
-    /// answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the device does not have one of the domains.
     pub fn set_mem_sync_domain_map(&self, map: MemSyncDomainMap) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.memSyncDomainMap = CUlaunchMemSyncDomainMap {
@@ -223,12 +201,12 @@ impl Stream {
         )
     }
 
-    /// `cuStreamCopyAttributes(self, from)`—Takes over all attributes of another stream of the same
-    /// context.
+    /// `cuStreamCopyAttributes(self, from)`—Copies all attributes of another stream of the same
+    /// context to this stream.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext), or what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `from` belongs to another context.
     #[doc(alias = "cuStreamCopyAttributes")]
     pub fn copy_attributes(&self, from: &Self) -> Result<()> {
         self.expect_context(from.context(), "the stream")?;
@@ -246,7 +224,7 @@ impl Stream {
     }
 }
 
-/// One that this crate does not know counts as normal.
+/// Converts a raw property. An unknown one counts as normal.
 fn property(raw: CUaccessProperty) -> AccessProperty {
     match raw {
         CUaccessProperty::CU_ACCESS_PROPERTY_STREAMING => AccessProperty::Streaming,

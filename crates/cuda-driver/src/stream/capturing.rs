@@ -1,4 +1,4 @@
-//! Whether a stream captures.
+//! The capture status of a stream (`cuStreamIsCapturing`).
 
 use cuda_sys::CUstreamCaptureStatus;
 
@@ -6,31 +6,32 @@ use super::Stream;
 use crate::driver::call;
 use crate::error::Result;
 
-/// What a stream does with calls.
+/// How a stream treats calls that queue work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CaptureStatus {
-    /// It runs them.
+    /// The stream runs the work.
     Inactive,
-    /// It captures them.
+    /// The stream captures the work into a graph.
     Active,
-    /// It did, until something broke the capture; it refuses them until that is ended.
+    /// A capture was invalidated. The stream rejects work until the capture is ended.
     Invalidated,
 }
 
 impl Stream {
-    /// `cuStreamIsCapturing()`—Whether other code captures on this stream.
+    /// `cuStreamIsCapturing()`—Returns whether other code is capturing on this stream.
     /// [Captures](crate::Graph::capture) of this crate use streams of their own.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` if this is the legacy stream and one that it waits for
-    /// captures, or what the call answers.
+    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` if this is the legacy stream and a stream that it waits
+    /// for is capturing.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the stream must be alive, the pointer writable ← it is borrowed; a local.
+        // SAFETY: the stream must be alive and the pointer writable ← `self` is borrowed, and
+        // `status` is a local.
         unsafe {
             call!(
                 self.driver(),

@@ -1,4 +1,4 @@
-//! The default streams of a context: our own, and the two of C.
+//! The default streams of a context: one of this crate, and the two of C.
 
 use std::sync::{Arc, Weak};
 
@@ -16,15 +16,15 @@ pub(super) const LEGACY: usize = 1;
 /// `CU_STREAM_PER_THREAD`
 pub(super) const PER_THREAD: usize = 2;
 
-/// The streams that a context keeps for all its handles.
+/// The streams that a context shares among all its handles.
 #[derive(Default)]
 pub(crate) struct ContextStreams {
     default: OnceCell<Arc<StreamState>>,
     legacy: OnceCell<Arc<StreamState>>,
     per_thread: OnceCell<Arc<StreamState>>,
-    /// Those that the legacy stream waits for, and itself.
+    /// The legacy stream and the streams that it waits for.
     blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
-    /// Streams for hidden work, none of which is under way.
+    /// Idle streams for internal work.
     side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
 }
 
@@ -45,14 +45,11 @@ impl ContextStreams {
 }
 
 impl Context {
-    /// The stream for those who need only one: the same for every handle of this context.
+    /// Returns the stream for programs that need only one. It is the same for every handle of this
+    /// context.
     ///
-    /// It is a stream of its own, not C's NULL stream: it neither waits for other streams nor makes
-    /// them wait, and no call on it needs a current context.
-    ///
-    /// # Errors
-    ///
-    /// What `cuStreamCreate` answers, the first time.
+    /// It is a separate stream, not C's NULL stream: it neither waits for other streams nor makes
+    /// them wait, and calls on it do not need a current context. The first call creates it.
     pub fn default_stream(&self) -> Result<Stream> {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
         let state = self
@@ -62,11 +59,12 @@ impl Context {
         Ok(Stream::of_state(self, Arc::clone(state)))
     }
 
-    /// `CU_STREAM_LEGACY`—C's NULL stream: it waits for all streams of the context that were made
-    /// without [`NON_BLOCKING`](crate::StreamFlags::NON_BLOCKING), and they wait for it.
+    /// `CU_STREAM_LEGACY`—Returns C's NULL stream. It waits for all streams of the context that
+    /// were created without [`NON_BLOCKING`](crate::StreamFlags::NON_BLOCKING), and they wait for
+    /// it.
     ///
-    /// For work together with code that uses it. Each call on it makes the context current first,
-    /// which streams of your own do not need.
+    /// Use it together with code that uses the NULL stream. Each call on it makes the context
+    /// current first, which calls on other streams do not need.
     #[doc(alias = "CU_STREAM_LEGACY")]
     #[doc(alias = "cuStreamLegacy")]
     #[must_use]
@@ -78,13 +76,13 @@ impl Context {
         Stream::of_state(self, Arc::clone(state))
     }
 
-    /// `CU_STREAM_PER_THREAD`—The default stream of the thread that uses it: the same value is
-    /// another queue on each thread.
+    /// `CU_STREAM_PER_THREAD`—Returns the default stream of the calling thread: the same value is a
+    /// different queue on each thread.
     ///
-    /// Buffers know that: what one thread does with a buffer on this stream is ordered with what
-    /// another does. Every use leaves an event, as no other thread can record one there later. It
-    /// is ordered with the [legacy stream](Self::legacy_stream), and each call on it makes the
-    /// context current first.
+    /// Buffers take that into account: uses of a buffer by different threads on this stream are
+    /// ordered. Every use records an event, because another thread cannot record one on this queue
+    /// later. The stream is ordered with the [legacy stream](Self::legacy_stream), and each call on
+    /// it makes the context current first.
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     #[must_use]
     pub fn per_thread_stream(&self) -> Stream {
@@ -95,12 +93,9 @@ impl Context {
         Stream::of_state(self, Arc::clone(state))
     }
 
-    /// `cuCtxGetStreamPriorityRange()`—The priorities of streams, the least urgent first. A lower
-    /// number is more urgent; both are 0 where the device knows no priorities.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuCtxGetStreamPriorityRange()`—Returns the range of stream priorities as `(least,
+    /// greatest)`. A lower number is more urgent; both are 0 if the device does not support
+    /// priorities.
     #[doc(alias = "cuCtxGetStreamPriorityRange")]
     pub fn stream_priority_range(&self) -> Result<(i32, i32)> {
         let _current = self.enter()?;
@@ -115,7 +110,7 @@ impl Context {
         Ok((least, greatest))
     }
 
-    /// A stream for hidden work, on which nothing waits.
+    /// Takes a stream for internal work. No other stream or thread waits for it.
     pub(crate) fn take_side_stream(&self) -> Result<Arc<StreamState>> {
         if let Some(stream) = self.streams().side.lock().pop() {
             return Ok(stream);
@@ -123,12 +118,12 @@ impl Context {
         StreamState::create(self, CUstream_flags::CU_STREAM_NON_BLOCKING.0, 0)
     }
 
-    /// Keeps a stream for hidden work for the next who needs one.
+    /// Returns a stream for internal work to the idle ones.
     pub(crate) fn keep_side_stream(&self, stream: Arc<StreamState>) {
         self.streams().side.lock().push(stream);
     }
 
-    /// Asks the driver for nothing but whether the device is there.
+    /// Checks that the device is alive, with a driver call that has no other effect.
     pub(crate) fn probe(&self) -> Result<(), DriverError> {
         let Some(stream) = self.streams().default.get() else {
             return self.enter().map(drop);

@@ -1,4 +1,6 @@
-//! Host functions: closures in the order of a stream.
+//! Host functions: closures that run at their position in a stream (`cuLaunchHostFunc`).
+//!
+//! Unlike C's function pointers, the closures own their data, and a panic is caught and reported.
 
 use std::fmt;
 use std::future::Future;
@@ -13,35 +15,36 @@ use crate::error::Result;
 use crate::event::UseEvent;
 use crate::pending::{self, Entry, Id, Outcome};
 
-/// A closure that was queued on a stream: waits for it, or tells that it panicked. Dropping it
-/// changes nothing.
+/// A closure that was queued on a stream. It can be waited for, and reports whether the closure
+/// panicked. Dropping it does not cancel the closure.
 ///
-/// It is a future too.
+/// It is also a future.
 pub struct HostCall {
     id: Id,
     outcome: Arc<Outcome>,
-    /// Behind the call, if it could be recorded.
+    /// The event after the call, if one could be recorded.
     event: Option<UseEvent>,
-    /// To be waited for where there is no event.
+    /// The stream to wait for if there is no event.
     stream: Option<Arc<StreamState>>,
-    /// Last: it goes behind the event and the stream.
+    /// Declared last: it has to be dropped after the event and the stream.
     context: Context,
 }
 
 impl Stream {
-    /// `cuLaunchHostFunc(function)`—Queues a closure: the driver calls it when all that was queued
-    /// before is done, and the stream goes on when it has returned.
+    /// `cuLaunchHostFunc(function)`—Queues a closure. The driver calls it when all work that was
+    /// queued before is complete, and the stream continues after it has returned.
     ///
-    /// It is called on a thread of the driver's, which has one for all: be short. It must not call
-    /// the driver, nor wait for something that does; what it drops is freed by another thread,
-    /// soon. It may wait for the program (for a channel, say), but then also holds up the host
-    /// functions of other streams.
+    /// The driver calls all host functions on one thread of its own, so the closure should be
+    /// short. It must not call the driver, nor wait for anything that does; the objects of this
+    /// crate that it drops are freed by another thread soon after. It may wait for the program (for
+    /// example, for a channel), but then it also delays the host functions of other streams.
     ///
-    /// If the device is lost first, the closure is dropped without being called, within a second.
+    /// If the device is lost before the call, the closure is dropped within a second without being
+    /// called.
     ///
     /// # Errors
     ///
-    /// What the calls answer; then the closure was dropped.
+    /// If the driver fails to queue the closure, the closure is dropped.
     #[doc(alias = "cuLaunchHostFunc")]
     #[doc(alias = "cuStreamAddCallback")]
     pub fn launch_host(&self, function: impl FnOnce() + Send + 'static) -> Result<HostCall> {
@@ -52,8 +55,9 @@ impl Stream {
         let outcome = Arc::clone(&entry.outcome);
         let id = pending::add(entry);
         let queued = self.state().block(context, || {
-            // SAFETY: the stream must be alive, and the function callable with this once, at any
-            // later time ← it is borrowed, and the function only looks for an entry of this number.
+            // SAFETY: the stream must be alive, and the function callable once with this data at
+            // any later time ← the stream is borrowed, and the function only looks up the entry
+            // with this id.
             unsafe {
                 call!(
                     self.driver(),
@@ -81,25 +85,25 @@ impl Stream {
 }
 
 impl HostCall {
-    /// Whether the closure has returned, or will never be called.
+    /// Returns whether the closure has returned, or will never be called.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.outcome.get().is_some()
     }
 
-    /// The context of the stream.
+    /// Returns the context of the stream.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned. (Where no event
-    /// could be recorded behind it, until the stream has done all that is queued.)
+    /// `cuEventSynchronize()`—Blocks this thread until the closure has returned. If no event could
+    /// be recorded after the closure, waits for all work that is queued on the stream instead.
     ///
     /// # Errors
     ///
-    /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked), or the fault that lost
-    /// the device.
+    /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked) if the closure panicked,
+    /// or the fault that lost the device.
     pub fn wait(self) -> Result<()> {
         let synchronized = match (&self.event, &self.stream) {
             (Some(event), _) => event.synchronize(),

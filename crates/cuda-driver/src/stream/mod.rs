@@ -1,7 +1,8 @@
-//! Streams: queues of work on a device.
+//! Streams: queues of work on a device (`cuStream*`).
 //!
-//! Where C's streams are bare handles, these keep their context alive, and a stream that is dropped
-//! with work in it finishes that work.
+//! In C a stream is a bare handle. Here a stream keeps its context alive, and dropping a stream
+//! that still has work lets that work finish. Unless a method says otherwise, its errors are those
+//! of the driver function that it names.
 
 mod attribute;
 mod capturing;
@@ -30,22 +31,22 @@ use crate::error::{DriverError, Error, Result};
 use crate::event::{Event, UseEvent};
 
 bitflags::bitflags! {
-    /// How a stream behaves. Bits that are not named here are kept.
+    /// The behaviour of a stream. Unknown bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct StreamFlags: u32 {
-        /// Neither waits for the NULL stream of the context, nor makes it wait.
+        /// The stream neither waits for the NULL stream of the context, nor makes it wait.
         const NON_BLOCKING = 1;
         const _ = !0;
     }
 }
 
-/// A queue of work: what is queued on one stream runs in order, streams run beside each other.
+/// A queue of work. Work on one stream runs in order; different streams run concurrently.
 ///
-/// Cloning it gives another handle of the same stream. The stream is destroyed when the last handle
-/// and the last buffer that it used are gone; work still in it runs to its end.
+/// A clone is another handle of the same stream. The stream is destroyed after the last handle and
+/// the last buffer that was used on it are dropped; work that is still queued runs to its end.
 #[derive(Clone)]
 pub struct Stream {
-    /// Before `context`: a stream goes before its context.
+    /// Declared before `context`: the stream has to be dropped before its context.
     state: Arc<StreamState>,
     context: Context,
 }
@@ -53,13 +54,13 @@ pub struct Stream {
 impl Stream {
     /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream in `context`.
     ///
-    /// `priority` 0 is the default, a lower number is more urgent; one out of the device's range is
-    /// moved into it.
+    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the range
+    /// of the device is clamped to it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_OUT_OF_MEMORY`, or `CUDA_ERROR_INVALID_VALUE` for flags that the driver does not
-    /// know.
+    /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the driver does not know one of
+    /// the flags.
     #[doc(alias = "cuStreamCreate")]
     #[doc(alias = "cuStreamCreateWithPriority")]
     pub fn new(context: &Context, flags: StreamFlags, priority: i32) -> Result<Self> {
@@ -74,33 +75,33 @@ impl Stream {
         }
     }
 
-    /// The context of the stream.
+    /// Returns the context of the stream.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The raw stream. It stays alive as long as a handle of it.
+    /// Returns the raw stream. It stays alive as long as any handle of the stream.
     #[must_use]
     pub fn as_raw(&self) -> CUstream {
         self.state.raw()
     }
 
-    /// `cuStreamSynchronize()`—Waits until all that was queued on the stream is done.
+    /// `cuStreamSynchronize()`—Waits until all work that is queued on the stream is complete.
     ///
     /// # Errors
     ///
-    /// A fault of any kernel that was still running: see [`DriverError::is_sticky`].
+    /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.state.synchronize_by_name(&self.context)?)
     }
 
-    /// `cuStreamQuery()`—Whether all that was queued on the stream is done.
+    /// `cuStreamQuery()`—Returns whether all work that is queued on the stream is complete.
     ///
     /// # Errors
     ///
-    /// A fault of any kernel that was still running.
+    /// The fault of any kernel that was still running.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.bind_to_ask()?;
@@ -115,13 +116,14 @@ impl Stream {
         }
     }
 
-    /// `cuStreamWaitEvent(event)`—Makes what is queued on the stream from now on wait for `event`.
+    /// `cuStreamWaitEvent(event)`—Makes work that is queued on the stream from now on wait for
+    /// `event`.
     ///
     /// The event may be of another context.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the event is of another driver, or what the call answers.
+    /// [`Error::OtherContext`] if the event belongs to another driver.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.driver()
@@ -129,26 +131,23 @@ impl Stream {
         Ok(self.state.wait(&self.context, event.as_raw())?)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—A new stream like this one, which begins behind
-    /// what is queued here now.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the flags and the priority of
+    /// this one, whose work waits for all work that is queued here now.
     pub fn fork(&self) -> Result<Self> {
         let fork = Self::new(&self.context, self.flags()?, self.priority()?)?;
         fork.join(self)?;
         Ok(fork)
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes what is queued here from now on wait for all
-    /// that is queued on `other` now.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes work that is queued here from now on wait for
+    /// all work that is queued on `other` now.
     ///
-    /// Streams that share buffers need no join: their uses are ordered by themselves.
+    /// Streams that share buffers need no join: this crate orders conflicting uses of a buffer
+    /// itself.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if `other` is of another driver, or what the calls answer.
+    /// [`Error::OtherContext`] if `other` belongs to another driver.
     pub fn join(&self, other: &Self) -> Result<()> {
         self.driver()
             .expect_handles_of(other.driver(), "the stream")?;
@@ -156,16 +155,13 @@ impl Stream {
         Ok(self.state.wait(&self.context, event.raw())?)
     }
 
-    /// `cuStreamGetPriority()`—The priority: 0 is the default, a lower number is more urgent.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetPriority()`—Returns the priority. 0 is the default; a lower number is more
+    /// urgent.
     #[doc(alias = "cuStreamGetPriority")]
     pub fn priority(&self) -> Result<i32> {
         let mut priority = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
                 self.driver(),
@@ -175,16 +171,12 @@ impl Stream {
         Ok(priority)
     }
 
-    /// `cuStreamGetFlags()`—The flags that it was made with.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetFlags()`—Returns the flags that the stream was created with.
     #[doc(alias = "cuStreamGetFlags")]
     pub fn flags(&self) -> Result<StreamFlags> {
         let mut flags = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
                 self.driver(),
@@ -194,29 +186,22 @@ impl Stream {
         Ok(StreamFlags::from_bits_retain(flags))
     }
 
-    /// `cuStreamGetId()`—The number that the driver and its tools know the stream by, never used
-    /// twice in a process.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamGetId()`—Returns the id of the stream in the driver and its tools. It is unique in
+    /// the process and never reused.
     #[doc(alias = "cuStreamGetId")]
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
         let _current = self.bind_to_ask()?;
-        // SAFETY: the pointer must be writable and the stream alive ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
         Ok(id)
     }
 
-    /// `cuStreamDestroy()`—Lets the stream go; if this was the last that used it, destroys it and
-    /// answers what the driver says.
+    /// `cuStreamDestroy()`—Drops this handle. If it was the last user of the stream, destroys the
+    /// stream and returns the result of the driver.
     ///
-    /// Other handles, and buffers that were used on it, keep it. What is queued runs to its end.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// Other handles, and buffers that were used on the stream, keep it alive. Work that is queued
+    /// runs to its end.
     #[doc(alias = "cuStreamDestroy")]
     pub fn close(self) -> Result<()> {
         let Self {
@@ -226,13 +211,14 @@ impl Stream {
         Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
     }
 
-    /// Makes the context current if calls on this stream need it, for one that queues nothing.
+    /// Makes the context current if this stream's handle needs that, for a call that queues
+    /// nothing.
     #[inline]
     pub(crate) fn bind_to_ask(&self) -> Result<Option<Current<'_>>, DriverError> {
         self.state.bind_to_ask(&self.context)
     }
 
-    /// Prepares a call that queues something: see [`StreamState::queueing`].
+    /// Prepares a call that queues work: see [`StreamState::queueing`].
     #[inline]
     pub(crate) fn queueing(&self) -> Result<Queueing<'_>, DriverError> {
         self.state.queueing(&self.context)
@@ -246,7 +232,7 @@ impl Stream {
         self.context.driver()
     }
 
-    /// An error if `context` is not this stream's.
+    /// Fails if `context` is not the context of this stream.
     #[inline]
     pub(crate) fn expect_context(&self, context: &Context, what: &'static str) -> Result<()> {
         if *context == self.context {

@@ -1,4 +1,4 @@
-//! Streams that are made once and used in turn.
+//! A fixed set of streams that are handed out in turn. C has no counterpart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ use super::{Stream, StreamFlags};
 use crate::context::Context;
 use crate::error::Result;
 
-/// So many streams of one priority, handed out in turn.
+/// A fixed number of streams of one priority, handed out round-robin.
 #[derive(Debug)]
 pub struct StreamPool {
     streams: Vec<Stream>,
@@ -14,12 +14,8 @@ pub struct StreamPool {
 }
 
 impl StreamPool {
-    /// `cuStreamCreateWithPriority(NON_BLOCKING, priority)`—`count` streams in `context`, at least
-    /// one.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuStreamCreateWithPriority(NON_BLOCKING, priority)`—Creates `count` streams in `context`,
+    /// but at least one.
     pub fn new(context: &Context, count: usize, priority: i32) -> Result<Self> {
         let make = |_| Stream::new(context, StreamFlags::NON_BLOCKING, priority);
         Ok(Self {
@@ -28,24 +24,24 @@ impl StreamPool {
         })
     }
 
-    /// The next stream, and after the last the first again.
+    /// Returns the next stream. The first stream follows the last one.
     #[must_use]
     pub fn next(&self) -> &Stream {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.streams[turn % self.streams.len()]
     }
 
-    /// All of them.
+    /// Returns all streams of the pool.
     #[must_use]
     pub fn streams(&self) -> &[Stream] {
         &self.streams
     }
 
-    /// `cuStreamSynchronize()`—Waits for all of them.
+    /// `cuStreamSynchronize()`—Waits for all streams of the pool.
     ///
     /// # Errors
     ///
-    /// The first fault.
+    /// The first fault. The remaining streams are not waited for then.
     pub fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(Stream::synchronize)
     }

@@ -1,10 +1,11 @@
-//! What a stream is to the order of uses: a queue with an identity, a tail, and checkpoints.
+//! The part of a stream that dependency tracking needs: a queue with an id, a tail, and
+//! checkpoints.
 //!
-//! A use that is not recorded is waited for by the tail of its stream. That is wrong where the tail
-//! stands behind something that waits for the program: a value, or a host function. So an event, a
-//! checkpoint, is recorded before each of those, and begins a new epoch of the stream. A use
-//! remembers the epoch in which it was queued, and whoever has to wait for it waits for the
-//! checkpoint that ended that epoch.
+//! A use without an event of its own is waited for by an event at the tail of its stream. That is
+//! wrong if the tail comes after an operation that waits for the program: a value, or a host
+//! function. So an event, called a checkpoint, is recorded before each of those, and starts a new
+//! epoch of the stream. A use remembers the epoch in which it was queued, and a wait for the use
+//! waits for the checkpoint that ended that epoch.
 
 mod checkpoint;
 
@@ -26,44 +27,45 @@ use crate::launch::RecentLaunches;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::planted::Fault;
 
-/// A stream without its context: what the context itself can hold.
+/// A stream without its context, so that the context itself can own it.
 pub(crate) struct StreamState {
     raw: SendPtr<CUstream_st>,
-    /// Moves on with each checkpoint; what is queued belongs to the one that is read behind it.
+    /// Incremented by each checkpoint. Queued work belongs to the epoch that is read after queueing
+    /// it.
     epoch: AtomicU64,
     kind: Kind,
     launches: Arc<RecentLaunches>,
-    /// Never used twice in a process, unlike the handle.
+    /// Never reused in a process, unlike the handle.
     id: u64,
-    /// Whether the legacy stream waits for it, and it for the legacy stream.
+    /// Whether the stream and the legacy stream wait for each other.
     is_blocking: bool,
-    /// Only of the legacy stream: whether it was used since its last checkpoint.
+    /// Used only for the legacy stream: whether it was used since its last checkpoint.
     is_used: AtomicBool,
     tail: Mutex<Tail, { rank::STREAM_TAIL }>,
-    /// `None` for the default streams of C, which nobody destroys.
+    /// `None` for the default streams of C, which are never destroyed.
     handle: Option<Handle<RawStream>>,
     driver: Driver,
 }
 
-/// Whose stream it is, and what its handle means.
+/// The origin of a stream, which decides what its handle refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One that was created: its handle means the same everywhere.
+    /// A stream that was created. Its handle refers to the same stream everywhere.
     Own,
-    /// `CU_STREAM_LEGACY`: of the context that is current.
+    /// `CU_STREAM_LEGACY`: the stream depends on the current context.
     Legacy,
-    /// `CU_STREAM_PER_THREAD`: of the context that is current, and of the thread that calls.
+    /// `CU_STREAM_PER_THREAD`: the stream depends on the current context and on the calling thread.
     PerThread,
 }
 
-/// What is known of the end of a stream. Locked while something is recorded there.
+/// The known state of the end of a stream. Locked while an event is recorded there.
 #[derive(Default)]
 pub(crate) struct Tail {
-    /// How many use events were recorded. Numbers are in the stream's order.
+    /// The number of use events that were recorded. The numbers follow the order of the stream.
     turn: u64,
-    /// All that was queued in epochs before this one is done.
+    /// All work of epochs before this one is complete.
     settled: u64,
-    /// The epochs that ended since, and the events behind what was queued in them.
+    /// The epochs that ended since, each with the event recorded after its work.
     checkpoints: Vec<(u64, UseEvent)>,
 }
 
@@ -73,15 +75,16 @@ impl Destroy for RawStream {
     type Raw = SendPtr<CUstream_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the stream must be alive ← the handle owns it. Work still in it runs to its end.
+        // SAFETY: the stream must be alive ← the handle owns it. Work that is still queued runs to
+        // its end.
         unsafe { call!(driver, cuStreamDestroy_v2(raw.0)) }
     }
 }
 
-/// The handle of a stream for a call that queues something: see [`StreamState::queueing`].
+/// The handle of a stream for a call that queues work: see [`StreamState::queueing`].
 pub(crate) struct Queueing<'a> {
     raw: CUstream,
-    /// Current for the call, if the handle means nothing without it.
+    /// Keeps the context current during the call, if the handle depends on it.
     current: Option<Current<'a>>,
 }
 
@@ -95,7 +98,7 @@ impl<'a> Queueing<'a> {
     }
 }
 
-/// A raw handle that may go to another thread.
+/// A raw handle that can be sent to another thread.
 pub(crate) struct SendPtr<T>(pub(crate) *mut T);
 
 impl<T> Clone for SendPtr<T> {
@@ -112,19 +115,20 @@ impl<T> fmt::Debug for SendPtr<T> {
     }
 }
 
-// SAFETY: the pointer is never followed here, it only names an object of the driver, which is
-// thread safe (docs/safety.md, Threads).
+// SAFETY: the pointer is never dereferenced here. It only names an object of the driver, which is
+// thread-safe (docs/safety.md, Threads).
 unsafe impl<T> Send for SendPtr<T> {}
-// SAFETY: as above.
+// SAFETY: a shared reference only gives a copy of the pointer, which is `Send` for the reason
+// above.
 unsafe impl<T> Sync for SendPtr<T> {}
 
-/// The next identity of a stream.
+/// Returns a stream id that was never used before.
 fn fresh_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A number for this thread, from 1 on.
+/// Returns the number of this thread. Numbers start at 1.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -142,7 +146,7 @@ fn this_thread() -> u64 {
 }
 
 impl StreamState {
-    /// `cuStreamCreateWithPriority(flags, priority)`.
+    /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream.
     pub(crate) fn create(context: &Context, flags: u32, priority: i32) -> Result<Arc<Self>> {
         let driver = context.driver();
         let mut raw = ptr::null_mut();
@@ -155,7 +159,7 @@ impl StreamState {
             )
         }?;
         drop(current);
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: the handle must be the only owner ← the stream was created just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         let is_blocking = !StreamFlags::from_bits_retain(flags).contains(StreamFlags::NON_BLOCKING);
         let this = Arc::new(Self {
@@ -176,7 +180,7 @@ impl StreamState {
         Ok(this)
     }
 
-    /// A default stream of C.
+    /// Creates the state of a default stream of C.
     pub(super) fn default_of(context: &Context, kind: Kind) -> Arc<Self> {
         let raw = match kind {
             Kind::PerThread => default::PER_THREAD,
@@ -219,8 +223,8 @@ impl StreamState {
         self.kind
     }
 
-    /// Which queue it is, for this thread: the same for all threads, unless it is the per-thread
-    /// stream.
+    /// Returns the id of the queue as seen by this thread. It is the same on all threads, except
+    /// for the per-thread stream.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         if self.kind == Kind::PerThread {
@@ -236,28 +240,30 @@ impl StreamState {
             (Ok(stream), Ok(thread)) => {
                 1 << 63 | u64::from(stream & 0x7FFF_FFFF) << 32 | u64::from(thread)
             }
-            // Too many to be told apart: a new queue each time, which is waited for once too often.
+            // The numbers are too large to combine. A fresh id makes each use look like another
+            // queue, which only costs unnecessary waits.
             _ => fresh_id(),
         }
     }
 
-    /// The identity that all threads share.
+    /// Returns the id that all threads share.
     #[inline]
     pub(crate) fn shared_id(&self) -> u64 {
         self.id
     }
 
-    /// The epoch that what was queued so far belongs to.
+    /// Returns the epoch of the work that was queued so far.
     ///
-    /// If the driver has put a call of this thread before a checkpoint, this is the epoch that the
-    /// checkpoint ended, or one before: the epoch moves before the checkpoint is recorded, and what
-    /// two calls on one stream do is in the order in which they happen.
+    /// If the driver queued a call of this thread before a checkpoint, this returns the epoch that
+    /// the checkpoint ended, or an earlier one. Reason: the epoch is incremented before the
+    /// checkpoint is recorded, and two calls on one stream take effect in the order in which they
+    /// happen.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         let epoch = self.epoch.load(Ordering::Acquire);
         if self.kind == Kind::Legacy {
-            // After the epoch was read: a checkpoint that misses this ends this epoch or a later
-            // one.
+            // This store follows the read of the epoch: a checkpoint that misses the store ends
+            // this epoch or a later one.
             self.is_used.store(true, Ordering::Release);
         }
         epoch
@@ -267,14 +273,15 @@ impl StreamState {
         self.tail.lock()
     }
 
-    /// Prepares a call that queues something on this stream: gives the handle for it, and makes
+    /// Prepares a call that queues work on this stream: returns the handle for it, and makes
     /// `context`, which must be the stream's, current if the handle needs that.
     ///
     /// Work on the legacy stream waits for the blocking streams, and later work on those waits for
     /// it. So if a stream may be waiting for the program, each blocking stream gets a checkpoint
-    /// first: earlier uses on it can still be waited for on their own. A default stream cannot be
-    /// used without a current context, and only this function and
-    /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues can skip the step.
+    /// first, so that earlier uses on it can still be waited for separately. A default stream
+    /// cannot be used without a current context, and only this function and
+    /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues work can skip the
+    /// step.
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
         let current = match self.kind {
@@ -293,13 +300,14 @@ impl StreamState {
         })
     }
 
-    /// Whether work queued here may wait for the program and make other streams wait with it.
+    /// Returns whether work that is queued here may wait for the program and make other streams
+    /// wait too.
     fn holds_up_others(&self) -> bool {
         self.kind == Kind::Legacy && self.driver.may_block()
     }
 
-    /// Makes `context`, which must be that of the stream, current for a call that needs it and
-    /// queues nothing.
+    /// Makes `context`, which must be the stream's, current for a call that needs it and queues
+    /// nothing.
     #[inline]
     pub(crate) fn bind_to_ask<'a>(
         &self,
@@ -312,18 +320,19 @@ impl StreamState {
         }
     }
 
-    /// Destroys the stream if it is one that was created.
+    /// Destroys the stream, unless it is a default stream of C.
     pub(super) fn close(self) -> Result<(), DriverError> {
         self.handle.map_or(Ok(()), Handle::close)
     }
 
-    /// Waits until all that was queued is done, without a call of the program that names the wait.
+    /// Waits until all queued work is complete. Used where the program did not ask for the wait, so
+    /// the call must not break a capture of other code.
     pub(crate) fn synchronize(&self, context: &Context) -> Result<(), DriverError> {
         let _relaxed = self.driver.relaxed();
         self.synchronize_by_name(context)
     }
 
-    /// Waits until all that was queued is done, as the program asked by name.
+    /// Waits until all queued work is complete, where the program explicitly asked for the wait.
     pub(crate) fn synchronize_by_name(&self, context: &Context) -> Result<(), DriverError> {
         let _current = self.bind_to_ask(context)?;
         self.settle_after(|| {
@@ -332,7 +341,7 @@ impl StreamState {
         })
     }
 
-    /// Whether all that was queued is known to be done.
+    /// Returns whether all queued work is known to be complete.
     pub(crate) fn is_done(&self, context: &Context) -> bool {
         let Ok(_current) = self.bind_to_ask(context) else {
             return false;
@@ -342,11 +351,11 @@ impl StreamState {
         unsafe { call!(self.driver, cuStreamQuery(self.raw())) }.is_ok()
     }
 
-    /// Calls `wait`; if it succeeds, all launches before are done.
+    /// Calls `wait`. If it succeeds, records that all earlier launches are complete.
     pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         let count = self.launches.count();
         let result = wait()?;
-        // The per-thread stream is done for this thread only.
+        // On the per-thread stream, only the work of this thread is complete.
         if self.kind != Kind::PerThread {
             self.launches.settle(count);
         }
@@ -360,23 +369,24 @@ impl StreamState {
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
         if self.driver.may_block() {
-            // What the event stands for may wait for the program.
+            // The work before the event may wait for the program.
             self.block(context, || self.wait_at_once(context, event))
         } else {
             self.wait_at_once(context, event)
         }
     }
 
-    /// The same for a stream on which nothing was used that others may have to wait for, and where
-    /// no stream may wait for the program.
+    /// Makes the stream wait for a raw event without a checkpoint. Only for a stream without uses
+    /// that other streams may have to wait for, and while no stream may wait for the program.
     pub(crate) fn wait_at_once(
         &self,
         context: &Context,
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
         let _current = self.bind_to_ask(context)?;
-        // SAFETY: stream and event must be alive for the call ← the caller has the event, `self`
-        // the stream; what the event stands for is taken over by the driver at the call.
+        // SAFETY: the stream and the event must be alive during the call ← `self` owns the stream,
+        // and the caller owns the event; the driver captures the state of the event during the
+        // call.
         unsafe { call!(self.driver, cuStreamWaitEvent(self.raw(), event, 0)) }
     }
 }

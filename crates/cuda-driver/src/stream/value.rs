@@ -1,4 +1,7 @@
-//! Values in memory that streams wait for and set, with no kernel and no event between them.
+//! Stream memory operations: values in memory that streams wait for and write, without a kernel or
+//! an event (`cuStreamWaitValue*`, `cuStreamWriteValue*`, `cuStreamBatchMemOp`).
+//!
+//! Unlike in C, the operations are ordered with other uses of the buffer.
 
 use std::fmt;
 
@@ -13,23 +16,23 @@ use crate::error::{DriverError, Error, Result};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
 use crate::order::{Access, Scope};
 
-/// What a stream waits for a value to be.
+/// The condition of a wait, which compares the value in memory with a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitCondition(u32);
 
 impl WaitCondition {
-    /// As signed numbers, the difference to the one given is not negative: a counter, also one that
-    /// wraps, has come so far.
+    /// The difference between the value in memory and the given value, as signed numbers, is not
+    /// negative: a counter, which may wrap, has reached the given value.
     pub const GREATER_OR_EQUAL: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ.0);
-    /// The same.
+    /// The values are equal.
     pub const EQUAL: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ.0);
-    /// A bit of the one given is set.
+    /// At least one bit is set in both values.
     pub const AND: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_AND.0);
-    /// A bit is set neither in it nor in the one given.
+    /// At least one bit is set in neither value.
     pub const NOR: Self = Self(CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR.0);
 
-    /// The same, and what other devices wrote before the value is visible behind the wait
-    /// (`CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES` says whether the device can).
+    /// Adds a flush: what other devices wrote before the value is visible after the wait. Whether
+    /// the device supports that is reported by `CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES`.
     #[must_use]
     pub const fn with_flush(self) -> Self {
         Self(self.0 | CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_FLUSH.0)
@@ -43,7 +46,7 @@ mod sealed {
     pub trait Word {
         /// # Safety
         ///
-        /// The stream is alive, and a word at `address` until it has waited.
+        /// The stream is alive, and the word at `address` stays valid until the stream has waited.
         unsafe fn wait(
             self,
             driver: &Driver,
@@ -54,7 +57,8 @@ mod sealed {
 
         /// # Safety
         ///
-        /// The stream is alive, and a word at `address` until it has written.
+        /// The stream is alive, and the word at `address` stays valid until the stream has written
+        /// it.
         unsafe fn write(
             self,
             driver: &Driver,
@@ -68,7 +72,7 @@ mod sealed {
     }
 }
 
-/// What a stream can wait for and set: `u32` and `u64`.
+/// A type that a stream can wait for and write: `u32` or `u64`.
 pub trait StreamWord: DeviceRepr + sealed::Word {}
 
 macro_rules! stream_word {
@@ -81,7 +85,8 @@ macro_rules! stream_word {
                 address: CUdeviceptr,
                 flags: u32,
             ) -> Result<(), DriverError> {
-                // SAFETY: stream and word must be there until it has waited ← the caller says so.
+                // SAFETY: the stream and the word must be valid until it has waited ← the caller
+                // guarantees it.
                 unsafe { call!(driver, $wait(stream, address, self, flags)) }
             }
 
@@ -92,7 +97,8 @@ macro_rules! stream_word {
                 address: CUdeviceptr,
                 flags: u32,
             ) -> Result<(), DriverError> {
-                // SAFETY: stream and word must be there until it has written ← the caller says so.
+                // SAFETY: the stream and the word must be valid until it has written ← the caller
+                // guarantees it.
                 unsafe { call!(driver, $write(stream, address, self, flags)) }
             }
 
@@ -134,8 +140,8 @@ stream_word!(
     CU_STREAM_MEM_OP_WRITE_VALUE_64
 );
 
-/// The operation as C has it: type, address, value and flags lie at the same place for waits and
-/// writes.
+/// Creates an operation in the form of C. Type, address, value and flags lie at the same offsets
+/// for waits and writes.
 fn op(
     operation: CUstreamBatchMemOpType,
     address: CUdeviceptr,
@@ -156,7 +162,7 @@ fn op(
     params
 }
 
-/// A value at an element of a buffer.
+/// An element of a buffer that holds a value.
 struct At<'a, T: DeviceRepr> {
     view: DeviceSlice<'a, T>,
     address: CUdeviceptr,
@@ -165,9 +171,9 @@ struct At<'a, T: DeviceRepr> {
 impl<'a, T: StreamWord> At<'a, T> {
     fn new(view: DeviceSlice<'a, T>, index: usize) -> Result<Self> {
         if view.memory.is_managed() {
-            // The host may have a slice of it: the borrow is shared.
+            // The borrow is shared, so the host may have a slice of the memory at the same time.
             return Err(Error::Unsupported {
-                what: "managed memory for values that streams wait for",
+                what: "managed memory for stream memory operations",
             });
         }
         let len = view.len();
@@ -187,22 +193,23 @@ impl<'a, T: StreamWord> At<'a, T> {
 }
 
 impl Stream {
-    /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—What is queued on the stream from now on
-    /// waits until element `index` of `memory` is so, compared with `value`.
+    /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—Makes work that is queued on the stream
+    /// from now on wait until element `index` of `memory` meets `condition`, compared with `value`.
     ///
-    /// The wait is ordered behind the writes of the buffer that were queued before, but not with
-    /// [`write_value`](Self::write_value): whether that comes before or after, on which stream
-    /// ever, it ends the wait. Whatever else writes or frees the buffer waits for the wait.
+    /// The wait is ordered after all writes of the buffer that were queued before. It is not
+    /// ordered with [`write_value`](Self::write_value), which ends the wait no matter on which
+    /// stream, and whether it is queued before or after the wait. Every other write and the free of
+    /// the buffer wait for the wait.
     ///
-    /// If nothing ever sets the value, the stream never goes on; waiting for it, or for the
-    /// context, then never ends.
+    /// If the value is never written, the stream is blocked forever, and so is every wait for the
+    /// stream or for the context.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], [`Error::OtherContext`], `CUDA_ERROR_NOT_SUPPORTED` where the device
-    /// cannot, `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have, and for
-    /// managed memory ([`DeviceBuffer::zeroed_plain`](crate::DeviceBuffer::zeroed_plain) has
-    /// neither), or what else the calls answer.
+    /// [`Error::OutOfRange`] if `index` is outside of `memory`; [`Error::OtherContext`];
+    /// `CUDA_ERROR_NOT_SUPPORTED` if the device does not support it; [`Error::Unsupported`] for
+    /// managed memory; `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have
+    /// ([`DeviceBuffer::zeroed_plain`](crate::DeviceBuffer::zeroed_plain) uses neither).
     #[doc(alias = "cuStreamWaitValue32")]
     #[doc(alias = "cuStreamWaitValue64")]
     pub fn wait_value<'a, T: StreamWord>(
@@ -217,8 +224,8 @@ impl Stream {
         at.view.memory.tracker.before(&scope, Access::AWAIT)?;
         self.driver().note_blocking();
         self.state().block(self.context(), || {
-            // SAFETY: stream and word must be there until it has waited ← the stream is borrowed
-            // and runs to its end, and the free of the memory waits for this use.
+            // SAFETY: the stream and the word must be valid until it has waited ← the stream is
+            // borrowed and its work runs to the end, and the free of the memory waits for this use.
             unsafe { value.wait(self.driver(), self.as_raw(), at.address, condition.0) }
         })?;
         at.view.memory.tracker.after(&mut scope, Access::AWAIT);
@@ -226,15 +233,15 @@ impl Stream {
     }
 
     /// `cuStreamWriteValue32()`, `cuStreamWriteValue64()`—Sets element `index` of `memory` to
-    /// `value` when all that was queued on the stream before is done, and visible to those that see
-    /// the value.
+    /// `value` after all work that was queued on the stream before is complete and visible to
+    /// observers of the value.
     ///
-    /// It is ordered with the other uses of the buffer, but not with those that wait for a value:
-    /// see [`wait_value`](Self::wait_value). So it takes a shared borrow, as an atomic store does.
+    /// The write is ordered with other uses of the buffer, except with waits for a value: see
+    /// [`wait_value`](Self::wait_value). It therefore takes a shared borrow, like an atomic store.
     ///
     /// # Errors
     ///
-    /// As [`wait_value`](Self::wait_value).
+    /// Fails as [`wait_value`](Self::wait_value) does.
     #[doc(alias = "cuStreamWriteValue32")]
     #[doc(alias = "cuStreamWriteValue64")]
     pub fn write_value<'a, T: StreamWord>(
@@ -246,8 +253,8 @@ impl Stream {
         let at = At::new(memory.into(), index)?;
         let mut scope = Scope::new(self);
         at.view.memory.tracker.before(&scope, Access::SIGNAL)?;
-        // SAFETY: stream and word must be there until it has written ← the stream is borrowed and
-        // runs to its end, and the free of the memory waits for this use.
+        // SAFETY: the stream and the word must be valid until it has written ← the stream is
+        // borrowed and its work runs to the end, and the free of the memory waits for this use.
         unsafe { value.write(self.driver(), self.as_raw(), at.address, WRITE) }?;
         at.view.memory.tracker.after(&mut scope, Access::SIGNAL);
         Ok(())
@@ -256,14 +263,14 @@ impl Stream {
 
 const WRITE: u32 = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT.0;
 
-/// Waits and writes of values that are queued by one call.
+/// Waits and writes of values that are queued with one call.
 #[derive(Default)]
 pub struct ValueBatch<'a> {
     ops: Vec<CUstreamBatchMemOpParams>,
     uses: Vec<Word<'a>>,
 }
 
-/// A word that an operation uses.
+/// A word that an operation accesses.
 #[derive(Clone, Copy)]
 struct Word<'a> {
     memory: &'a Memory,
@@ -273,20 +280,21 @@ struct Word<'a> {
 }
 
 impl<'a> ValueBatch<'a> {
-    /// The most operations that `cuStreamBatchMemOp` takes.
+    /// The maximum number of operations of `cuStreamBatchMemOp`.
     pub const MOST: usize = 256;
 
-    /// No operations.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what [`Stream::wait_value`] does.
+    /// Appends a wait, as [`Stream::wait_value`] queues it.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if `index` is outside of `memory`; [`Error::Unsupported`] for managed
+    /// memory.
     pub fn wait<T: StreamWord>(
         mut self,
         memory: impl Into<DeviceSlice<'a, T>>,
@@ -300,11 +308,12 @@ impl<'a> ValueBatch<'a> {
         Ok(self)
     }
 
-    /// Adds what [`Stream::write_value`] does.
+    /// Appends a write, as [`Stream::write_value`] queues it.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if `index` is outside of `memory`; [`Error::Unsupported`] for managed
+    /// memory.
     pub fn write<T: StreamWord>(
         mut self,
         memory: impl Into<DeviceSlice<'a, T>>,
@@ -317,11 +326,13 @@ impl<'a> ValueBatch<'a> {
         Ok(self)
     }
 
-    /// `cuStreamBatchMemOp()`—Queues them on `stream`, in their order. None: calls nothing.
+    /// `cuStreamBatchMemOp()`—Queues the operations on `stream`, in order. An empty batch makes no
+    /// driver call.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than [`MOST`](Self::MOST), or as [`Stream::wait_value`].
+    /// [`Error::OutOfRange`] for more than [`MOST`](Self::MOST) operations. Otherwise fails as
+    /// [`Stream::wait_value`] does.
     #[doc(alias = "cuStreamBatchMemOp")]
     pub fn queue(mut self, stream: &Stream) -> Result<()> {
         if self.ops.is_empty() {
@@ -339,9 +350,9 @@ impl<'a> ValueBatch<'a> {
         stream.driver().note_blocking();
         let ops = self.ops.as_mut_ptr();
         stream.state().block(stream.context(), || {
-            // SAFETY: there must be `count` operations, stream and words until they are done ← they
-            // are in the vector, the stream is borrowed and runs to its end, and the frees of the
-            // memory wait for these uses.
+            // SAFETY: `ops` must point to `count` operations, and the stream and the words must be
+            // valid until they are done ← the operations are in the vector, the stream is borrowed
+            // and its work runs to the end, and the frees of the memory wait for these uses.
             unsafe {
                 call!(
                     stream.driver(),
@@ -357,7 +368,7 @@ impl<'a> ValueBatch<'a> {
 }
 
 impl ValueBatch<'_> {
-    /// The operations; `each` gets the words that they use.
+    /// Returns the operations, after calling `each` with every word that they access.
     pub(crate) fn into_parts(
         self,
         mut each: impl FnMut(&Memory, Access, CUdeviceptr, usize) -> Result<()>,

@@ -1,5 +1,5 @@
-//! What a tensor map is checked against before the driver is called: the limits that the driver's
-//! manual tells.
+//! The checks of a tensor map before the driver is called: the limits in NVIDIA's driver API
+//! manual.
 
 use super::layout::{
     Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorSwizzle,
@@ -9,7 +9,7 @@ use crate::error::TensorMapError;
 
 type Result<T, E = TensorMapError> = std::result::Result<T, E>;
 
-/// A number that must be within limits.
+/// Fails if a number is not within limits.
 fn within(
     what: &'static str,
     dimension: Option<usize>,
@@ -48,7 +48,7 @@ fn together(is_fine: bool, what: &'static str) -> Result<()> {
     }
 }
 
-/// As a number with a sign; one that is too great for that is beyond all limits anyway.
+/// Converts to a signed number. A number that is too large for that exceeds every limit anyway.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -58,7 +58,7 @@ fn counted(number: usize) -> i64 {
 }
 
 impl TensorLayout {
-    /// The least number of dimensions of an image.
+    /// The minimum number of dimensions of an image.
     const IMAGE: i64 = 3;
 
     fn rank(&self) -> i64 {
@@ -73,7 +73,8 @@ impl TensorLayout {
         }
     }
 
-    /// What all kinds of maps have in common; `least` is the least number of dimensions.
+    /// Checks the requirements that all kinds of maps share. `least` is the minimum number of
+    /// dimensions.
     fn check(&self, address: u64, memory: u64, least: i64) -> Result<()> {
         let rank = self.rank();
         within("number of dimensions", None, rank, (least, 5))?;
@@ -84,7 +85,7 @@ impl TensorLayout {
         let steps = counted(self.steps.len());
         within("number of element strides", None, steps, of_all)?;
         if self.interleave != TensorInterleave::None {
-            let what = "number of dimensions, with channels in groups,";
+            let what = "number of dimensions (with interleaved channels)";
             within(what, None, rank, (Self::IMAGE, 5))?;
         }
         multiple("address", None, address, self.aligned_to())?;
@@ -107,8 +108,9 @@ impl TensorLayout {
             within("element stride", Some(at), step.into(), (1, 8))?;
         }
         self.check_modes()?;
-        // How groups of channels lie, the strides alone do not tell. Copies write the channels of a
-        // pixel in pieces, the last of which may reach behind the last channel.
+        // With interleaved channels the size does not follow from the strides alone. Copies in
+        // im2col mode write the channels of a pixel in pieces of 16 bytes, and the last piece may
+        // extend beyond the last channel.
         let piece = if least == Self::IMAGE { 16 } else { 1 };
         let tensor = self.bytes(piece);
         if self.interleave == TensorInterleave::None && tensor > memory {
@@ -117,7 +119,7 @@ impl TensorLayout {
         Ok(())
     }
 
-    /// What goes together.
+    /// Checks the combinations of modes.
     fn check_modes(&self) -> Result<()> {
         use TensorSwizzle as S;
         let Self {
@@ -128,7 +130,7 @@ impl TensorLayout {
         } = *self;
         together(
             interleave != TensorInterleave::Bytes32 || swizzle == S::Bytes32,
-            "channels in groups of 32 bytes need swizzling within 32 bytes",
+            "channels interleaved in groups of 32 bytes require a 32-byte swizzle",
         )?;
         together(
             self.fill == TensorFill::Zeros || data_type.is_float(),
@@ -139,22 +141,22 @@ impl TensorLayout {
             TensorDataType::U6x16Align16 => {
                 together(
                     interleave == TensorInterleave::None,
-                    "numbers of 6 bits do not go with channels in groups",
+                    "6-bit numbers cannot be combined with interleaved channels",
                 )?;
                 together(
                     wide || matches!(swizzle, S::Bytes128Atom64 | S::Bytes64),
-                    "numbers of 6 bits do not go with this swizzling",
+                    "6-bit numbers cannot be combined with this swizzle",
                 )
             }
             TensorDataType::U4x16Align16 => together(
                 wide,
-                "numbers of 4 bits in 16 bytes do not go with this swizzling",
+                "4-bit numbers padded to 16 bytes cannot be combined with this swizzle",
             ),
             _ => Ok(()),
         }
     }
 
-    /// The bytes from the first element to the last, of rows of whole pieces.
+    /// Returns the bytes from the first element to the last, with rows rounded up to whole pieces.
     fn bytes(&self, piece: u64) -> u64 {
         let outer = self.dims.iter().skip(1).zip(&self.strides);
         let inner = self.dims.first().copied().unwrap_or(0);
@@ -165,10 +167,10 @@ impl TensorLayout {
         })
     }
 
-    /// A row in shared memory of so many elements.
+    /// Checks a row of `elements` elements in shared memory.
     fn check_row(&self, what: &'static str, elements: u32) -> Result<()> {
         if self.data_type.is_padded() {
-            let what = "elements of a row of packed numbers";
+            let what = "number of elements in a row of padded numbers";
             within(what, None, elements.into(), (128, 128))?;
         }
         if let (TensorInterleave::None, Some(span)) = (self.interleave, self.swizzle.span()) {
@@ -194,9 +196,9 @@ impl TensorLayout {
         let inner = tile.first().copied().unwrap_or(0);
         if self.interleave == TensorInterleave::None && !self.data_type.is_padded() {
             let bits = u64::from(inner) * self.data_type.bits();
-            multiple("bits of a row of the tile", None, bits, 128)?;
+            multiple("number of bits in a row of the tile", None, bits, 128)?;
         }
-        self.check_row("bytes of a row of the tile, as it is swizzled,", inner)
+        self.check_row("number of bytes in a swizzled row of the tile", inner)
     }
 
     pub(super) fn check_im2col(
@@ -223,7 +225,7 @@ impl TensorLayout {
                 within(what, Some(at + 1), offset.into(), limits)?;
             }
         }
-        // Filters begin somewhere.
+        // The box must not be empty: there has to be at least one position for a filter.
         let pixels = self.dims.iter().skip(1);
         let corners = pixels.zip(im2col.lower_corner).zip(im2col.upper_corner);
         for (at, ((&dim, &lower), &upper)) in (1..).zip(corners) {
@@ -244,7 +246,7 @@ impl TensorLayout {
         self.check(address, memory, Self::IMAGE)?;
         together(
             matches!(self.swizzle, S::Bytes64 | S::Bytes128 | S::Bytes128Atom32),
-            "wide columns need swizzling within 64 or 128 bytes, in pieces of 16 or 32",
+            "wide columns require swizzle Bytes64, Bytes128 or Bytes128Atom32",
         )?;
         let limits = (-32768, 32767);
         within("lower corner", Some(1), wide.lower_corner.into(), limits)?;
@@ -259,6 +261,6 @@ impl TensorLayout {
     fn check_column(&self, channels: u32, pixels: u32) -> Result<()> {
         within("channels per pixel", None, channels.into(), (1, 256))?;
         within("pixels per column", None, pixels.into(), (1, 1024))?;
-        self.check_row("bytes of a pixel, as it is swizzled,", channels)
+        self.check_row("number of bytes in a swizzled pixel", channels)
     }
 }

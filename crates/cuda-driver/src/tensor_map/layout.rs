@@ -1,4 +1,4 @@
-//! How a tensor lies in memory, and how it is to come into shared memory.
+//! The layout of a tensor in device memory, and how tiles are placed in shared memory.
 
 use cuda_sys::{
     CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapIm2ColWideMode, CUtensorMapInterleave,
@@ -7,84 +7,85 @@ use cuda_sys::{
 
 use crate::launch::raw;
 
-/// What the elements of a tensor are.
+/// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorDataType {
-    /// `u8`
+    /// `u8`.
     U8,
-    /// `u16`
+    /// `u16`.
     U16,
-    /// `u32`
+    /// `u32`.
     U32,
-    /// `i32`
+    /// `i32`.
     I32,
-    /// `u64`
+    /// `u64`.
     U64,
-    /// `i64`
+    /// `i64`.
     I64,
-    /// `half::f16`
+    /// `half::f16`.
     F16,
-    /// `f32`
+    /// `f32`.
     F32,
-    /// `f64`
+    /// `f64`.
     F64,
-    /// `half::bf16`
+    /// `half::bf16`.
     Bf16,
-    /// `f32`, whose denormal values become zero
+    /// `f32`. Denormal values become zero.
     F32Ftz,
-    /// `f32`, rounded to the mantissa of TF32
+    /// `f32`, rounded to the mantissa of TF32.
     Tf32,
-    /// The same, and denormal values become zero
+    /// `f32`, rounded to the mantissa of TF32. Denormal values become zero.
     Tf32Ftz,
-    /// Sixteen numbers of 4 bits in 8 bytes, without gaps (CUDA 12.8 on)
+    /// 4-bit numbers, sixteen in 8 bytes without gaps (CUDA 12.8 and later).
     U4x16Align8,
-    /// Sixteen numbers of 4 bits, in shared memory in 16 bytes (CUDA 12.8 on)
+    /// 4-bit numbers; in shared memory, sixteen are padded to 16 bytes (CUDA 12.8 and later).
     U4x16Align16,
-    /// Sixteen numbers of 6 bits, in shared memory in 16 bytes (CUDA 12.8 on)
+    /// 6-bit numbers; in shared memory, sixteen are padded to 16 bytes (CUDA 12.8 and later).
     U6x16Align16,
 }
 
-/// Whether channels lie together in groups.
+/// Whether the channels are interleaved in groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorInterleave {
-    /// They do not.
+    /// The channels are not interleaved.
     #[default]
     None,
-    /// In groups of 16 bytes: `NC/8HWC8` of two bytes a channel.
+    /// Groups of 16 bytes: `NC/8HWC8` for two bytes per channel.
     Bytes16,
-    /// In groups of 32 bytes: `NC/16HWC16` of two bytes a channel.
+    /// Groups of 32 bytes: `NC/16HWC16` for two bytes per channel.
     Bytes32,
 }
 
-/// How pieces of a row change places in shared memory, so that columns can be read without
-/// conflicts of banks.
+/// How pieces of a row are permuted in shared memory, so that columns can be read without bank
+/// conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorSwizzle {
-    /// They do not.
+    /// No permutation.
     #[default]
     None,
-    /// Pieces of 16 bytes within 32.
+    /// Permutes pieces of 16 bytes within 32 bytes.
     Bytes32,
-    /// Pieces of 16 bytes within 64.
+    /// Permutes pieces of 16 bytes within 64 bytes.
     Bytes64,
-    /// Pieces of 16 bytes within 128.
+    /// Permutes pieces of 16 bytes within 128 bytes.
     Bytes128,
-    /// Pieces of 32 bytes within 128 (CUDA 12.8 on).
+    /// Permutes pieces of 32 bytes within 128 bytes (CUDA 12.8 and later).
     Bytes128Atom32,
-    /// The same, and in every other row the halves of each 16 bytes are exchanged (CUDA 12.8 on).
+    /// Permutes pieces of 32 bytes within 128 bytes, and swaps the halves of each 16 bytes in every
+    /// other row (CUDA 12.8 and later).
     Bytes128Atom32Flip8,
-    /// Pieces of 64 bytes within 128 (CUDA 12.8 on).
+    /// Permutes pieces of 64 bytes within 128 bytes (CUDA 12.8 and later).
     Bytes128Atom64,
 }
 
-/// How much the second-level cache fetches at once.
+/// The amount of data that the L2 cache fetches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorL2Promotion {
-    /// What is asked for.
+    /// Only the requested data.
     #[default]
     None,
     /// 64 bytes.
@@ -95,72 +96,71 @@ pub enum TensorL2Promotion {
     Bytes256,
 }
 
-/// What elements beyond the tensor read as.
+/// The value of elements outside of the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorFill {
     /// Zero.
     #[default]
     Zeros,
-    /// A NaN which a fused multiply-add takes for zero if it is asked to. For floating-point types.
+    /// A special NaN that a fused multiply-add treats as zero on request. For floating-point types
+    /// only.
     NanAsZeroFma,
 }
 
-/// How many pixels a wide column has.
+/// The number of pixels in a wide column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WidePixels {
-    /// So many: up to 1024.
+    /// The given number of pixels: up to 1024.
     Count(u32),
-    /// 128 (`CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128`).
+    /// 128 pixels (`CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128`).
     W128,
 }
 
-/// The columns that `im2col` makes of an image, whose dimensions are channels, width, height,
-/// depth, and images.
+/// The columns that `im2col` makes of an image. The dimensions of the tensor are channels, width,
+/// height, depth, and images.
 ///
-/// A filter begins at each pixel of the box between the corners, or, by
-/// [`element_strides`](TensorLayout::element_strides), at every so manieth. For a convolution with
-/// padding `p`, `q` behind the last pixel, and filters of `n` taps that are `d` apart they are `-p`
-/// and `q - (n - 1) * d`. A kernel says at which filter a column begins, and how far the tap is
-/// from there; the column goes on with the filters that follow, of the next row, plane and image.
+/// A filter starts at every pixel of the box between the corners, or at every n-th pixel if
+/// [`element_strides`](TensorLayout::element_strides) is set. For a convolution with padding `p`
+/// before the first pixel and `q` after the last, and filters of `n` taps at a distance of `d`, the
+/// corners are `-p` and `q - (n - 1) * d`. A kernel chooses the filter position at which a column
+/// starts, and the offset of the tap from there. The column continues with the following filter
+/// positions, into the next row, plane and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2col<'a> {
-    /// The corner of the first pixel at which a filter begins, as offsets from the first of the
-    /// image: a number for each dimension but channels and images, width first.
+    /// The position of the first filter, as offsets from the first pixel of the image. There is one
+    /// number for each dimension except channels and images, width first.
     pub lower_corner: &'a [i32],
-    /// The corner of the last of them, as offsets from the last pixel.
+    /// The position of the last filter, as offsets from the last pixel of the image.
     pub upper_corner: &'a [i32],
-    /// The channels that are copied of a pixel.
+    /// The number of channels that are copied for each pixel.
     pub channels_per_pixel: u32,
-    /// The pixels that are copied at once.
+    /// The number of pixels that are copied at once.
     pub pixels_per_column: u32,
 }
 
-/// The columns that `im2col` makes along the width alone.
+/// The columns that `im2col` makes along the width only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2colWide {
-    /// Where filters begin, as an offset from the first pixel of a row.
+    /// The position of the first filter, as an offset from the first pixel of a row.
     pub lower_corner: i32,
-    /// Where they end, as an offset from the last.
+    /// The position of the last filter, as an offset from the last pixel of a row.
     pub upper_corner: i32,
-    /// The channels that are copied of a pixel.
+    /// The number of channels that are copied for each pixel.
     pub channels_per_pixel: u32,
-    /// The pixels that are copied at once.
+    /// The number of pixels that are copied at once.
     pub pixels: WidePixels,
 }
 
-/// How a tensor lies in memory. The first dimension is the one whose elements lie side by side.
+/// The layout of a tensor in memory. The elements of the first dimension are contiguous.
 ///
-/// Nothing is checked before a [`TensorMap`](crate::TensorMap) is made of it.
+/// The layout is checked when a [`TensorMap`](crate::TensorMap) is made from it, not before.
 ///
 /// ```
 /// use cuda_driver::{TensorDataType, TensorLayout, TensorSwizzle};
 ///
-/// // 1000 rows of 512 floats, of which each begins 4 KiB behind the one before.
-/// let rows = TensorLayout::new(TensorDataType::F32, &[512, 1000])
-///     .strides(&[4096])
-///     .swizzle(TensorSwizzle::Bytes128);
+/// // 1000 rows of 512 floats, each of which starts 4 KiB after the previous one.
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorLayout {
@@ -175,7 +175,7 @@ pub struct TensorLayout {
 }
 
 impl TensorLayout {
-    /// A tensor of so many elements along each dimension, with no gaps between them.
+    /// Creates the layout of a tensor with `dims` elements along each dimension, without gaps.
     #[must_use]
     pub fn new(data_type: TensorDataType, dims: &[u64]) -> Self {
         let mut strides = Vec::new();
@@ -200,33 +200,34 @@ impl TensorLayout {
         }
     }
 
-    /// The bytes from one element to the next along each dimension but the first.
+    /// Sets the distance in bytes between consecutive elements, for each dimension except the
+    /// first.
     #[must_use]
     pub fn strides(mut self, bytes: &[u64]) -> Self {
         self.strides = bytes.to_vec();
         self
     }
 
-    /// Along each dimension, only every so manieth element is copied: 1 to 8.
+    /// Copies only every n-th element along each dimension, with n from 1 to 8.
     #[must_use]
     pub fn element_strides(mut self, steps: &[u32]) -> Self {
         self.steps = steps.to_vec();
         self
     }
 
-    /// Whether channels lie together in groups.
+    /// Sets whether the channels are interleaved in groups.
     #[must_use]
     pub fn interleave(self, interleave: TensorInterleave) -> Self {
         Self { interleave, ..self }
     }
 
-    /// How pieces of a row change places in shared memory.
+    /// Sets how pieces of a row are permuted in shared memory.
     #[must_use]
     pub fn swizzle(self, swizzle: TensorSwizzle) -> Self {
         Self { swizzle, ..self }
     }
 
-    /// How much the second-level cache fetches at once.
+    /// Sets the amount of data that the L2 cache fetches at once.
     #[must_use]
     pub fn l2_promotion(self, l2_promotion: TensorL2Promotion) -> Self {
         Self {
@@ -235,7 +236,7 @@ impl TensorLayout {
         }
     }
 
-    /// What elements beyond the tensor read as.
+    /// Sets the value of elements outside of the tensor.
     #[must_use]
     pub fn fill(self, fill: TensorFill) -> Self {
         Self { fill, ..self }
@@ -243,7 +244,7 @@ impl TensorLayout {
 }
 
 impl TensorDataType {
-    /// The bits of an element in device memory.
+    /// Returns the size of an element in device memory, in bits.
     pub(super) fn bits(self) -> u64 {
         match self {
             Self::U4x16Align8 | Self::U4x16Align16 => 4,
@@ -255,12 +256,12 @@ impl TensorDataType {
         }
     }
 
-    /// The bytes of so many elements, rounded up.
+    /// Returns the size of `elements` elements in bytes, rounded up.
     pub(super) fn bytes_of(self, elements: u64) -> u64 {
         elements.saturating_mul(self.bits()).div_ceil(8)
     }
 
-    /// Whether it is of those that lie in 16 bytes of shared memory.
+    /// Returns whether sixteen elements are padded to 16 bytes in shared memory.
     pub(super) fn is_padded(self) -> bool {
         matches!(self, Self::U4x16Align16 | Self::U6x16Align16)
     }
@@ -275,7 +276,7 @@ impl TensorDataType {
 }
 
 impl TensorSwizzle {
-    /// The bytes within which pieces change places.
+    /// Returns the number of bytes within which pieces are permuted.
     pub(super) fn span(self) -> Option<u64> {
         match self {
             Self::None => None,

@@ -1,8 +1,9 @@
-//! Tensor maps: what the unit that copies whole tiles of tensors (TMA) has to know of a tensor.
+//! Tensor maps (`CUtensorMap`): descriptors of tensors for the tensor memory accelerator (TMA), the
+//! unit that copies whole tiles.
 //!
-//! Where C's map holds an address and nobody knows whose, a map here is an argument of a launch
-//! only together with the memory that it was made for, so the launch is ordered with other uses of
-//! it.
+//! A map in C is a bare address that owns nothing. Here a map can only be an argument of a launch
+//! together with the memory that it was made for, so the launch is ordered with other uses of that
+//! memory.
 
 mod check;
 mod layout;
@@ -23,12 +24,13 @@ use crate::error::{Error, Result, TensorMapError};
 use crate::launch::{Accepts, KernelArg, KernelParam, Tracked};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 
-/// What a kernel needs to copy tiles of a tensor between device memory and shared memory by one
-/// instruction: a parameter `const __grid_constant__ CUtensorMap`. Compute capability 9.0 on.
+/// A tensor map, with which a kernel copies tiles of a tensor between device memory and shared
+/// memory with one instruction. In the kernel it is a parameter `const __grid_constant__
+/// CUtensorMap`. Requires compute capability 9.0 or later.
 ///
-/// It is made for memory, and a launch takes it with that memory: [`reads`](Self::reads) or
-/// [`writes`](Self::writes). It borrows nothing itself: it is 128 bytes, and an address that
-/// nothing follows.
+/// A map is made for memory, and a launch takes it together with that memory: see
+/// [`reads`](Self::reads) and [`writes`](Self::writes). The map itself borrows nothing: it is 128
+/// bytes with an address that the host never dereferences.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Function, LaunchConfig, Stream, TensorDataType, TensorLayout, TensorMap};
@@ -46,12 +48,12 @@ pub struct TensorMap {
     raw: Aligned,
     address: CUdeviceptr,
     bytes: u64,
-    /// What the address has to be a multiple of.
+    /// The required alignment of the address.
     align: u64,
 }
 
-/// Aligned as the driver asks, whichever header the bindings are of: those of CUDA 12 say 64, later
-/// ones 128.
+/// A map with the alignment that the driver requires, whichever CUDA header the bindings come from:
+/// CUDA 12 declares 64, later headers 128.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Aligned(CUtensorMap);
@@ -59,22 +61,22 @@ struct Aligned(CUtensorMap);
 const _: () = assert!(size_of::<CUtensorMap>() == 128 && size_of::<Aligned>() == 128);
 const _: () = assert!(align_of::<CUtensorMap>() >= 64 && align_of::<Aligned>() == 128);
 
-/// A [`TensorMap`] with its memory, as an argument of a kernel.
+/// A [`TensorMap`] with its memory, as a kernel argument.
 #[derive(Debug)]
 pub struct TensorMapArg<'a> {
     raw: [u64; 16],
-    /// All of the memory, with the access that was borrowed.
+    /// The whole memory, with the access that was borrowed.
     memory: DeviceSlice<'a, u8>,
 }
 
 impl TensorMap {
-    /// `cuTensorMapEncodeTiled(layout, tile)`—Of a tensor in `memory`, for tiles of so many
-    /// elements along each dimension.
+    /// `cuTensorMapEncodeTiled(layout, tile)`—Creates a map of a tensor in `memory`, for tiles with
+    /// `tile` elements along each dimension.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] that names the limit, [`Error::Unsupported`] below compute capability
-    /// 9.0, or what the call answers.
+    /// [`Error::TensorMap`], which names the limit; [`Error::Unsupported`] below compute capability
+    /// 9.0.
     #[doc(alias = "cuTensorMapEncodeTiled")]
     pub fn tiled<T: DeviceRepr>(
         memory: &DeviceSlice<'_, T>,
@@ -84,9 +86,10 @@ impl TensorMap {
         let (mut this, context) = Self::of(memory, layout, 9)?;
         layout.check_tiled(this.address, this.bytes, tile)?;
         let _current = context.enter()?;
-        // SAFETY: there must be as many lengths and element strides as dimensions, one stride less,
-        // and the map must be writable and aligned ← checked, and a local of 128 bytes aligned to
-        // them. The address is only noted.
+        // SAFETY: `dims`, `tile` and `steps` must have one entry per dimension, `strides` one less,
+        // and the map must be writable and aligned ← `check_tiled` has checked the lengths, and the
+        // map is a local of 128 bytes with an alignment of 128. The driver stores the address and
+        // does not access it.
         unsafe {
             call!(
                 context.driver(),
@@ -109,16 +112,16 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Of images in `memory`, for the columns of a
-    /// convolution.
+    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Creates a map of images in `memory`, for the
+    /// columns of a convolution.
     ///
-    /// Copies to the images write the channels of a pixel in pieces of 16 bytes: behind a last
-    /// channel that is not the end of one, they write what the kernel has there. So `memory` has
-    /// room for whole pieces.
+    /// Copies to the images write the channels of a pixel in pieces of 16 bytes. If the last
+    /// channel is not at the end of a piece, they also write the bytes after it, with whatever the
+    /// kernel has there. `memory` therefore has to have room for whole pieces.
     ///
     /// # Errors
     ///
-    /// As [`tiled`](Self::tiled).
+    /// Fails as [`tiled`](Self::tiled) does.
     #[doc(alias = "cuTensorMapEncodeIm2col")]
     pub fn im2col<T: DeviceRepr>(
         memory: &DeviceSlice<'_, T>,
@@ -128,7 +131,8 @@ impl TensorMap {
         let (mut this, context) = Self::of(memory, layout, 9)?;
         layout.check_im2col(this.address, this.bytes, im2col)?;
         let _current = context.enter()?;
-        // SAFETY: as in `tiled`; there must be two offsets less than dimensions ← checked.
+        // SAFETY: as in `tiled`; in addition there must be two offsets less than dimensions for
+        // each corner ← `check_im2col` has checked it.
         unsafe {
             call!(
                 context.driver(),
@@ -154,12 +158,12 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—The same along the width alone. Compute
-    /// capability 10.0 and CUDA 12.8 on.
+    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—Creates a map of images in `memory`, for columns
+    /// along the width only. Requires compute capability 10.0 and CUDA 12.8 or later.
     ///
     /// # Errors
     ///
-    /// As [`tiled`](Self::tiled), with 10.0 for 9.0.
+    /// Fails as [`tiled`](Self::tiled) does, with compute capability 10.0 instead of 9.0.
     #[doc(alias = "cuTensorMapEncodeIm2colWide")]
     pub fn im2col_wide<T: DeviceRepr>(
         memory: &DeviceSlice<'_, T>,
@@ -170,7 +174,7 @@ impl TensorMap {
         layout.check_im2col_wide(this.address, this.bytes, wide)?;
         let (pixels, mode) = wide.pixels.raw();
         let _current = context.enter()?;
-        // SAFETY: as in `tiled`.
+        // SAFETY: as in `tiled`; `check_im2col_wide` has checked the lengths.
         unsafe {
             call!(
                 context.driver(),
@@ -197,13 +201,13 @@ impl TensorMap {
         Ok(this)
     }
 
-    /// `cuTensorMapReplaceAddress(memory)`—Makes it a map of the same tensor in other memory, which
-    /// has at least as many bytes.
+    /// `cuTensorMapReplaceAddress(memory)`—Changes the map to the same tensor in other memory,
+    /// which needs at least as many bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] if the memory is shorter or not aligned, or what the call answers; the
-    /// map is as before then.
+    /// [`Error::TensorMap`] if the memory is too short or not aligned. The map is unchanged after
+    /// an error.
     #[doc(alias = "cuTensorMapReplaceAddress")]
     pub fn replace_address<T: DeviceRepr>(&mut self, memory: &DeviceSlice<'_, T>) -> Result<()> {
         let (given, given_bytes) = (memory.as_raw(), memory.bytes() as u64);
@@ -221,8 +225,8 @@ impl TensorMap {
         let context = memory.memory.home().context();
         let mut raw = self.raw;
         let _current = context.enter()?;
-        // SAFETY: it must be a map, writable and aligned ← it is a copy of one that the driver has
-        // made.
+        // SAFETY: the pointer must be to a map, writable and aligned ← `raw` is a copy of a map
+        // that the driver has encoded.
         unsafe {
             call!(
                 context.driver(),
@@ -234,35 +238,36 @@ impl TensorMap {
         Ok(())
     }
 
-    /// As an argument of a kernel that only reads the tensor: with the memory that the map was made
-    /// for.
+    /// Returns the map as an argument of a kernel that only reads the tensor. `memory` is the
+    /// memory that the map was made for.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] if it is other memory.
+    /// [`Error::TensorMap`] if `memory` is other memory.
     pub fn reads<'a, T: DeviceRepr>(&self, memory: DeviceSlice<'a, T>) -> Result<TensorMapArg<'a>> {
         let mut bytes = DeviceSlice::new(memory.memory, memory.as_raw(), memory.bytes());
         bytes.access = memory.access;
         self.with(bytes)
     }
 
-    /// As an argument of a kernel that writes the tensor: with the memory that the map was made
-    /// for.
+    /// Returns the map as an argument of a kernel that writes the tensor. `memory` is the memory
+    /// that the map was made for.
     ///
     /// # Errors
     ///
-    /// [`Error::TensorMap`] if it is other memory.
+    /// [`Error::TensorMap`] if `memory` is other memory.
     pub fn writes<'a, T: DeviceRepr>(
         &self,
         memory: DeviceSliceMut<'a, T>,
     ) -> Result<TensorMapArg<'a>> {
         let mut bytes = DeviceSlice::new(memory.memory, memory.as_raw(), memory.bytes());
-        // It stands for the exclusive borrow that goes into this call, and is never handed out.
+        // The shared view represents the exclusive borrow that was moved into this call, and is
+        // never handed out.
         bytes.access = memory.access;
         self.with(bytes)
     }
 
-    /// The map, for calls that this crate does not wrap.
+    /// The raw map, for calls that this crate does not wrap.
     #[must_use]
     pub fn as_raw(&self) -> &CUtensorMap {
         &self.raw.0
@@ -286,7 +291,7 @@ impl TensorMap {
         })
     }
 
-    /// One that is not encoded yet, and the context to do it in.
+    /// Creates a map that is not encoded yet. Also returns the context to encode it in.
     fn of<'a, T: DeviceRepr>(
         memory: &DeviceSlice<'a, T>,
         layout: &TensorLayout,
@@ -296,9 +301,9 @@ impl TensorMap {
         if context.device().compute_capability()?.major < major {
             return Err(Error::Unsupported {
                 what: if major == 9 {
-                    "a tensor map, below compute capability 9.0,"
+                    "a tensor map below compute capability 9.0"
                 } else {
-                    "a tensor map of wide columns, below compute capability 10.0,"
+                    "a tensor map of wide columns below compute capability 10.0"
                 },
             });
         }
@@ -312,7 +317,7 @@ impl TensorMap {
     }
 }
 
-/// As C takes it; the checks keep it small.
+/// The rank in C's type. The checks keep it small.
 fn rank(layout: &TensorLayout) -> u32 {
     u32::try_from(layout.dims.len()).unwrap_or(u32::MAX)
 }
@@ -321,8 +326,9 @@ fn pointer(address: CUdeviceptr) -> *mut c_void {
     std::ptr::without_provenance_mut(address as usize)
 }
 
-// SAFETY: the kernel takes the 128 bytes of the map, which point into `memory`; the tracker is that
-// of its memory, which is borrowed for 'a.
+// SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the kernel takes
+// the 128 bytes of the map, which point into `memory`, and `tracked` returns that memory, borrowed
+// for 'a.
 unsafe impl KernelArg for TensorMapArg<'_> {
     type Value = [u64; 16];
 
@@ -335,12 +341,12 @@ unsafe impl KernelArg for TensorMapArg<'_> {
     }
 }
 
-// SAFETY: it is the size of the map.
+// SAFETY: `SIZE` must be the size of the parameter ← it is the size of the map.
 unsafe impl KernelParam for TensorMap {
     const SIZE: usize = size_of::<CUtensorMap>();
 }
 
-// SAFETY: the value of the argument is as long as the map.
+// SAFETY: the sizes must be equal ← the value of the argument has the size of the map.
 unsafe impl Accepts<TensorMapArg<'_>> for TensorMap {}
 
 impl fmt::Debug for TensorMap {

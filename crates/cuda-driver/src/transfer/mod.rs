@@ -1,7 +1,8 @@
-//! Copies between device and page-locked host memory that go on when the call has returned.
+//! Copies between device memory and page-locked host memory that continue after the call has
+//! returned (`cuMemcpyHtoDAsync`, `cuMemcpyDtoHAsync`).
 //!
-//! Where C leaves it to the program not to touch or free the memory meanwhile, a [`Transfer`] owns
-//! the host memory until the copy is done, and a [`CopyScope`] borrows it until it ends.
+//! In C the program must not access or free the memory during the copy. Here a [`Transfer`] owns
+//! the host memory until the copy is complete, and a [`CopyScope`] borrows it and waits at its end.
 
 mod scope;
 
@@ -24,41 +25,42 @@ use crate::memory::{
 use crate::pending::{self, Completion, Entry, Keep};
 use crate::stream::Stream;
 
-/// A copy under way, with the page-locked memory that it reads or writes.
+/// A copy in progress, with the page-locked memory that it reads or writes.
 ///
-/// [`wait`](Self::wait) or `.await` gives the memory back. Dropping this does not wait: the memory
-/// is freed when the copy is done.
+/// [`wait`](Self::wait) or `.await` returns the memory. Dropping a transfer does not wait: the
+/// memory is freed when the copy is complete.
 ///
-/// If the device is lost, or the copy cannot be waited for, the memory is never freed: the copy's
-/// last bytes may be on their way.
+/// If the device is lost, or the copy cannot be waited for, the memory is never freed: the device
+/// may still be accessing it.
 #[must_use = "it has the memory; dropping it frees that behind the copy"]
 pub struct Transfer<P> {
     memory: Option<P>,
-    /// Behind the copy. `None`: there was nothing to copy.
+    /// The event after the copy. `None` if there was nothing to copy.
     event: Option<UseEvent>,
     completion: Option<Completion>,
     on_failure: fn(P, DriverError),
     on_drop: fn(P, UseEvent, &Context, Option<KeptContext>),
-    /// The context of the memory if the copy runs in another one.
+    /// The context of the memory, if the copy runs in another context.
     memory_context: Option<KeptContext>,
-    /// Last: it goes behind the events.
+    /// Declared last: it has to be dropped after the events.
     context: Context,
 }
 
-/// A copy that was not started, or not seen to its end, and the host memory if it is not in use.
+/// The error of a copy that was not started or whose end could not be waited for, with the host
+/// memory if it is not in use.
 pub struct TransferError<P> {
     error: Error,
     memory: Option<P>,
 }
 
 impl<P> Transfer<P> {
-    /// The context of the stream that copies.
+    /// Returns the context of the stream that runs the copy.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// `cuEventQuery()`—Whether the copy is done.
+    /// `cuEventQuery()`—Returns whether the copy is complete.
     ///
     /// # Errors
     ///
@@ -68,11 +70,11 @@ impl<P> Transfer<P> {
         Ok(self.event.as_ref().map_or(Ok(true), UseEvent::query)?)
     }
 
-    /// `cuEventSynchronize()`—Waits until the copy is done, and gives the memory back.
+    /// `cuEventSynchronize()`—Waits until the copy is complete, and returns the memory.
     ///
     /// # Errors
     ///
-    /// A fault of the device. The memory then stays allocated for ever.
+    /// A fault of the device. The memory is then leaked.
     #[doc(alias = "cuEventSynchronize")]
     pub fn wait(mut self) -> Result<P, TransferError<P>> {
         let result = self
@@ -82,7 +84,7 @@ impl<P> Transfer<P> {
         self.finish(result.map_err(Error::from))
     }
 
-    /// The memory, after a copy that ended so.
+    /// Takes the memory after a wait with this result.
     fn finish(&mut self, result: Result<()>) -> Result<P, TransferError<P>> {
         let memory = self.memory.take();
         match (result, memory) {
@@ -105,10 +107,10 @@ impl<P> Transfer<P> {
     }
 }
 
-/// The error of a wait for a copy. It returns `memory` if nothing uses it any more: the work in a
-/// borrowed context is done when its owner declares it dead ([`Context::borrow_raw`] requires
-/// that). Otherwise the memory stays allocated for ever, and so does `memory_context`, the context
-/// of the memory if the copy runs in another one.
+/// Creates the error of a wait for a copy. It contains `memory` if the memory is not in use any
+/// more: the work in a borrowed context is complete when its owner declares it dead
+/// ([`Context::borrow_raw`] requires that). Otherwise the memory is leaked, and so is
+/// `memory_context`, the context of the memory if the copy runs in another one.
 fn failed<P>(
     error: Error,
     memory: P,
@@ -125,7 +127,7 @@ fn failed<P>(
             on_failure(memory, error);
             None
         }
-        // No other error comes from waiting.
+        // Waiting fails with no other error.
         _ => {
             std::mem::forget(memory);
             None
@@ -176,14 +178,14 @@ impl<P> fmt::Debug for Transfer<P> {
     }
 }
 
-/// Memory that a dropped [`Transfer`] leaves to be freed behind its copy, and the context of the
-/// memory if the copy runs in another one.
+/// Memory of a dropped [`Transfer`] that is freed after its copy, and the context of the memory if
+/// the copy runs in another one.
 struct Left<P>(P, Option<KeptContext>);
 
 impl<P: Lock + Send> Keep for Left<P> {
     fn abandon(mut self: Box<Self>, error: DriverError) {
         self.0.abandon(error, TOKEN);
-        // The copy may still be running, so its memory must not end with the context.
+        // The copy may still be running, so its memory must not be freed with the context.
         std::mem::forget(self.1.take());
     }
 }
@@ -204,9 +206,9 @@ fn leave<P: Lock + Send + 'static>(
     pending::add(entry);
 }
 
-/// Queues a copy on `stream` that uses `memory`, and waits for it by `queue`.
+/// Calls `queue` to queue a copy that uses `memory` on `stream`, and records an event after it.
 ///
-/// `queue` answers whether it queued anything.
+/// `queue` returns whether it queued anything.
 fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     memory: P,
     stream: &Stream,
@@ -228,7 +230,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
         Ok(false) => None,
         Ok(true) => match UseEvent::record(stream.context(), stream.state()) {
             Ok(event) => Some(event),
-            // Nothing tells when it is done but the end of all.
+            // Without an event, only a wait for the whole stream shows that the copy is complete.
             Err(_) => match stream.state().synchronize(stream.context()) {
                 Ok(()) => None,
                 Err(error) => {
@@ -253,25 +255,26 @@ fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) {
     memory.abandon(error, TOKEN);
 }
 
-/// Returns an error unless copies on `stream` may use page-locked memory of `context`.
+/// Fails if copies on `stream` must not use page-locked memory of `context`.
 fn expect_locked(stream: &Stream, context: &Context) -> Result<()> {
     expect_locked_for(stream.context(), context, "the page-locked memory")
 }
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
-    /// Queues the copy on `stream`; whether there was anything to copy.
+    /// Queues the copy on `stream`. Returns whether there was anything to copy.
     ///
     /// # Safety
     ///
-    /// `to` has room for as many elements until the copy is done, and nobody else uses them.
+    /// `to` has room for as many elements until the copy is complete, and nothing else accesses
+    /// them.
     unsafe fn queue_to_host(&self, to: *mut T, stream: &Stream) -> Result<bool> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(false);
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its
-            // allocation, whose free waits for this use; the caller says so of the other.
+            // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
+            // its allocation, whose free waits for this use; the caller guarantees it for `to`.
             unsafe {
                 call!(
                     stream.driver(),
@@ -282,14 +285,14 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         Ok(true)
     }
 
-    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements to page-locked memory on `stream`, in
-    /// the order of the buffer's uses.
+    /// `cuMemcpyDtoHAsync()`—Queues a copy of the elements to page-locked memory on `stream`. The
+    /// copy is ordered with other uses of the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
-    /// stream is of another context than the buffer or the memory of another driver or of another
-    /// context that is borrowed, or what the calls answer.
+    /// [`Error::LengthMismatch`] if the lengths differ. [`Error::OtherContext`] if the stream and
+    /// the buffer belong to different contexts, or if the page-locked memory belongs to another
+    /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
         &self,
@@ -298,27 +301,27 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ) -> Result<Transfer<P>, TransferError<P>> {
         start(destination, stream, |destination| {
             expect_len(self.len(), destination.len())?;
-            // SAFETY: there must be room, for nobody else, until the copy is done ← the lengths are
-            // equal, and the transfer owns the memory until then.
+            // SAFETY: `destination` must have room that nothing else accesses until the copy is
+            // complete ← the lengths are equal, and the transfer owns the memory until then.
             unsafe { self.queue_to_host(destination.start().cast(), stream) }
         })
     }
 }
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// Queues the copy on `stream`; whether there was anything to copy.
+    /// Queues the copy on `stream`. Returns whether there was anything to copy.
     ///
     /// # Safety
     ///
-    /// `from` has as many elements until the copy is done, and nobody writes them.
+    /// `from` holds as many elements until the copy is complete, and nothing writes them.
     unsafe fn queue_from_host(&mut self, from: *const T, stream: &Stream) -> Result<bool> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(false);
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the view is within its
-            // allocation, whose free waits for this use; the caller says so of the other.
+            // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
+            // its allocation, whose free waits for this use; the caller guarantees it for `from`.
             unsafe {
                 call!(
                     stream.driver(),
@@ -329,14 +332,14 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         Ok(true)
     }
 
-    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements on `stream`,
-    /// in the order of the buffer's uses.
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory to the elements on `stream`. The
+    /// copy is ordered with other uses of the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
-    /// stream is of another context than the buffer or the memory of another driver or of another
-    /// context that is borrowed, or what the calls answer.
+    /// [`Error::LengthMismatch`] if the lengths differ. [`Error::OtherContext`] if the stream and
+    /// the buffer belong to different contexts, or if the page-locked memory belongs to another
+    /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
         &mut self,
@@ -345,19 +348,20 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ) -> Result<Transfer<P>, TransferError<P>> {
         start(source, stream, |source| {
             expect_len(source.len(), self.len())?;
-            // SAFETY: there must be as many, written by nobody, until the copy is done ← the
-            // lengths are equal, and the transfer owns the memory until then.
+            // SAFETY: `source` must hold as many elements, which nothing writes until the copy is
+            // complete ← the lengths are equal, and the transfer owns the memory until then.
             unsafe { self.queue_from_host(source.start().cast_const().cast(), stream) }
         })
     }
 }
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
-    /// As [`DeviceSlice::copy_to_pinned_async`], of all elements.
+    /// Queues a copy of all elements to page-locked memory: see
+    /// [`DeviceSlice::copy_to_pinned_async`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSlice::copy_to_pinned_async`] does.
     pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
         &self,
         destination: P,
@@ -366,11 +370,12 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_slice().copy_to_pinned_async(destination, stream)
     }
 
-    /// As [`DeviceSliceMut::copy_from_pinned_async`], of all elements.
+    /// Queues a copy from page-locked memory to all elements: see
+    /// [`DeviceSliceMut::copy_from_pinned_async`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSliceMut::copy_from_pinned_async`] does.
     pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
         &mut self,
         source: P,
@@ -381,14 +386,15 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
 }
 
 impl<P> TransferError<P> {
-    /// Why.
+    /// Returns the cause of the failure.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The memory, if no copy was started. Otherwise it stays allocated for ever: the copy may be
-    /// under way.
+    /// Returns the memory if it is not in use: if no copy was started, or if the borrowed context
+    /// of the copy was declared dead. After any other failed copy the memory is leaked, because the
+    /// copy may still be running.
     #[must_use]
     pub fn into_memory(self) -> Option<P> {
         self.memory

@@ -1,4 +1,4 @@
-//! Copies that borrow page-locked memory, in a scope that waits for them.
+//! Copies that borrow page-locked memory, in a scope that waits for them. C has no counterpart.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,19 +13,19 @@ use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len, resolve};
 use crate::stream::Stream;
 
-/// Queues copies that borrow page-locked memory: see [`Stream::copy_scope`].
+/// A scope for copies that borrow page-locked memory: see [`Stream::copy_scope`].
 pub struct CopyScope<'scope, 'env: 'scope> {
     stream: &'scope Stream,
-    /// Whether anything was queued.
+    /// Whether a copy was queued.
     is_used: Cell<bool>,
-    /// Invariant, as those of `std::thread::Scope`.
+    /// The lifetimes are invariant, like those of `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl Stream {
-    /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies borrow page-locked memory of
-    /// the program, and waits for them before it returns: when `f` returns, and when it panics.
+    /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies can borrow page-locked memory
+    /// of the program. Waits for the copies before it returns, also if `f` panics.
     ///
     /// ```no_run
     /// # use cuda_driver::prelude::*;
@@ -40,13 +40,13 @@ impl Stream {
     /// # }
     /// ```
     ///
-    /// If the stream cannot be waited for, because the device is lost, the process is aborted: the
-    /// copies may still be writing memory that the program would get back. A
-    /// [`Transfer`](crate::Transfer) owns its memory and gives an error instead.
+    /// If waiting for the stream fails, because the device is lost, the process is aborted: the
+    /// copies may still be writing memory that the program would access again. A
+    /// [`Transfer`](crate::Transfer) owns its memory and returns an error instead.
     ///
     /// # Errors
     ///
-    /// What `f` answers.
+    /// The error that `f` returns.
     pub fn copy_scope<'env, R>(
         &'env self,
         f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R>,
@@ -58,8 +58,8 @@ impl Stream {
             env: PhantomData,
         };
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        // What was queued in a borrowed context is done when its owner declares it dead:
-        // `Context::borrow_raw` asks for that.
+        // The work in a borrowed context is complete when its owner declares it dead, which
+        // `Context::borrow_raw` requires.
         if scope.is_used.get()
             && let Err(error) = self
                 .state()
@@ -67,10 +67,10 @@ impl Stream {
                 .map_err(Error::from)
             && !matches!(error, Error::ContextGone { .. })
         {
-            // `eprintln!` panics where nobody reads what it writes.
+            // Not `eprintln!`, which panics if stderr is closed.
             let _ = writeln!(
                 io::stderr(),
-                "cuda-driver: copies of borrowed memory cannot be waited for, and may be under way: {error}"
+                "cuda-driver: abort: waiting for copies of borrowed memory failed, and they may still be running: {error}"
             );
             process::abort();
         }
@@ -83,9 +83,9 @@ impl<'scope> CopyScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
-    /// stream is of another context than the buffer or the memory of another driver or of another
-    /// context that is borrowed, or what the calls answer.
+    /// [`Error::LengthMismatch`] if the lengths differ. [`Error::OtherContext`] if the stream and
+    /// the buffer belong to different contexts, or if the page-locked memory belongs to another
+    /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -95,11 +95,12 @@ impl<'scope> CopyScope<'scope, '_> {
         self.copy_to_host_part(source, destination, ..)
     }
 
-    /// The same to the elements of `range` of the memory.
+    /// Queues a copy of the elements of `source` to the elements of `range` of page-locked memory.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::OutOfRange`].
+    /// Fails as [`copy_to_host`](Self::copy_to_host) does. [`Error::OutOfRange`] if `range` is
+    /// outside of the memory.
     pub fn copy_to_host_part<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
         source: &DeviceSlice<'_, T>,
@@ -111,21 +112,22 @@ impl<'scope> CopyScope<'scope, '_> {
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(source.len(), len)?;
         let first = destination.start().cast::<T>().wrapping_add(start);
-        // SAFETY: there must be room, for nobody else, until the copy is done ← the range is within
-        // the memory, which is borrowed for all of the scope, and that ends behind the copy.
+        // SAFETY: `first` must have room that nothing else accesses until the copy is complete ←
+        // the range is within the memory, which is borrowed for the whole scope, and the scope ends
+        // after the copy.
         let is_queued = unsafe { source.queue_to_host(first, self.stream) }?;
         self.is_used.set(self.is_used.get() || is_queued);
         Ok(())
     }
 
-    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory over the elements of
+    /// `cuMemcpyHtoDAsync()`—Queues a copy from page-locked memory to the elements of
     /// `destination`.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, [`Error::OtherContext`] if the
-    /// stream is of another context than the buffer or the memory of another driver or of another
-    /// context that is borrowed, or what the calls answer.
+    /// [`Error::LengthMismatch`] if the lengths differ. [`Error::OtherContext`] if the stream and
+    /// the buffer belong to different contexts, or if the page-locked memory belongs to another
+    /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
@@ -135,11 +137,13 @@ impl<'scope> CopyScope<'scope, '_> {
         self.copy_from_host_part(destination, source, ..)
     }
 
-    /// The same from the elements of `range` of the memory.
+    /// Queues a copy from the elements of `range` of page-locked memory to the elements of
+    /// `destination`.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::OutOfRange`].
+    /// Fails as [`copy_from_host`](Self::copy_from_host) does. [`Error::OutOfRange`] if `range` is
+    /// outside of the memory.
     pub fn copy_from_host_part<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
         destination: &mut DeviceSliceMut<'_, T>,
@@ -151,14 +155,15 @@ impl<'scope> CopyScope<'scope, '_> {
         let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
         expect_len(len, destination.len())?;
         let first = source.start().cast_const().cast::<T>().wrapping_add(start);
-        // SAFETY: there must be as many, written by nobody, until the copy is done ← the range is
-        // within the memory, which is borrowed for all of the scope, and that ends behind the copy.
+        // SAFETY: `first` must hold as many elements, which nothing writes until the copy is
+        // complete ← the range is within the memory, which is borrowed for the whole scope, and the
+        // scope ends after the copy.
         let is_queued = unsafe { destination.queue_from_host(first, self.stream) }?;
         self.is_used.set(self.is_used.get() || is_queued);
         Ok(())
     }
 
-    /// The stream of the scope.
+    /// Returns the stream of the scope.
     #[must_use]
     pub fn stream(&self) -> &'scope Stream {
         self.stream

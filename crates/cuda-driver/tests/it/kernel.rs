@@ -342,7 +342,7 @@ fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
         }
         if has_clusters {
             let error = launch(&LaunchAttributes::new().cluster(2), 3).unwrap_err();
-            let what = "blocks of grid.x beyond whole clusters";
+            let what = "remainder of grid.x divided by cluster.x";
             assert_eq!(numbers(error), (what, 1, 0));
         }
         // Nothing was launched, and the stream goes on.

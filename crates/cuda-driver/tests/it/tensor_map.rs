@@ -145,13 +145,13 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
             (
                 fine(),
                 &[6, 8, 1],
-                multiple("bits of a row of the tile", None, 6 * 32, 128),
+                multiple("number of bits in a row of the tile", None, 6 * 32, 128),
             ),
             (
                 swizzled(S::Bytes64),
                 &[20, 8, 1],
                 range(
-                    "bytes of a row of the tile, as it is swizzled,",
+                    "number of bytes in a swizzled row of the tile",
                     None,
                     80,
                     (1, 64),
@@ -160,27 +160,32 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
             (
                 packed.clone(),
                 &[64, 8, 4],
-                range("elements of a row of packed numbers", None, 64, (128, 128)),
+                range(
+                    "number of elements in a row of padded numbers",
+                    None,
+                    64,
+                    (128, 128),
+                ),
             ),
             (
                 packed.swizzle(S::Bytes32),
                 &[128, 8, 4],
                 TensorMapError::Together {
-                    what: "numbers of 6 bits do not go with this swizzling",
+                    what: "6-bit numbers cannot be combined with this swizzle",
                 },
             ),
             (
                 fine().interleave(TensorInterleave::Bytes32),
                 tile,
                 TensorMapError::Together {
-                    what: "channels in groups of 32 bytes need swizzling within 32 bytes",
+                    what: "channels interleaved in groups of 32 bytes require a 32-byte swizzle",
                 },
             ),
             (
                 of(&[64, 8]).interleave(TensorInterleave::Bytes16),
                 &[8, 8],
                 range(
-                    "number of dimensions, with channels in groups,",
+                    "number of dimensions (with interleaved channels)",
                     None,
                     2,
                     (3, 5),
@@ -322,7 +327,7 @@ fn devices_without_tensor_maps_say_so() {
     let memory = DeviceBuffer::<u8>::zeroed(&blackwell.stream(), BYTES).unwrap();
     let found = limit(TensorMap::im2col_wide(&memory.as_slice(), &fine(), &wide));
     let text = Error::from(found).to_string();
-    assert!(text.contains("wide columns need swizzling"), "{text}");
+    assert!(text.contains("wide columns require swizzle"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Recording events at the end of a stream, and the checkpoints before what may wait for the
+//! Events at the tail of a stream, and the checkpoints before operations that may wait for the
 //! program.
 
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use crate::lock::MutexGuard;
 use crate::planted::Fault;
 
 impl StreamState {
-    /// Calls `queue` to queue something that can hold up the stream until the program does
-    /// something: what was used on the stream before can still be waited for on its own. The
-    /// context is current if the handle needs that.
+    /// Calls `queue`, which queues an operation that can block the stream until the program acts.
+    /// Earlier uses on the stream can still be waited for separately, because a checkpoint precedes
+    /// the operation. The context is current during the call if the handle needs that.
     pub(crate) fn block<R>(
         &self,
         context: &Context,
@@ -28,7 +28,8 @@ impl StreamState {
             self.checkpoint(context, &mut tail)?;
             return queue();
         }
-        // It holds up the legacy stream, and that all others that are ordered with it.
+        // The operation blocks the legacy stream, which blocks all streams that are ordered with
+        // it.
         self.with_tails(context, |tails| {
             for (stream, tail) in tails.iter_mut() {
                 stream.checkpoint_legacy(context, tail)?;
@@ -38,14 +39,14 @@ impl StreamState {
     }
 
     /// Locks the tails of the legacy stream and of all streams that are ordered with it, and calls
-    /// `then` with them. Each but the legacy stream has a checkpoint by then.
+    /// `then` with them. All of them except the legacy stream have a checkpoint by then.
     pub(super) fn with_tails<R>(
         &self,
         context: &Context,
         then: impl FnOnce(&mut [(&Self, MutexGuard<'_, Tail>)]) -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
         let mut streams = context.streams().blocking();
-        // Locked in one order by all threads, which the rank of the tails prescribes.
+        // All threads lock the tails in the same order, which the lock rank of the tails requires.
         streams.sort_unstable_by_key(|stream| (&raw const stream.tail).addr());
         let mut tails: Vec<(&Self, _)> = streams.iter().map(|it| (&**it, it.tail())).collect();
         for (stream, tail) in &mut tails {
@@ -56,12 +57,12 @@ impl StreamState {
         then(&mut tails)
     }
 
-    /// Records a checkpoint on the legacy stream if it was used since its last one; on other
-    /// streams nothing.
+    /// Records a checkpoint on the legacy stream if it was used since the last one. Does nothing on
+    /// other streams.
     ///
-    /// The record itself is work on the legacy stream. So it comes after the checkpoints of the
-    /// other streams, which would wait for it otherwise. Without a use it is left out: if one
-    /// stream waits for the program, it would make all others wait with it.
+    /// The record itself is work on the legacy stream. It follows the checkpoints of the other
+    /// streams, which would wait for it otherwise. It is omitted if there was no use: if one stream
+    /// waits for the program, the record would make all other streams wait too.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         if self.kind != Kind::Legacy || !self.is_used.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -71,7 +72,7 @@ impl StreamState {
         })
     }
 
-    /// Records an event behind what is queued, and begins a new epoch.
+    /// Records an event after the queued work, and starts a new epoch.
     fn checkpoint(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         let done = tail
             .checkpoints
@@ -81,20 +82,20 @@ impl StreamState {
         if let Some((epoch, _)) = tail.checkpoints.drain(..done).next_back() {
             tail.settled = epoch + 1;
         }
-        // If it cannot be recorded, the uses of this epoch are waited for by the next checkpoint or
-        // by the tail.
+        // If the record fails, uses of this epoch are waited for through the next checkpoint or the
+        // tail.
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         let event = self.record_at(context, tail)?;
         tail.checkpoints.push((epoch, event));
         Ok(())
     }
 
-    /// Records an event of the pool of `context` behind what is queued now.
+    /// Records an event of the pool of `context` after the work that is queued now.
     pub(crate) fn record(&self, context: &Context) -> Result<UseEvent, DriverError> {
         self.at_tail(context, |tail| self.record_at(context, tail))
     }
 
-    /// Calls `then`, which may record an event, with the locked tail of this stream.
+    /// Locks the tail of this stream and calls `then`, which may record an event.
     fn at_tail<R>(
         &self,
         context: &Context,
@@ -109,14 +110,14 @@ impl StreamState {
             let own = tails.iter_mut().find(|(stream, _)| stream.id == self.id);
             match own {
                 Some((_, tail)) => then(tail),
-                // No legacy stream is unknown to its context.
+                // Not reached: every legacy stream is registered with its context.
                 None => then(&mut self.tail()),
             }
         })
     }
 
-    /// Records an event behind what is queued now; `tail` is this stream's. On the legacy stream
-    /// the others have their checkpoints.
+    /// Records an event after the work that is queued now. `tail` is the tail of this stream. For
+    /// the legacy stream, the other streams already have their checkpoints.
     fn record_at(&self, context: &Context, tail: &mut Tail) -> Result<UseEvent, DriverError> {
         let _current = self.bind_to_ask(context)?;
         let turn = tail.turn + 1;
@@ -126,8 +127,8 @@ impl StreamState {
         Ok(event)
     }
 
-    /// An event behind what was queued up to the end of `epoch`, and the last epoch that it stands
-    /// behind; `None` if all of that is known to be done.
+    /// Returns an event after all work up to the end of `epoch`, and the last epoch that the event
+    /// covers; `None` if all of that work is known to be complete.
     pub(crate) fn behind(
         &self,
         context: &Context,
@@ -138,20 +139,20 @@ impl StreamState {
             return Ok(found);
         }
         self.at_tail(context, |tail| {
-            // The lock was free in between.
+            // Another thread may have recorded an event while the lock was free.
             if let Some(found) = tail.find(epoch) {
                 return Ok(found);
             }
-            // No use that is queued from now on has been given to anybody as one that this stands
-            // behind.
+            // The new event covers all epochs so far (`u64::MAX`): a use that is queued from now on
+            // has not been handed out as one that this event covers.
             Ok(Some((self.record_at(context, tail)?, u64::MAX)))
         })
     }
 }
 
 impl Tail {
-    /// What is known of the end of `epoch` without another record: the event behind it and the last
-    /// epoch that it stands behind, or `None` inside if all of that is done.
+    /// Looks up the end of `epoch` without recording an event. Returns the event after it and the
+    /// last epoch that the event covers; the inner value is `None` if all of that work is complete.
     fn find(&self, epoch: u64) -> Option<Option<(UseEvent, u64)>> {
         if epoch < self.settled {
             return Some(None);
