@@ -32,7 +32,7 @@ impl MemoryType {
     pub const UNIFIED: Self = Self(CUmemorytype::CU_MEMORYTYPE_UNIFIED.0);
 }
 
-/// What the driver knows about an address. Returned by [`Context::pointer_attributes`].
+/// The attributes of an address. Returned by [`Context::pointer_attributes`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PointerAttributes {

@@ -150,7 +150,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// * The elements stay allocated until this value has been dropped, and for ever if it is never
     ///   dropped or if [`close`](Self::close) fails.
     /// * The value is not dropped inside a host function. The driver cannot be called there, so the
-    ///   memory would be unregistered later, when it may already have been freed.
+    ///   memory would not be unregistered in time.
     /// * With [`RegisterFlags::IO_MEMORY`], the elements are contiguous memory of a device.
     pub unsafe fn from_raw_parts(
         context: &Context,
