@@ -16,7 +16,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ///
     /// The devices do not need peer access to each other: without it, the driver copies through
     /// host memory. The copy waits for conflicting uses of both sides on other streams, and later
-    /// uses wait for the copy, as within one context. The record of this use keeps this buffer's
+    /// uses wait for the copy, as within one context. The record of this use may keep this buffer's
     /// context alive until the source is used again. If the record holds the last handle, the
     /// context is destroyed on a separate thread, and no call on the source waits for that.
     ///

@@ -284,7 +284,7 @@ impl fmt::Debug for CachingPool {
         let now = self.statistics();
         write!(
             f,
-            "CachingPool({} bytes in use, {} waiting)",
+            "CachingPool({} bytes in use, {} cached)",
             now.bytes_in_use, now.bytes_cached
         )
     }

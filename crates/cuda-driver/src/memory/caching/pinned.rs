@@ -221,7 +221,7 @@ impl fmt::Debug for PinnedCachingPool {
         let now = self.statistics();
         write!(
             f,
-            "PinnedCachingPool({} bytes in use, {} waiting)",
+            "PinnedCachingPool({} bytes in use, {} cached)",
             now.bytes_in_use, now.bytes_cached
         )
     }
