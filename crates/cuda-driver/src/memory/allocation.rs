@@ -51,8 +51,7 @@ pub(crate) enum Source {
 pub(crate) struct Block {
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
-    /// The block is the only long-term holder. Other code upgrades a weak reference for a moment at
-    /// most.
+    /// Owned by the block. Other code holds a clone only for the duration of an access.
     pub(crate) tracker: Arc<Tracker>,
 }
 
@@ -250,8 +249,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `self` must not be used or dropped afterwards ← this is its drop, whose remaining
-        // fields do not refer to the block.
+        // SAFETY: `self` must not be used or dropped afterwards ← this is its drop, and the taken
+        // field is a `ManuallyDrop`.
         let (block, source) = unsafe { self.take() };
         // A drop cannot report an error; `close` does. Memory that cannot be freed leaks in the
         // driver and has no other effect. Inside a host function even the tracker must not be

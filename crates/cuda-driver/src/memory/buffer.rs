@@ -66,8 +66,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// queues a fill with zero bits.
     ///
     /// [`Stream::wait_value`] and related methods accept only such memory. The allocation makes the
-    /// context current for the call. Dropping the buffer waits for the home stream and then calls `cuMemFree`,
-    /// which in practice waits for everything that runs on the device.
+    /// context current for the call. Dropping the buffer waits for the home stream and then calls
+    /// `cuMemFree`, which in practice waits for everything that runs on the device.
     ///
     /// # Errors
     ///

@@ -229,8 +229,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         let mut scope = Scope::new(home);
-        // `before` may enter the replay gate of the context for the source, and inside the gate the
-        // host must not wait. So the waits for this side are done first.
+        // If a graph uses the source, `before` enters the replay gate of the context, inside which
+        // the host must not wait. So the waits for the destination are done first.
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {

@@ -272,7 +272,7 @@ impl Drop for Owner {
         let blocks = self.0.cache.close();
         pending::outside(self.0.context.driver(), move || {
             for block in blocks {
-                // As above.
+                // As in `Blocks::free`, there is no caller to report the error to.
                 let _ = block.free();
             }
         });

@@ -138,8 +138,8 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         let home = self.memory.home();
         let mut scope = Scope::new(home);
-        // `before` may enter the replay gate of the context for the source, and inside the gate the
-        // host must not wait. So the waits for this side are done first.
+        // If a graph uses the source, `before` enters the replay gate of the context, inside which
+        // the host must not wait. So the waits for the destination are done first.
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
