@@ -23,7 +23,8 @@ use crate::stream::Stream;
 /// uses are on different streams, the crate orders them with events; uses on one stream cost
 /// nothing extra. Dropping the buffer queues the free after all uses and does not wait for them.
 ///
-/// A buffer may have a length of 0. It then has no memory, and its methods do not call the driver.
+/// A buffer may have a length of 0. It then has no memory, and creating it, copying it and filling
+/// it do not call the driver.
 pub struct DeviceBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     len: usize,
@@ -56,7 +57,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { Self::uninit(stream, len) }?;
         buffer.set_zero()?;
         Ok(buffer)
@@ -87,7 +89,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) does.
     pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { Self::uninit(stream, len) }?;
         buffer.fill(value)?;
         Ok(buffer)
@@ -99,7 +102,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) and [`copy_from_host`](Self::copy_from_host) do.
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)
@@ -190,7 +193,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from) do.
     pub fn try_clone(&self) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
         clone.as_mut_slice().copy_from(&self.as_slice())?;
         Ok(clone)

@@ -50,7 +50,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let _current = home.context().enter()?;
         let scope = Scope::new(home);
         scope.ready()?;
-        // Long waits are done before the replay gates are entered.
+        // Long waits are done before the replay locks are taken.
         source.memory.tracker.settle_before(&scope, source.access)?;
         self.memory.tracker.settle_before(&scope, self.access)?;
         drop(scope);

@@ -229,7 +229,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         let mut scope = Scope::new(home);
-        // If a graph uses the source, `before` enters the replay gate of the context, inside which
+        // If a graph uses the source, `before` takes the replay lock of the context, under which
         // the host must not wait. So the waits for the destination are done first.
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;

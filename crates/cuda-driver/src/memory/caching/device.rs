@@ -106,7 +106,8 @@ impl CachingPool {
     ///
     /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed<T: DeviceRepr>(&self, stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { self.uninit(stream, len) }?;
         buffer.set_zero()?;
         Ok(buffer)
@@ -118,7 +119,7 @@ impl CachingPool {
     ///
     /// Fails as [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`] do.
     pub fn copy_of<T: DeviceRepr>(&self, stream: &Stream, source: &[T]) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { self.uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)

@@ -62,7 +62,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// managed memory.
     #[doc(alias = "cuMemAllocManaged")]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut this = unsafe { Self::uninit(stream, len) }?;
         this.as_mut_slice().set_zero()?;
         Ok(this)
@@ -74,7 +75,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// Fails as [`zeroed`](Self::zeroed) and [`DeviceSliceMut::copy_from_host`] do.
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut this = unsafe { Self::uninit(stream, source.len()) }?;
         this.as_mut_slice().copy_from_host(source)?;
         Ok(this)

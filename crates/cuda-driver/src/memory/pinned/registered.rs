@@ -143,6 +143,11 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// `cuMemHostRegister(flags)`—Page-locks `len` elements of memory that other code owns.
     /// Dropping the buffer unregisters the memory but does not free it.
     ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code has registered the memory, or
+    /// [`Error::SizeOverflow`] if the size of `len` elements does not fit in an address.
+    ///
     /// # Safety
     ///
     /// * `start` is aligned and points to `len` initialised elements. No other code uses them while

@@ -18,8 +18,8 @@ use crate::stream::Stream;
 ///
 /// Row `y` of plane `z` starts `(z * height + y) * pitch` bytes after the start. Streams work as
 /// for a [`DeviceBuffer`](crate::DeviceBuffer), except that dropping the buffer waits for the home
-/// stream. An extent may have no elements. The buffer then has no memory, and its methods do not
-/// call the driver.
+/// stream. An extent may have no elements. The buffer then has no memory, and creating it and
+/// copying it do not call the driver.
 pub struct PitchedBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     extent: Extent,
@@ -104,7 +104,8 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let buffer = unsafe { Self::uninit(stream, extent) }?;
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
@@ -127,7 +128,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) and [`PitchedSliceMut::copy_from_host`] do.
     pub fn from_host(stream: &Stream, extent: impl Into<Extent>, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit(stream, extent) }?;
         buffer.as_mut_slice().copy_from_host(source)?;
         Ok(buffer)
