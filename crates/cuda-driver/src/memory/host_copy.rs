@@ -21,8 +21,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// when the copy has completed.
     ///
     /// The device copies to page-locked blocks of the context, and this thread copies from the
-    /// blocks to `destination`. A large copy is divided into pieces, so that both steps overlap, and
-    /// above 512 KiB worker threads help. On an error `destination` may have been overwritten in
+    /// blocks to `destination`. A large copy is divided into pieces, so that both steps overlap.
+    /// Above 512 KiB worker threads help. On an error `destination` may have been overwritten in
     /// part.
     ///
     /// # Errors

@@ -77,8 +77,8 @@ impl Copy<'_> {
                 if INLINE.contains(&piece.len()) && piece.len().is_multiple_of(2) =>
             {
                 let rows = Rows::halves(device + piece.start as CUdeviceptr, piece.len());
-                // SAFETY: both sides must hold the bytes until the transfer has completed ← they do,
-                // as in the next arm; the two rows are the same contiguous bytes.
+                // SAFETY: both sides must hold the bytes until the transfer has completed ←
+                // they do, as in the next arm; the two rows are the same contiguous bytes.
                 unsafe { queue(self.home, Side::Device(rows), Side::Host(start), &rows) }
             }
             // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
