@@ -1,5 +1,7 @@
-//! One kind of allocation behind every owner and every view: where it lies, whose order its uses
-//! keep, and how it is given back.
+//! The allocation behind every owner and every view of device memory.
+//!
+//! A [`Memory`] has an address, a record of the uses that later uses and the free must wait for,
+//! and a source that determines how the memory is freed or returned.
 
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
@@ -16,52 +18,54 @@ use crate::pending;
 use crate::planted::Fault;
 use crate::stream::Stream;
 
-/// An allocation with the order of its uses. What it goes back to when it is dropped, its source
-/// says.
+/// An allocation with the record of its uses. When it is dropped, its source determines how it is
+/// freed or returned.
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
     bytes: usize,
     source: Source,
-    /// Taken when the memory is given back, and by nothing else.
+    /// Taken only when the memory is freed or returned.
     pub(crate) tracker: ManuallyDrop<Arc<Tracker>>,
 }
 
-/// Where memory came from, and so how it is given back.
+/// The origin of memory, which determines how it is freed or returned.
 pub(crate) enum Source {
-    /// There is none.
+    /// There is no memory.
     Nothing,
-    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: freed where the home stream comes to it.
+    /// `cuMemAllocAsync` or `cuMemAllocFromPoolAsync`. The free is queued on the home stream.
     Ordered,
-    /// `cuMemAlloc`: freed by the host, after it has waited.
+    /// `cuMemAlloc`. The host waits for all uses and then frees the memory.
     Plain,
-    /// `cuMemAllocManaged`: freed in the same way. The host may have slices of it.
+    /// `cuMemAllocManaged`. The memory is freed as for `Plain`. The host may have slices of it.
     Managed,
-    /// Of a caching pool, to which it goes back with the order of its uses.
+    /// A caching pool, to which the memory is returned with the record of its uses.
     Cached(Arc<Blocks>),
-    /// A variable of a module, which lets one owner have it at a time.
+    /// A variable of a module. The module permits one owner at a time.
     Global(Arc<ModuleInner>),
-    /// Of other code: released by dropping this, after the host has waited.
+    /// Memory of other code. The host waits for all uses and then drops this value, which releases
+    /// the memory.
     Foreign(Box<dyn Any + Send + Sync>),
 }
 
-/// What is left of an allocation that its owner has given up.
+/// An allocation without its source, as it remains after its owner has given it up.
 pub(crate) struct Block {
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
-    /// Nobody else's, but for those that look at it for a moment.
+    /// Owned by the block. Other code holds a clone only for the duration of an access.
     pub(crate) tracker: Arc<Tracker>,
 }
 
 impl Memory {
-    /// `bytes` bytes of whatever was in that memory.
+    /// Allocates `bytes` bytes. The contents are undefined.
     pub(crate) fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
         let source = Source::allocated(home);
-        // Where there are no pools this is `cuMemAlloc`, which the program does not name.
+        // Without memory pools the driver call is `cuMemAlloc`, which would invalidate a stream
+        // capture. The program did not name that call, so it is made in relaxed capture mode.
         let _relaxed = matches!(source, Source::Plain).then(|| home.driver().relaxed());
         Self::allocate_of(home, bytes, source)
     }
 
-    /// The same, of no memory pool.
+    /// Allocates `bytes` bytes outside of any memory pool. The contents are undefined.
     pub(crate) fn allocate_plain(home: &Stream, bytes: usize) -> Result<Self> {
         Self::allocate_of(home, bytes, Source::Plain)
     }
@@ -74,7 +78,8 @@ impl Memory {
         let driver = home.driver();
         let status = if matches!(source, Source::Ordered) {
             let queueing = home.queueing()?;
-            // SAFETY: pointer and stream must be valid ← a local, and borrowed.
+            // SAFETY: the pointer and the stream must be valid ← the pointer is to a local
+            // variable, and the stream is borrowed.
             unsafe {
                 call!(
                     driver,
@@ -83,26 +88,27 @@ impl Memory {
             }
         } else {
             let _current = home.context().enter()?;
-            // SAFETY: the pointer must be writable ← it is to a local.
+            // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
         };
         status.map_err(|error| Error::of_allocation(error, bytes))?;
-        // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
+        // SAFETY: the memory must come from `source`, and no other code may free it ← it was
+        // allocated just now.
         Ok(unsafe { Self::of_source(home, address, bytes, source) })
     }
 
-    /// No bytes; nothing is allocated.
+    /// Creates an allocation of 0 bytes without calling the driver.
     pub(crate) fn nothing(home: &Stream) -> Self {
-        // SAFETY: the memory must be of that source ← there is none.
+        // SAFETY: the memory must come from `source` ← there is no memory.
         unsafe { Self::of_source(home, 0, 0, Source::Nothing) }
     }
 
-    /// Takes memory that no stream uses but `home`.
+    /// Creates an allocation of memory whose only uses so far are on `home`.
     ///
     /// # Safety
     ///
-    /// `bytes` bytes from `address` on are memory that the context of `home` can use, are of this
-    /// source, and nobody else gives them back.
+    /// The `bytes` bytes from `address` on are memory that the context of `home` can use. The
+    /// memory comes from `source`, and no other code frees or returns it.
     pub(crate) unsafe fn of_source(
         home: &Stream,
         address: CUdeviceptr,
@@ -114,15 +120,17 @@ impl Memory {
             bytes,
             tracker: Arc::new(Tracker::new(home)),
         };
-        // SAFETY: as the caller says; all uses are on `home`.
+        // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
+        // tracker must know all its uses ← the caller guarantees the former, and all uses are on
+        // `home`.
         unsafe { Self::of_block(block, source) }
     }
 
-    /// Takes a block with the order of its uses so far.
+    /// Creates an allocation from a block with the record of its uses.
     ///
     /// # Safety
     ///
-    /// As [`of_source`](Self::of_source), and the tracker knows all uses.
+    /// The requirements of [`of_source`](Self::of_source) apply, and the tracker knows all uses.
     pub(crate) unsafe fn of_block(block: Block, source: Source) -> Self {
         let Block {
             address,
@@ -137,17 +145,17 @@ impl Memory {
         }
     }
 
-    /// Whether the host may have slices of it.
+    /// Returns `true` if the host may have slices of the memory.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.source, Source::Managed)
     }
 
-    /// The stream on which it is copied and freed.
+    /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn home(&self) -> &Stream {
         self.tracker.home()
     }
 
-    /// [`use_on`](Self::use_on) the home stream.
+    /// Calls [`use_on`](Self::use_on) with the home stream.
     pub(crate) fn use_at_home<E>(
         &self,
         access: Access,
@@ -159,8 +167,9 @@ impl Memory {
         self.use_on(self.home(), access, queue)
     }
 
-    /// Queues something on `stream` that uses this memory: waits for what matters, then notes the
-    /// use. What fails may have queued a part, so that is noted too.
+    /// Queues a use of this memory on `stream`: waits for conflicting uses, calls `queue`, and
+    /// records the use. The use is recorded even if `queue` fails, because a part of it may have
+    /// been queued.
     pub(crate) fn use_on<E>(
         &self,
         stream: &Stream,
@@ -177,11 +186,12 @@ impl Memory {
         Ok(queued?)
     }
 
-    /// Gives the memory back behind all uses, unless a graph holds it: then it goes with the last
-    /// that does.
+    /// Frees or returns the memory after all uses. If a graph uses the memory, it is freed with the
+    /// last such graph.
     pub(crate) fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
+        // this is its last use.
         let (block, source) = unsafe { this.take() };
         match block.leave(source) {
             Some(source) => Ok(source.take_back(block)?),
@@ -189,22 +199,23 @@ impl Memory {
         }
     }
 
-    /// The address, for others to free. The home stream waits for every use.
+    /// Returns the address, for other code to free, and makes the home stream wait for every use.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if a graph holds it, with which it then goes.
+    /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
         if self.tracker.is_held() && self.tracker.has_holders() {
             return Err(Error::StillInUse { what: "the memory" });
         }
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
+        // this is its last use.
         let (block, source) = unsafe { this.take() };
         match source {
             Source::Foreign(owner) => mem::forget(owner),
             Source::Cached(pool) => pool.lose(&block),
-            // It stays out for good, and its module loaded.
+            // The variable stays marked as owned for ever, and its module stays loaded.
             Source::Global(module) => mem::forget(module),
             Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
         }
@@ -212,19 +223,20 @@ impl Memory {
         Ok(block.address)
     }
 
-    /// The block on its own, for a pool that knows what it is of.
+    /// Returns the block without its source, for a pool that knows the source of all its blocks.
     pub(crate) fn into_block(self) -> Block {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: nothing of it must be used after ← it is not dropped, and this is its end.
+        // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
+        // this is its last use.
         let (block, _) = unsafe { this.take() };
         block
     }
 
     /// # Safety
     ///
-    /// `self` is neither used nor dropped after.
+    /// `self` must not be used or dropped afterwards.
     unsafe fn take(&mut self) -> (Block, Source) {
-        // SAFETY: it must not be used again ← the caller says so.
+        // SAFETY: the tracker must not be used again through `self` ← the caller guarantees it.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
         let block = Block {
             address: self.address,
@@ -237,11 +249,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: nothing of it must be used after ← this is its end.
+        // SAFETY: `self` must not be used or dropped afterwards ← this is its drop, and the taken
+        // field is a `ManuallyDrop`.
         let (block, source) = unsafe { self.take() };
-        // A drop has nobody to tell; `close` does. What fails here leaks in the driver, and nothing
-        // else. Inside a host function not even the tracker is locked: who has it may wait for that
-        // function.
+        // A drop cannot report an error; `close` does. Memory that cannot be freed leaks in the
+        // driver and has no other effect. Inside a host function even the tracker must not be
+        // locked, because the thread that holds the lock may wait for that host function.
         let take_back = move |block: Block| {
             if let Some(source) = block.leave(source) {
                 let _ = source.take_back(block);
@@ -257,7 +270,7 @@ impl Drop for Memory {
 }
 
 impl Source {
-    /// What a plain allocation on `home` is of.
+    /// Returns the source of an ordinary allocation whose home stream is `home`.
     pub(crate) fn allocated(home: &Stream) -> Self {
         if home.context().limits().pools {
             Self::Ordered
@@ -266,16 +279,17 @@ impl Source {
         }
     }
 
-    /// Gives a block back behind all uses. If those cannot be waited for the memory stays: one may
-    /// be under way.
+    /// Frees or returns a block after all uses. If waiting for the uses fails the memory is leaked,
+    /// because a use may still be running.
     pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => {
                 let home = block.behind_all()?;
                 let queueing = home.queueing()?;
-                // SAFETY: the memory must be allocated and no longer used ← it is owned, and the
-                // stream has just been made to wait for every use on another stream.
+                // SAFETY: the memory must be allocated and must not be used afterwards ← the block
+                // owns it, and the stream has just been made to wait for every use on another
+                // stream.
                 unsafe { call!(home.driver(), cuMemFreeAsync(block.address, queueing.raw())) }
             }
             Self::Plain | Self::Managed => {
@@ -302,7 +316,7 @@ impl Source {
 }
 
 impl Block {
-    /// Leaves the memory to the graphs that hold it; answers the source if there is none.
+    /// Leaves the memory to the graphs that use it. If there is no such graph, returns the source.
     fn leave(&self, source: Source) -> Option<Source> {
         if self.tracker.is_held() {
             self.tracker.leave(self.address, self.bytes, source)
@@ -311,15 +325,16 @@ impl Block {
         }
     }
 
-    /// Frees memory that is of no pool, behind all uses.
+    /// Frees an ordinary allocation after all uses.
     pub(crate) fn free(self) -> Result<(), DriverError> {
         Source::allocated(self.tracker.home()).take_back(self)
     }
 
-    /// The home stream, made to wait for every use on another stream.
+    /// Makes the home stream wait for every use on another stream, and returns the home stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
         if let Err(error) = self.tracker.before_free() {
-            // The memory is never freed, and ends with its context.
+            // The memory is never freed explicitly. It ends with its context, which must outlive
+            // the uses.
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }

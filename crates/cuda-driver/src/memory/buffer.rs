@@ -1,4 +1,7 @@
 //! The owner of device memory.
+//!
+//! In C the program pairs `cuMemAllocAsync` with `cuMemFreeAsync` and orders the free after every
+//! use. A [`DeviceBuffer`] records its uses and frees its memory after them.
 
 use std::any::Any;
 use std::fmt;
@@ -11,15 +14,17 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Source,
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// `len` elements of `T` on the device, freed when it goes.
+/// An array of `len` elements of `T` in device memory. The memory is freed when the buffer is
+/// dropped.
 ///
-/// A buffer has a home stream, the one it was made on. Copies and frees run there. Kernels on any
-/// stream of the same context may take it as an argument, as `&buffer` if they only read it and as
-/// `&mut buffer` if they write it; uses on different streams are ordered by events where the stream
-/// changes, at no cost where it does not. Dropping it frees the memory behind all uses, without
-/// waiting.
+/// A buffer has a home stream: the stream that it was created on. Copies, fills and the free run on
+/// the home stream. A kernel on any stream of the same context can take the buffer as an argument,
+/// as `&buffer` if the kernel only reads it and as `&mut buffer` if it writes it. Where consecutive
+/// uses are on different streams, the crate orders them with events; uses on one stream cost
+/// nothing extra. Dropping the buffer queues the free after all uses and does not wait for them.
 ///
-/// A length of 0 is fine, and calls nothing.
+/// A buffer may have a length of 0. It then has no memory, and creating it, copying it and filling
+/// it do not call the driver.
 pub struct DeviceBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     len: usize,
@@ -27,44 +32,48 @@ pub struct DeviceBuffer<T: DeviceRepr> {
 }
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
-    /// `cuMemAllocAsync()`—`len` elements with whatever was in that memory.
+    /// `cuMemAllocAsync()`—Allocates `len` elements on `stream`. The contents are undefined.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the bytes asked for,
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if they do not fit in an address.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested, or
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in an
+    /// address.
     ///
     /// # Safety
     ///
-    /// Nothing reads an element before something has written it. (Any bits are a `T`; but what
-    /// another process or an earlier buffer left there must not leak out.)
+    /// No element may be read before it has been written. (Every bit pattern is a valid `T`, but
+    /// the data that another process or an earlier buffer left in the memory must not leak.)
     #[doc(alias = "cuMemAllocAsync")]
     pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let memory = Memory::allocate(stream, bytes_of::<T>(len)?)?;
         Ok(Self::of_memory(memory, len))
     }
 
-    /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—`len` elements of zero bits.
+    /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with
+    /// zero bits.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { Self::uninit(stream, len) }?;
         buffer.set_zero()?;
         Ok(buffer)
     }
 
-    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, in memory that is of no
-    /// pool.
+    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—Allocates `len` elements outside of any memory pool and
+    /// queues a fill with zero bits.
     ///
-    /// [`Stream::wait_value`] and its like take no other. Making it needs the context to be
-    /// current; dropping it waits for everything that runs in the context (`cuMemFree`).
+    /// [`Stream::wait_value`] and related methods accept only such memory. The allocation makes the
+    /// context current for the call. Dropping the buffer waits for the home stream and then calls
+    /// `cuMemFree`, which in practice waits for everything that runs on the device.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     #[doc(alias = "cuMemAlloc")]
     pub fn zeroed_plain(stream: &Stream, len: usize) -> Result<Self> {
         let memory = Memory::allocate_plain(stream, bytes_of::<T>(len)?)?;
@@ -73,67 +82,74 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// `cuMemAllocAsync()`, [`fill`](DeviceSliceMut::fill)—`len` elements that all are `value`.
+    /// `cuMemAllocAsync()`, [`fill`](DeviceSliceMut::fill)—Allocates `len` elements and queues a
+    /// fill with `value`.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { Self::uninit(stream, len) }?;
         buffer.fill(value)?;
         Ok(buffer)
     }
 
-    /// A copy of `source`.
+    /// Allocates a buffer and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit) and [`copy_from_host`](Self::copy_from_host).
+    /// Fails as [`uninit`](Self::uninit) and [`copy_from_host`](Self::copy_from_host) do.
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)
     }
 
-    /// Takes memory of `cuMemAllocAsync`, or of [`into_raw`](Self::into_raw), which is then freed
-    /// with the buffer.
+    /// Takes ownership of memory from `cuMemAllocAsync` or [`into_raw`](Self::into_raw). The memory
+    /// is freed when the buffer is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an
-    /// address.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
+    /// fit in an address.
     ///
     /// # Safety
     ///
-    /// `address` is aligned for `T` and the start of an allocation of at least `len` elements that
-    /// the context of `stream` can use, from `cuMemAllocAsync` (from `cuMemAlloc` if the device has
-    /// no memory pools). All of it was written. Nobody else frees it, and what still uses it is on
-    /// `stream` or has been waited for by it.
+    /// * `address` is aligned for `T`, and is the start of an allocation of at least `len` elements
+    ///   that the context of `stream` can use.
+    /// * The allocation was made by `cuMemAllocAsync`, or by `cuMemAlloc` if the device has no
+    ///   memory pools.
+    /// * All `len` elements have been written.
+    /// * No other code frees the memory.
+    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
     pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
         let source = Source::allocated(stream);
-        // SAFETY: the memory must be ours to free ← the caller says so.
+        // SAFETY: the buffer must be the only owner that frees the memory ← the caller guarantees
+        // it.
         unsafe { Self::of_source(stream, address, len, source) }
     }
 
-    /// Uses memory of other code, and drops `owner` when the buffer is gone and all its uses are
-    /// done.
+    /// Creates a buffer from memory that other code owns. `owner` is dropped after the buffer has
+    /// been dropped and all its uses have completed.
     ///
-    /// The drop of such a buffer waits for its uses. If that fails, because the device is lost,
-    /// `owner` stays.
+    /// Dropping such a buffer waits for its uses. If the wait fails, because the device is lost,
+    /// `owner` is leaked.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if so many elements do not fit in an
-    /// address.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
+    /// fit in an address.
     ///
     /// # Safety
     ///
-    /// `address` is aligned for `T`, and `len` elements from there on are memory that the context
-    /// of `stream` can use and that was written. As long as `owner` lives it is not freed, and
-    /// nobody else writes it, nor reads what the buffer is written with. What still uses it is on
-    /// `stream` or has been waited for by it.
+    /// * `address` is aligned for `T`, and the `len` elements from there on are memory that the
+    ///   context of `stream` can use and that has been written.
+    /// * While `owner` is alive, the memory is not freed, no other code writes it, and no other
+    ///   code reads what is written through the buffer.
+    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
     pub unsafe fn from_foreign(
         stream: &Stream,
         address: CUdeviceptr,
@@ -141,14 +157,14 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
         let source = Source::Foreign(Box::new(owner));
-        // SAFETY: the memory must stay until the owner is dropped ← the caller says so.
+        // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
         unsafe { Self::of_source(stream, address, len, source) }
     }
 
     /// # Safety
     ///
-    /// `len` elements from `address` on are memory that the context of `stream` can use, are of
-    /// this source, and nobody else gives them back.
+    /// The `len` elements from `address` on are memory that the context of `stream` can use. The
+    /// memory comes from `source`, and no other code frees it.
     unsafe fn of_source(
         stream: &Stream,
         address: CUdeviceptr,
@@ -156,12 +172,13 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         source: Source,
     ) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
-        // SAFETY: as the caller says.
+        // SAFETY: the memory must be usable, from `source`, and freed by no other code ← the caller
+        // guarantees it; `bytes` is the size of the `len` elements.
         let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
         Ok(Self::of_memory(memory, len))
     }
 
-    /// Memory that holds at least `len` elements.
+    /// Creates a buffer of `len` elements. `memory` must hold at least that many.
     pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
         Self {
             memory,
@@ -170,98 +187,102 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         }
     }
 
-    /// A copy of the buffer in new memory of the same home stream.
+    /// Copies the buffer to new memory with the same home stream.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from).
+    /// Fails as [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from) do.
     pub fn try_clone(&self) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
         clone.as_mut_slice().copy_from(&self.as_slice())?;
         Ok(clone)
     }
 
-    /// The address, which the caller has to free now; the number of elements is to be asked for
-    /// before.
+    /// Releases ownership and returns the address. The caller must free the memory. Read
+    /// [`len`](Self::len) before this call if it is needed.
     ///
-    /// The home stream is made to wait for what other streams still do with the memory:
-    /// `cuMemFreeAsync` on it is how to free it (`cuMemFree` once the stream is done, if the device
-    /// has no memory pools). The owner of memory from [`from_foreign`](Self::from_foreign) is never
-    /// dropped.
+    /// The home stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
+    /// home stream is the right way to free the memory. If the device has no memory pools, wait for
+    /// the home stream and call `cuMemFree`. The owner of memory from
+    /// [`from_foreign`](Self::from_foreign) is leaked.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) holds the memory,
-    /// which then goes with the graph; what the calls answer, and the memory then stays allocated.
+    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) uses the memory.
+    /// The memory is then freed with the last graph that uses it. If a driver call fails, the
+    /// memory is leaked.
     pub fn into_raw(self) -> Result<CUdeviceptr> {
         self.memory.into_raw()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Returns `true` if the buffer has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address on the device; 0 for a length of 0.
+    /// Returns the device address, or 0 for a length of 0.
     ///
-    /// What is done with it is not ordered with the uses that this crate sees.
+    /// The crate does not track uses of the raw address. The caller must order them with the
+    /// tracked uses.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.memory.address
     }
 
-    /// The bytes of its elements.
+    /// Returns the size of the elements in bytes.
     pub(crate) fn reach(&self) -> usize {
-        // No overflow: the buffer is of memory.
+        // This cannot overflow: the elements lie in one allocation.
         self.len * size_of::<T>()
     }
 
-    /// The home stream.
+    /// Returns the home stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         self.memory.home()
     }
 
-    /// All elements, to read.
+    /// Returns a read-only view of all elements.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(&self.memory, self.memory.address, self.len)
     }
 
-    /// All elements, to write.
+    /// Returns a writable view of all elements.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut::new(&self.memory, self.memory.address, self.len)
     }
 
-    /// The elements of `range`, to read; `None` if it is out of bounds.
+    /// Returns a read-only view of the elements in `range`, or `None` if `range` is out of bounds.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<DeviceSlice<'_, T>> {
         self.as_slice().slice(range)
     }
 
-    /// The elements of `range`, to write; `None` if it is out of bounds.
+    /// Returns a writable view of the elements in `range`, or `None` if `range` is out of bounds.
     #[must_use]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
         self.as_mut_slice().into_slice(range)
     }
 
-    /// Pieces of `size` elements, the last of which may be shorter, to read; `None` if `size` is 0.
+    /// Returns read-only views of consecutive chunks of `size` elements, or `None` if `size` is 0.
+    /// The last chunk may be shorter.
     #[must_use]
     pub fn chunks(&self, size: usize) -> Option<impl ExactSizeIterator<Item = DeviceSlice<'_, T>>> {
         self.as_slice().chunks(size)
     }
 
-    /// Pieces of `size` elements, the last of which may be shorter, all to write; `None` if `size`
-    /// is 0.
+    /// Returns writable views of consecutive chunks of `size` elements, or `None` if `size` is 0.
+    /// The last chunk may be shorter.
     #[must_use]
     pub fn chunks_mut(
         &mut self,
@@ -270,81 +291,70 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().chunks_mut(size)
     }
 
-    /// `cuMemsetD8Async(0)`—Queues zero bits for all elements, on the home stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the home stream.
     pub fn set_zero(&mut self) -> Result<()> {
         self.as_mut_slice().set_zero()
     }
 
-    /// `cuMemsetD8Async(value)` and its like—Queues `value` for all elements, on the home stream;
-    /// see [`DeviceSliceMut::fill`].
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemsetD8Async(value)` and related calls—Queues a fill of all elements with `value`, on
+    /// the home stream. See [`DeviceSliceMut::fill`].
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.as_mut_slice().fill(value)
     }
 
-    /// `cuMemcpyHtoDAsync()`—Overwrites the buffer; returns when `source` is free again. See
-    /// [`DeviceSliceMut::copy_from_host`].
+    /// `cuMemcpyHtoDAsync()`—Copies `source` into the buffer. Returns when `source` may be reused.
+    /// See [`DeviceSliceMut::copy_from_host`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSliceMut::copy_from_host`] does.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         self.as_mut_slice().copy_from_host(source)
     }
 
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer; returns when `destination`
-    /// is filled. See [`DeviceSlice::copy_to_host`].
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer to `destination`. Returns
+    /// when the copy has completed. See [`DeviceSlice::copy_to_host`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSlice::copy_to_host`] does.
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         self.as_slice().copy_to_host(destination)
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the buffer from page-locked
-    /// memory, directly. See [`DeviceSliceMut::copy_from_pinned`].
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Copies page-locked memory into the buffer,
+    /// without an intermediate copy. See [`DeviceSliceMut::copy_from_pinned`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSliceMut::copy_from_pinned`] does.
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         self.as_mut_slice().copy_from_pinned(source)
     }
 
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the buffer to page-locked memory,
-    /// directly. See [`DeviceSlice::copy_to_pinned`].
+    /// without an intermediate copy. See [`DeviceSlice::copy_to_pinned`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSlice::copy_to_pinned`] does.
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         self.as_slice().copy_to_pinned(destination)
     }
 
-    /// A copy of the buffer on the host.
+    /// Copies all elements to a new `Vec`.
     ///
     /// # Errors
     ///
-    /// What the calls answer.
+    /// Fails as [`DeviceSlice::to_vec`] does.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.as_slice().to_vec()
     }
 
-    /// `cuMemFreeAsync()`—Frees the memory behind all uses, and answers what the driver says.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemFreeAsync()`—Queues the free after all uses, as dropping the buffer does, and returns
+    /// the error if that fails.
     #[doc(alias = "cuMemFreeAsync")]
     pub fn close(self) -> Result<()> {
         self.memory.close()

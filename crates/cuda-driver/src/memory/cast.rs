@@ -1,4 +1,4 @@
-//! What bytes may be seen as.
+//! Views of the same bytes as elements of another type.
 
 use cuda_sys::CUdeviceptr;
 
@@ -6,12 +6,12 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 use crate::error::{Error, Result};
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
-    /// The same bytes as elements of another type.
+    /// Returns a view of the same bytes as elements of type `U`.
     ///
     /// # Errors
     ///
-    /// [`Error::Misaligned`] if no `U` may start at the address, [`Error::Uneven`] if the bytes are
-    /// not a whole number of them.
+    /// [`Error::Misaligned`] if the address is not aligned for `U`, or [`Error::Uneven`] if the
+    /// size in bytes is not a multiple of the size of `U`.
     pub fn cast<U: DeviceRepr>(self) -> Result<DeviceSlice<'a, U>> {
         let len = len_of_cast::<U>(self.as_raw(), self.bytes())?;
         Ok(DeviceSlice {
@@ -22,11 +22,11 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
-    /// The same bytes as elements of another type, to write.
+    /// Returns a writable view of the same bytes as elements of type `U`.
     ///
     /// # Errors
     ///
-    /// As [`DeviceSlice::cast`].
+    /// Fails as [`DeviceSlice::cast`] does.
     pub fn cast<U: DeviceRepr>(self) -> Result<DeviceSliceMut<'a, U>> {
         let len = len_of_cast::<U>(self.as_raw(), self.bytes())?;
         let (memory, access) = (self.memory, self.access);
@@ -37,7 +37,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     }
 }
 
-/// How many `U` the `bytes` bytes at `address` are.
+/// Returns the number of elements of type `U` in `bytes` bytes at `address`.
 pub(crate) fn len_of_cast<U>(address: CUdeviceptr, bytes: usize) -> Result<usize> {
     let (size, align) = (size_of::<U>(), align_of::<U>());
     if bytes > 0 && !address.is_multiple_of(align as u64) {

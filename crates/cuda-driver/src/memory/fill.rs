@@ -1,4 +1,6 @@
-//! Filling memory with a value.
+//! Fills of device memory with a value.
+//!
+//! C has one memset call for each of three widths. Here one method fills with a value of any type.
 
 use cuda_sys::CUdeviceptr;
 
@@ -8,26 +10,19 @@ use crate::error::{DriverError, Result};
 use crate::stream::Stream;
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// `cuMemsetD8Async(0)`—Queues zero bits for all elements, on the home stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the home stream.
     #[doc(alias = "cuMemsetD8Async")]
     pub fn set_zero(&mut self) -> Result<()> {
         self.fill(T::zeroed())
     }
 
-    /// `cuMemsetD8Async(value)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues `value` for all
-    /// elements, on the home stream.
+    /// `cuMemsetD8Async(value)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues a fill of all
+    /// elements with `value`, on the home stream.
     ///
-    /// One call if the bytes of `value` repeat after 1, 2 or 4 bytes, as those of any number of up
-    /// to 32 bits do. If not, the first element is written in pieces of up to 4 bytes, and then
-    /// copied over the others, twice as many each time.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// The fill is one call if the bytes of `value` repeat with a period of 1, 2 or 4 bytes, as the
+    /// bytes of every number of up to 32 bits do. Otherwise the first element is written in units
+    /// of up to 4 bytes and then copied over the remaining elements; each copy doubles the part
+    /// that is filled.
     #[doc(alias = "cuMemsetD8Async")]
     #[doc(alias = "cuMemsetD16Async")]
     #[doc(alias = "cuMemsetD32Async")]
@@ -40,20 +35,22 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         self.memory.use_at_home(self.access, || {
             let bytes = value.len() * len;
             if let Some(unit) = repeated(value, address) {
-                // SAFETY: the range must be ours ← it is that of the view.
+                // SAFETY: the range must be writable by this thread alone ← it is the range of a
+                // mutable view.
                 return unsafe { set(home, address, unit, bytes / unit.len()) };
             }
             let unit = largest_unit(value, address);
             for (piece, at) in value.chunks_exact(unit).zip((address..).step_by(unit)) {
-                // SAFETY: as above; the piece is in the first element.
+                // SAFETY: as above; `piece` lies within the first element.
                 unsafe { set(home, at, piece, 1) }?;
             }
             let mut done = value.len();
             while done < bytes {
                 let next = done.min(bytes - done);
                 let to = address + done as CUdeviceptr;
-                // SAFETY: both ranges must be ours, and apart ← `next` bytes of the view from its
-                // start, and as many behind the `done` first ones.
+                // SAFETY: both ranges must be within the view and must not overlap ← the source is
+                // the first `next` bytes of the view, `next` is at most `done`, and the destination
+                // starts after the first `done` bytes.
                 unsafe {
                     call!(
                         home.driver(),
@@ -67,8 +64,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 }
 
-/// The shortest unit of 1, 2 or 4 bytes that `value` is made of, if the address is one of such a
-/// unit.
+/// Returns the shortest unit of 1, 2 or 4 bytes of which `value` is a repetition, if `address` is
+/// aligned to the size of that unit.
 pub(crate) fn repeated(value: &[u8], address: CUdeviceptr) -> Option<&[u8]> {
     [1, 2, 4].into_iter().find_map(|size| {
         let unit = value.get(..size)?;
@@ -77,18 +74,20 @@ pub(crate) fn repeated(value: &[u8], address: CUdeviceptr) -> Option<&[u8]> {
     })
 }
 
-/// The bytes of the largest unit that value and address are multiples of.
+/// Returns the size of the largest unit, 4, 2 or 1 bytes, that divides both the length of `value`
+/// and the address.
 fn largest_unit(value: &[u8], address: CUdeviceptr) -> usize {
     let divides =
         |size: &usize| value.len().is_multiple_of(*size) && address.is_multiple_of(*size as u64);
     [4, 2].into_iter().find(divides).unwrap_or(1)
 }
 
-/// Queues `count` times `unit`, of 1, 2 or 4 bytes.
+/// Queues a fill with `count` repetitions of `unit`, which has 1, 2 or 4 bytes.
 ///
 /// # Safety
 ///
-/// So many units from `address` on may be written.
+/// The `count` units from `address` on may be written, and `address` is aligned to the size of
+/// `unit`.
 unsafe fn set(
     stream: &Stream,
     address: CUdeviceptr,
@@ -99,8 +98,8 @@ unsafe fn set(
     match *unit {
         [a, b, c, d] => {
             let word = u32::from_ne_bytes([a, b, c, d]);
-            // SAFETY: the range must be writable, and start at a unit ← the caller says so, and
-            // asks for no other.
+            // SAFETY: the range must be writable and start at a multiple of the unit ← the caller
+            // guarantees it.
             unsafe { call!(driver, cuMemsetD32Async(address, word, count, raw)) }
         }
         [a, b] => {
@@ -108,7 +107,7 @@ unsafe fn set(
             // SAFETY: as above.
             unsafe { call!(driver, cuMemsetD16Async(address, half, count, raw)) }
         }
-        // One byte.
+        // The unit has one byte.
         _ => {
             let byte = unit.first().copied().unwrap_or_default();
             // SAFETY: as above.

@@ -1,9 +1,9 @@
-//! Copies between the device and the host that have finished with the host's memory when they
+//! Blocking copies between the device and the host. They no longer use the host memory when they
 //! return.
 //!
-//! Where C leaves it to the kind of memory whether a call waits, and what it may still touch, here
-//! all pageable memory goes through page-locked blocks of the context (`staging`), and only memory
-//! that is known to be page-locked is copied from and to directly.
+//! In C the kind of host memory decides whether a call waits and what it may still access
+//! afterwards. Here all pageable memory is copied through page-locked blocks of the context (module
+//! `staging`), and only memory that is known to be page-locked is copied directly.
 
 use std::ffi::c_void;
 use std::mem;
@@ -17,50 +17,51 @@ use crate::error::{DriverError, Result};
 use crate::order::Access;
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
-    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements; returns when
-    /// `destination` is filled.
+    /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements to `destination`. Returns
+    /// when the copy has completed.
     ///
-    /// The device copies to page-locked blocks of the context, and this thread from there; above
-    /// 512 KiB others help, and both happen at once. On an error `destination` may hold a part.
+    /// The device copies to page-locked blocks of the context, and this thread copies from the
+    /// blocks to `destination`. A large copy is divided into pieces, so that both steps overlap.
+    /// Above 512 KiB worker threads help. On an error `destination` may have been overwritten in
+    /// part.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what
-    /// the calls answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.len(), destination.len())?;
-        // SAFETY: so many elements must be writable there ← the destination is as long, and
-        // borrowed.
+        // SAFETY: the destination must be writable for all elements ← it has the same length, and
+        // is borrowed mutably.
         unsafe { self.download(destination.as_mut_ptr()) }
     }
 
-    /// A copy of the elements on the host.
+    /// Copies the elements to a new `Vec`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what
-    /// the calls answer.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn to_vec(self) -> Result<Vec<T>> {
         let mut elements = Vec::with_capacity(self.len());
-        // SAFETY: so many elements must be writable there ← the capacity is the length.
+        // SAFETY: the destination must be writable for all elements ← the capacity is at least the
+        // length.
         unsafe { self.download(elements.as_mut_ptr()) }?;
-        // SAFETY: the elements must be initialised ← the copy has filled them all, and any bits are
-        // a `T`.
+        // SAFETY: the elements must be initialised ← the copy has written all of them, and every
+        // bit pattern is a valid `T`.
         unsafe { elements.set_len(self.len()) };
         Ok(elements)
     }
 
     /// # Safety
     ///
-    /// `destination` has room for the elements, and nobody else uses it meanwhile.
+    /// `destination` has room for the elements, and no other code uses it during the call.
     unsafe fn download(&self, destination: *mut T) -> Result<()> {
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: both sides must have `bytes`, the destination be ours alone ← the view is within
-        // its allocation, and the caller says so of the destination.
+        // SAFETY: both sides must hold `bytes` bytes, and no other code may use the destination ←
+        // the view is within its allocation, and the caller guarantees both for the destination.
         unsafe {
             staging::download(
                 self.memory,
@@ -73,17 +74,16 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements to page-locked memory,
-    /// directly; returns when `destination` is filled.
+    /// without an intermediate copy. Returns when the copy has completed.
     ///
-    /// If the driver fails, so that the copy may still be under way, the memory of `destination` is
-    /// never freed, and it is left with no elements.
+    /// If the driver reports an error, the copy may still be running. The memory of `destination`
+    /// is then never freed, and `destination` is left with a length of 0.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the destination is of another driver
-    /// or of another context that is [borrowed](crate::Context::borrow_raw), or what the calls
-    /// answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the destination belongs to another
+    /// driver or to another context that is [borrowed](crate::Context::borrow_raw).
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.len(), destination.len())?;
         let home = self.memory.home();
@@ -94,9 +94,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let device = self.as_raw();
         to_pinned(self.memory, self.access, destination, |to| {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal,
-            // the view is within its allocation; `to_pinned` waits, and keeps the destination if
-            // that fails.
+            // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
+            // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
+            // never frees the destination if the wait fails.
             unsafe {
                 call!(
                     home.driver(),
@@ -108,26 +108,27 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
 }
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// `cuMemcpyHtoDAsync()`—Overwrites the elements; returns when `source` is free again.
+    /// `cuMemcpyHtoDAsync()`—Copies `source` over the elements. Returns when `source` may be
+    /// reused.
     ///
-    /// This thread copies to page-locked blocks of the context, and the device from there; above 1
-    /// MiB others help, and both happen at once. The device need not have come to the copy when
-    /// this returns: a fault of earlier work is told by a later call. Where many copies are queued
-    /// already, this waits for the first of them.
+    /// This thread copies `source` to page-locked blocks of the context, and the device copies from
+    /// the blocks. Above 1 MiB worker threads help, and both steps overlap. The device may not have
+    /// started the copy when this method returns, so a later call reports a fault of earlier work.
+    /// If many copies are queued already, this method waits for the first of them.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked, or what
-    /// the calls answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.len())?;
         let bytes = size_of_val(source);
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: both sides must have `bytes`, and nobody write the source ← the lengths are
-        // equal, the view is within its allocation; the source is borrowed.
+        // SAFETY: both sides must hold `bytes` bytes, and no code may write the source during the
+        // call ← the lengths are equal and the view is within its allocation; the source is
+        // borrowed.
         unsafe {
             staging::upload(
                 self.memory,
@@ -139,17 +140,17 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the elements from page-locked
-    /// memory, directly; returns when the device has read `source`.
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Copies page-locked memory over the elements,
+    /// without an intermediate copy. Returns when the device has read `source`.
     ///
-    /// If the driver fails, so that the copy may still be under way, the memory of `source` is
-    /// never freed.
+    /// If the driver reports an error, the copy may still be running. The memory of `source` is
+    /// then never freed.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver or of
-    /// another context that is [borrowed](crate::Context::borrow_raw), or what the calls answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to another driver
+    /// or to another context that is [borrowed](crate::Context::borrow_raw).
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.len())?;
         let home = self.memory.home();
@@ -160,9 +161,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
         let device = self.as_raw();
         from_pinned(self.memory, self.access, source, |from| {
-            // SAFETY: both sides must hold `bytes` until the copy is done ← the lengths are equal,
-            // the view is within its allocation; `from_pinned` waits, and keeps the source if that
-            // fails.
+            // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
+            // are equal and the view is within its allocation; `from_pinned` waits for the copy,
+            // and never frees the source if the wait fails.
             unsafe {
                 call!(
                     home.driver(),
@@ -173,8 +174,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 }
 
-/// Has `queue` queue a copy to the start of `destination` on the home stream of `memory`, and waits
-/// for it. If that fails the destination is left with no elements.
+/// Calls `queue` to queue a copy to the start of `destination` on the home stream of `memory`, and
+/// waits for the copy. If either fails, the destination is left with no elements and its memory is
+/// never freed.
 pub(super) fn to_pinned<T: DeviceRepr>(
     memory: &Memory,
     access: Access,
@@ -197,8 +199,8 @@ pub(super) fn to_pinned<T: DeviceRepr>(
     result
 }
 
-/// Has `queue` queue a copy from the start of `source` on the home stream of `memory`, and waits
-/// for it. If that fails the source is never freed.
+/// Calls `queue` to queue a copy from the start of `source` on the home stream of `memory`, and
+/// waits for the copy. If either fails, the memory of the source is never freed.
 pub(super) fn from_pinned<T: DeviceRepr>(
     memory: &Memory,
     access: Access,
@@ -214,8 +216,8 @@ pub(super) fn from_pinned<T: DeviceRepr>(
     Ok(done.inspect_err(give_up)?)
 }
 
-/// Keeps the context of page-locked memory for ever, if a copy in another context failed and may
-/// still be using the memory: the memory ends with its context.
+/// Keeps the context of page-locked memory alive for ever if a copy in another context failed and
+/// may still use the memory. The memory would otherwise end with its context.
 fn keep_other(memory: &Context, copy: &Context) {
     if memory != copy {
         mem::forget(memory.clone());

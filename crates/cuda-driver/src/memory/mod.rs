@@ -1,4 +1,12 @@
-//! Memory: owners and views of the device's, and page-locked memory of the host.
+//! Memory: owners and views of device memory, and page-locked host memory.
+//!
+//! In C an allocation is an address, and the program must keep track of its size, of the streams
+//! that use it and of the call that frees it. Here an owner knows all three, and views borrow from
+//! it.
+//!
+//! Every function that calls the driver can also return [`Error::Driver`] with a code that NVIDIA
+//! documents for that call. The driver may report a fault of earlier asynchronous work from any
+//! call. `# Errors` sections list only the conditions on which a caller can act.
 
 mod allocation;
 mod buffer;
@@ -38,16 +46,16 @@ pub(crate) use pool::props_of;
 
 use crate::error::{Error, Result};
 
-/// The bytes of `len` elements of `T`.
+/// Returns the size in bytes of `len` elements of `T`.
 pub(crate) fn bytes_of<T>(len: usize) -> Result<usize> {
     let size = size_of::<T>();
-    // The driver takes signed offsets in places, as Rust does.
+    // The driver uses signed offsets in some places, as Rust does, so the limit is `isize::MAX`.
     len.checked_mul(size)
         .filter(|bytes| isize::try_from(*bytes).is_ok())
         .ok_or(Error::SizeOverflow { len, size })
 }
 
-/// An error unless a copy has as many elements on both sides.
+/// Fails unless both sides of a copy have the same number of elements.
 pub(crate) fn expect_len(source_len: usize, destination_len: usize) -> Result<()> {
     if source_len == destination_len {
         Ok(())
@@ -59,7 +67,8 @@ pub(crate) fn expect_len(source_len: usize, destination_len: usize) -> Result<()
     }
 }
 
-/// A range of a slice of `len` elements as (start, length); `None` if it is out of bounds.
+/// Resolves a range of a slice of `len` elements to (start, length). Returns `None` if the range is
+/// out of bounds.
 pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Option<(usize, usize)> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,

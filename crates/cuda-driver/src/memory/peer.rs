@@ -1,4 +1,7 @@
 //! Copies between contexts.
+//!
+//! C requires both contexts in the call and leaves the order with other streams to the program.
+//! Here each view knows its context, and the copy is ordered with the uses of both sides.
 
 use cuda_sys::CUdeviceptr;
 
@@ -8,25 +11,25 @@ use crate::error::Result;
 use crate::order::{Gate, Scope};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on this
-    /// buffer's home stream.
+    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
+    /// home stream of this view's buffer.
     ///
-    /// The devices need no access to each other: where they have none, the driver goes through host
-    /// memory. The copy waits for what other streams do with both sides, and what comes after waits
-    /// for the copy, as within one context. Until the source is used again, it may keep this
-    /// buffer's context alive; if it has the last handle, that context ends on a thread of its own,
-    /// and no call on the source waits for it.
+    /// The devices do not need peer access to each other: without it, the driver copies through
+    /// host memory. The copy waits for conflicting uses of both sides on other streams, and later
+    /// uses wait for the copy, as within one context. The record of this use may keep this buffer's
+    /// context alive until the source is used again. If the record holds the last handle, the
+    /// context is destroyed on a separate thread, and no call on the source waits for that.
     ///
     /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are
-    /// copied to the host in that context and from there in this one, and the call returns when the
-    /// source has been read: the owner of the context may end it at any time, and could not wait
-    /// for a copy that was queued elsewhere.
+    /// copied to the host in that context and from the host in this one, and the call returns when
+    /// the source has been read. The reason is that the owner of a borrowed context may destroy it
+    /// at any time and cannot wait for a copy that was queued in another context.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another driver, or
-    /// what the calls answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both views have the same
+    /// length, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
+    /// another driver.
     #[doc(alias = "cuMemcpyPeerAsync")]
     pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         let (home, peer) = (self.memory.home(), source.memory.home().context());
@@ -47,18 +50,18 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let _current = home.context().enter()?;
         let scope = Scope::new(home);
         scope.ready()?;
-        // What takes long is waited for before the gates are entered.
+        // Long waits are done before the replay locks are taken.
         source.memory.tracker.settle_before(&scope, source.access)?;
         self.memory.tracker.settle_before(&scope, self.access)?;
         drop(scope);
-        // Graphs may hold either side.
+        // A graph may use the memory of either side.
         let _gates = Gate::enter_both(home.context().gate(), peer.gate());
         let mut scope = Scope::new(home);
         source.memory.tracker.before_peer(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold the bytes and belong to the contexts given, which are
-            // alive ← the lengths are equal, both views are within their allocations, whose frees
-            // wait for this use; both buffers are borrowed.
+            // SAFETY: both ranges must hold `bytes` bytes and belong to the given contexts, which
+            // must be alive ← the lengths are equal, both views are within their allocations, whose
+            // frees wait for this use, and both buffers are borrowed.
             unsafe {
                 call!(
                     home.driver(),
@@ -77,7 +80,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         Ok(())
     }
 
-    /// Copies from memory of another context, each half in its own context. The lengths are equal.
+    /// Copies from memory of another context through the host: a download in that context, then an
+    /// upload in this one. The lengths must be equal.
     fn copy_through_host(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         let piece = (MOST_ON_HOST / size_of::<T>().max(1)).max(1);
         let mut start = 0;
@@ -93,5 +97,5 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 }
 
-/// The most bytes of a copy through the host that are on the host at a time.
+/// The maximum number of bytes of a copy through the host that are held on the host at one time.
 const MOST_ON_HOST: usize = 4 << 20;

@@ -1,4 +1,7 @@
-//! What the driver knows of an address.
+//! Pointer attributes: what the driver knows about an address.
+//!
+//! C queries each attribute through an untyped pointer. Here one call returns all of them in a
+//! struct.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -14,56 +17,57 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::stream::SendPtr;
 
-/// Where memory is.
+/// The kind of memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemoryType(pub u32);
 
 impl MemoryType {
-    /// On the host: pinned, or registered.
+    /// Page-locked or registered host memory.
     pub const HOST: Self = Self(CUmemorytype::CU_MEMORYTYPE_HOST.0);
-    /// On a device. Managed memory counts as such.
+    /// Device memory. The driver also reports managed memory as device memory.
     pub const DEVICE: Self = Self(CUmemorytype::CU_MEMORYTYPE_DEVICE.0);
-    /// An array.
+    /// A CUDA array.
     pub const ARRAY: Self = Self(CUmemorytype::CU_MEMORYTYPE_ARRAY.0);
-    /// On either.
+    /// Unified memory, which may be on the host or on a device.
     pub const UNIFIED: Self = Self(CUmemorytype::CU_MEMORYTYPE_UNIFIED.0);
 }
 
-/// What the driver knows of an address: see [`Context::pointer_attributes`].
+/// The attributes of an address. Returned by [`Context::pointer_attributes`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PointerAttributes {
-    /// Where the memory is; `None` if the driver does not know the address.
+    /// The kind of memory, or `None` if the driver does not know the address.
     pub memory_type: Option<MemoryType>,
-    /// The ordinal of the device that it was allocated or registered on.
+    /// The ordinal of the device on which the memory was allocated or registered.
     pub device_ordinal: Option<u32>,
-    /// The address for kernels; 0 if there is none.
+    /// The address that kernels use, or 0 if kernels cannot access the memory.
     pub device_address: CUdeviceptr,
-    /// The address for the host; 0 if there is none.
+    /// The address that the host uses, or 0 if the host cannot access the memory.
     pub host_address: u64,
-    /// Where the allocation begins.
+    /// The start address of the allocation.
     pub range_start: CUdeviceptr,
-    /// The bytes of the allocation.
+    /// The size of the allocation in bytes.
     pub range_bytes: usize,
-    /// A number that no other allocation of the process has or had.
+    /// An identifier of the allocation that is unique in the process and never reused.
     pub buffer_id: u64,
     /// Whether the memory is managed.
     pub is_managed: bool,
-    /// Whether memory is mapped to the address.
+    /// Whether the address is mapped to memory.
     pub is_mapped: bool,
     context: SendPtr<CUctx_st>,
     pool: SendPtr<CUmemPoolHandle_st>,
 }
 
 impl PointerAttributes {
-    /// The raw context in which the memory was allocated or registered; null where it belongs to
-    /// none, as that of a pool.
+    /// Returns the raw context in which the memory was allocated or registered. The pointer is null
+    /// if the memory belongs to no context, as memory of a pool does.
     #[must_use]
     pub fn context_as_raw(&self) -> CUcontext {
         self.context.0
     }
 
-    /// The raw pool that the memory is of; null if it is of none.
+    /// Returns the raw pool that the memory was allocated from, or null if it was not allocated
+    /// from a pool.
     #[must_use]
     pub fn pool_as_raw(&self) -> CUmemoryPool {
         self.pool.0
@@ -85,24 +89,23 @@ const ATTRIBUTES: [Attribute; 11] = [
 ];
 
 impl Context {
-    /// `cuPointerGetAttributes()`—What the driver knows of any address, of a device or of the host.
+    /// `cuPointerGetAttributes()`—Returns what the driver knows about a device or host address.
     ///
-    /// # Errors
-    ///
-    /// What the call answers. An address that it does not know is no error.
+    /// An unknown address is not an error: [`PointerAttributes::memory_type`] is then `None`.
     #[doc(alias = "cuPointerGetAttribute")]
     #[doc(alias = "cuPointerGetAttributes")]
     pub fn pointer_attributes(&self, address: CUdeviceptr) -> Result<PointerAttributes> {
         let mut attributes = ATTRIBUTES;
-        // Each attribute has a type of its own, of 8 bytes at most; the rest stays 0.
+        // Each attribute has its own type, of at most 8 bytes. Bytes that the driver does not write
+        // stay 0.
         let mut values = [0_u64; ATTRIBUTES.len()];
         let mut places = values
             .each_mut()
             .map(|value| ptr::from_mut(value).cast::<c_void>());
         let _current = self.enter()?;
-        // SAFETY: there must be as many places as attributes, each writable for its type ← both are
-        // of one length, and no type is longer than a `u64`. The address is looked up and not
-        // followed.
+        // SAFETY: `places` must have one pointer for each attribute, writable for the attribute's
+        // type ← both arrays have the same length, and no attribute type is longer than a `u64`.
+        // The driver looks the address up and does not dereference it.
         unsafe {
             call!(
                 self.driver(),
@@ -127,13 +130,14 @@ impl Context {
             context,
             pool,
         ] = values;
-        // What is shorter lies in the lower half, on every machine that has a CUDA driver.
+        // A value shorter than 8 bytes is in the lower half: every platform with a CUDA driver is
+        // little-endian.
         let low = |value: u64| value as u32;
         let memory_type = low(memory_type);
         let is_known = memory_type != 0;
         Ok(PointerAttributes {
             memory_type: is_known.then_some(MemoryType(memory_type)),
-            // Negative if there is none.
+            // The ordinal is negative if there is no device.
             device_ordinal: Some(low(ordinal)).filter(|ordinal| is_known && *ordinal >> 31 == 0),
             device_address,
             host_address,
@@ -149,11 +153,8 @@ impl Context {
 }
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
-    /// `cuPointerGetAttributes()`—What the driver knows of the address of the first element.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuPointerGetAttributes()`—Returns what the driver knows about the address of the first
+    /// element.
     pub fn pointer_attributes(&self) -> Result<PointerAttributes> {
         let context = self.memory.home().context();
         context.pointer_attributes(self.as_raw())

@@ -1,10 +1,11 @@
-//! What may lie in device memory.
+//! The trait for types whose values can be stored in device memory.
 
-/// A type whose values may lie in device memory and be arguments of kernels.
+/// A type whose values can be stored in device memory and passed to kernels.
 ///
-/// Implemented for the integers and floats and arrays of them, for [vectors](crate::vector), and
-/// with the feature `half` for `f16` and `bf16`. With the feature `derive`, `#[derive(DeviceRepr)]`
-/// does it for a `#[repr(C)]` struct without padding, and checks that it is one. By hand:
+/// The trait is implemented for integers, floats and arrays of them, for [vectors](crate::vector),
+/// and, with the feature `half`, for `f16` and `bf16`. With the feature `derive`,
+/// `#[derive(DeviceRepr)]` implements it for a `#[repr(C)]` struct and checks that the struct has
+/// no padding. An implementation by hand looks like this:
 ///
 /// ```
 /// use cuda_driver::DeviceRepr;
@@ -16,9 +17,9 @@
 ///     mass: f32,
 /// }
 ///
-/// // SAFETY: all fields are floats and there is no padding between them.
+/// // SAFETY: all fields are floats, for which zero bits are a valid value.
 /// unsafe impl bytemuck::Zeroable for Particle {}
-/// // SAFETY: as above.
+/// // SAFETY: all fields are floats and there is no padding between them.
 /// unsafe impl bytemuck::Pod for Particle {}
 /// // SAFETY: `repr(C)`, so the kernel's struct of the same fields has the same layout.
 /// unsafe impl DeviceRepr for Particle {}
@@ -26,15 +27,16 @@
 ///
 /// # Safety
 ///
-/// The type has the same layout on the device as on the host. That any bits are a value of it, and
-/// that it has no padding, is what [`bytemuck::Pod`] promises: a kernel may write any bits.
+/// The type must have the same layout on the device as on the host. A kernel may write any bit
+/// pattern; [`bytemuck::Pod`] guarantees that every bit pattern is a valid value and that there is
+/// no padding.
 pub unsafe trait DeviceRepr: bytemuck::Pod + Send + Sync {}
 
 macro_rules! device_repr {
     ($($ty:ty),*) => {
         $(
-            // SAFETY: layouts must agree ← the CUDA C++ type of this width has the size and
-            // alignment of the host's.
+            // SAFETY: the layouts must agree ← the CUDA C++ type of the same width has the size and
+            // alignment of the host type.
             unsafe impl DeviceRepr for $ty {}
         )*
     };
@@ -44,15 +46,16 @@ device_repr!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64
 );
 
-// SAFETY: layouts must agree ← arrays of C and of Rust have their elements one after the other.
+// SAFETY: the layouts must agree ← C and Rust both store the elements of an array contiguously.
 unsafe impl<T: DeviceRepr, const N: usize> DeviceRepr for [T; N] where [T; N]: bytemuck::Pod {}
 
 #[cfg(feature = "half")]
 #[diagnostic::do_not_recommend]
-// SAFETY: layouts must agree ← 16 bits, aligned to 2 bytes, as `__half`.
+// SAFETY: the layouts must agree ← `f16` has 16 bits and an alignment of 2 bytes, as `__half` has.
 unsafe impl DeviceRepr for half::f16 {}
 
 #[cfg(feature = "half")]
 #[diagnostic::do_not_recommend]
-// SAFETY: layouts must agree ← 16 bits, aligned to 2 bytes, as `__nv_bfloat16`.
+// SAFETY: the layouts must agree ← `bf16` has 16 bits and an alignment of 2 bytes, as
+// `__nv_bfloat16` has.
 unsafe impl DeviceRepr for half::bf16 {}

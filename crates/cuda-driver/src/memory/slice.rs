@@ -1,4 +1,7 @@
-//! Views of device memory, with the borrow rules of slices.
+//! Views of device memory, with the borrow rules of Rust slices.
+//!
+//! C passes an address and a size. A view carries both, cannot outlive its buffer, and knows the
+//! record of uses that orders its copies with work on other streams.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,23 +15,25 @@ use crate::error::Result;
 use crate::order::{Access, Scope};
 use crate::planted::Fault;
 
-/// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to read: what `&[T]` is to `Vec<T>`.
+/// A read-only view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
+/// `&[T]` is to `Vec<T>`.
 #[derive(Clone, Copy)]
 pub struct DeviceSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(super) address: CUdeviceptr,
     pub(super) len: usize,
-    /// How its uses are noted.
+    /// How uses of the view are recorded.
     pub(crate) access: Access,
     pub(super) elements: PhantomData<&'a [T]>,
 }
 
-/// Elements of a [`DeviceBuffer`](crate::DeviceBuffer), to write: what `&mut [T]` is to `Vec<T>`.
+/// A writable view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
+/// `&mut [T]` is to `Vec<T>`.
 pub struct DeviceSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(super) address: CUdeviceptr,
     pub(super) len: usize,
-    /// How its uses are noted.
+    /// How uses of the view are recorded.
     pub(crate) access: Access,
     pub(super) elements: PhantomData<&'a mut [T]>,
 }
@@ -44,37 +49,37 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Returns `true` if the view has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes of its elements.
+    /// Returns the size of the elements in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        // No overflow: the view is of memory.
+        // This cannot overflow: the elements lie in one allocation.
         self.len * size_of::<T>()
     }
 
-    /// The bytes that a kernel which gets it may use.
+    /// Returns the number of bytes that a kernel may access through this argument.
     pub(crate) fn reach(&self) -> usize {
         self.bytes()
     }
 
-    /// The address on the device.
+    /// Returns the device address of the first element.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.address
     }
 
-    /// The elements of `range`; `None` if it is out of bounds.
+    /// Returns a view of the elements in `range`, or `None` if `range` is out of bounds.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<Self> {
         let (start, len) = resolve(range, self.len)?;
@@ -85,7 +90,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         })
     }
 
-    /// At most `len` elements from `start` on, which is within the view.
+    /// Returns a view of at most `len` elements from `start` on. `start` must be within the view.
     pub(super) fn piece(&self, start: usize, len: usize) -> Self {
         Self {
             address: offset::<T>(self.address, start),
@@ -94,7 +99,8 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         }
     }
 
-    /// The elements before and from `middle`; `None` if that is out of bounds.
+    /// Splits the view in front of element `middle`. Returns `None` if `middle` is greater than the
+    /// length.
     #[must_use]
     pub fn split_at(&self, middle: usize) -> Option<(Self, Self)> {
         Some((self.slice(..middle)?, self.slice(middle..)?))
@@ -112,37 +118,37 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Returns `true` if the view has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes that a kernel which gets it may use.
+    /// Returns the number of bytes that a kernel may access through this argument.
     pub(crate) fn reach(&self) -> usize {
         self.bytes()
     }
 
-    /// The address on the device.
+    /// Returns the device address of the first element.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.address
     }
 
-    /// The bytes of its elements.
+    /// Returns the size of the elements in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        // No overflow: the view is of memory.
+        // This cannot overflow: the elements lie in one allocation.
         self.len * size_of::<T>()
     }
 
-    /// The same elements, to read.
+    /// Returns a read-only view of the same elements.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         let access = if self.access == Access::WRITE {
@@ -156,13 +162,13 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// The same elements for a shorter time, to write.
+    /// Returns a writable view of the same elements with a shorter lifetime.
     #[must_use]
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut { ..*self }
     }
 
-    /// The elements of `range`; `None` if it is out of bounds.
+    /// Returns a view of the elements in `range`, or `None` if `range` is out of bounds.
     #[must_use]
     pub fn into_slice(self, range: impl RangeBounds<usize>) -> Option<Self> {
         let (start, len) = resolve(range, self.len)?;
@@ -173,8 +179,9 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         })
     }
 
-    /// At most `len` elements from `start` on, which is within the view. Others may have other
-    /// pieces.
+    /// Returns a view of at most `len` elements from `start` on. `start` must be within the view.
+    /// The caller may give other pieces of the view to other code, so uses of this one are recorded
+    /// as uses of a part.
     pub(super) fn piece(&self, start: usize, len: usize) -> Self {
         Self {
             address: offset::<T>(self.address, start),
@@ -184,7 +191,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// The elements before and from `middle`, both to write; `None` if that is out of bounds.
+    /// Splits the view in front of element `middle` into two writable views. Returns `None` if
+    /// `middle` is greater than the length.
     #[must_use]
     pub fn split_at_mut(self, middle: usize) -> Option<(Self, Self)> {
         let (_, rest) = resolve(middle.., self.len)?;
@@ -205,14 +213,14 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         ))
     }
 
-    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on this buffer's
-    /// home stream.
+    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on the home
+    /// stream of this view's buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both are of one length,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or
-    /// what the calls answer.
+    /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both views have the same
+    /// length, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
+    /// another context.
     #[doc(alias = "cuMemcpyDtoDAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         expect_len(source.len, self.len)?;
@@ -221,13 +229,14 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         let mut scope = Scope::new(home);
-        // The source may be one that is used inside the gate, where nothing is waited for.
+        // If a graph uses the source, `before` takes the replay lock of the context, under which
+        // the host must not wait. So the waits for the destination are done first.
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must hold the bytes ← the lengths are equal, and both views are
-            // within their allocations, whose frees wait for this use. They cannot overlap: one is
-            // borrowed mutably.
+            // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
+            // the lengths are equal, and both views are within their allocations, whose frees wait
+            // for this use. The ranges do not overlap because this view is borrowed mutably.
             unsafe {
                 call!(
                     home.driver(),
@@ -247,10 +256,10 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     }
 }
 
-/// The address of element `index` of a view that has at least as many.
+/// Returns the address of element `index` of a view that has at least `index` elements.
 fn offset<T>(address: CUdeviceptr, index: usize) -> CUdeviceptr {
-    // No overflow: the view's bytes fit in an address (`bytes_of`), and `index` is at most its
-    // length.
+    // This cannot overflow: the size of the view fits in an address (`bytes_of`), and `index` is at
+    // most its length.
     address + (index * size_of::<T>()) as CUdeviceptr
 }
 

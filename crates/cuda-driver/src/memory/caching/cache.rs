@@ -1,5 +1,5 @@
-//! The blocks that wait to be used again, by size and by the stream on which they were used, and
-//! the account of all.
+//! The free blocks of a caching pool, by size class and by the stream that used them last, and the
+//! statistics of the pool.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,30 +9,30 @@ use super::statistics::Statistics;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// Blocks of one kind. Each class has a lock of its own, and a block that comes back or goes out
-/// again takes no other, nor touches what the classes share.
+/// The blocks of one pool. Each class has its own lock. Returning a block and taking it again lock
+/// only its class and touch no state that the classes share.
 pub(crate) struct Cache<B> {
     classes: Box<[Mutex<Class<B>, { rank::CACHE_CLASS }>]>,
-    /// The most bytes in blocks, waiting or out.
+    /// The maximum number of bytes in blocks, cached or in use.
     limit: AtomicUsize,
-    /// Bytes in blocks, waiting or out.
+    /// The number of bytes in blocks, cached or in use.
     reserved: AtomicUsize,
-    /// The most that `reserved` ever was.
+    /// The maximum that `reserved` ever reached.
     most_reserved: AtomicUsize,
 }
 
 struct Class<B> {
-    /// None twice of a stream. Those that are empty keep their room for the next.
+    /// At most one shelf for each stream. An empty shelf keeps its capacity for the next stream.
     shelves: Vec<Shelf<B>>,
-    /// How many blocks are out.
+    /// The number of blocks in use.
     out: usize,
     hits: u64,
     misses: u64,
-    /// Whether blocks that come back are kept.
+    /// Whether returned blocks are kept.
     is_open: bool,
 }
 
-/// The blocks of a class that were used on one stream last.
+/// The cached blocks of a class that were last used on one stream.
 struct Shelf<B> {
     stream: u64,
     blocks: Vec<B>,
@@ -55,7 +55,7 @@ impl<B> Cache<B> {
         }
     }
 
-    /// Takes a block that was used on this stream last.
+    /// Takes a block that was last used on `stream`.
     #[inline]
     pub(super) fn take(&self, class: usize, stream: u64) -> Option<B> {
         let mut guard = self.class(class);
@@ -66,7 +66,8 @@ impl<B> Cache<B> {
         Some(block)
     }
 
-    /// Takes a block of any stream for which `is_fit` holds; looks at one of each stream.
+    /// Takes a block of any stream for which `is_fit` returns `true`. Examines one block of each
+    /// stream.
     pub(super) fn take_if(
         &self,
         class: usize,
@@ -83,7 +84,8 @@ impl<B> Cache<B> {
         Some(block)
     }
 
-    /// Takes a block back that was out; answers it if it is not to be kept.
+    /// Returns a block that was in use to the cache. If the cache is closed, the block is passed
+    /// back to the caller, who must free it.
     #[inline]
     pub(super) fn put(&self, class: usize, stream: u64, block: B) -> Option<B> {
         let mut guard = self.class(class);
@@ -97,7 +99,8 @@ impl<B> Cache<B> {
         Some(block)
     }
 
-    /// Counts a new block of this class as out, if the limit allows it.
+    /// Counts a new block of this class as in use. Fails if the limit does not permit another
+    /// block.
     pub(super) fn reserve(&self, class: usize) -> Result<()> {
         let (bytes, limit) = (bytes_of_class(class), self.limit());
         let order = Ordering::Relaxed;
@@ -119,14 +122,15 @@ impl<B> Cache<B> {
         }
     }
 
-    /// Counts a block of this class as out no more, and not waiting either.
+    /// Removes a block of this class, which was in use, from the statistics.
     pub(super) fn lost(&self, class: usize) {
         self.class(class).out -= 1;
         self.reserved
             .fetch_sub(bytes_of_class(class), Ordering::Relaxed);
     }
 
-    /// Takes out waiting blocks, the largest first, until they have so many bytes or none waits.
+    /// Removes cached blocks, the largest first, until they total at least `bytes` bytes or the
+    /// cache is empty.
     pub(super) fn sweep(&self, bytes: usize) -> Vec<B> {
         let mut swept = Vec::new();
         let mut left = bytes;
@@ -147,7 +151,7 @@ impl<B> Cache<B> {
         swept
     }
 
-    /// From now on nothing is kept. Answers what is.
+    /// Closes the cache, so that returned blocks are no longer kept, and returns all cached blocks.
     pub(super) fn close(&self) -> Vec<B> {
         for class in 0..CLASSES {
             self.class(class).is_open = false;
@@ -163,7 +167,7 @@ impl<B> Cache<B> {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// By how many bytes there are more than `bytes` in blocks.
+    /// Returns the number of bytes by which the blocks exceed `bytes`, or 0.
     pub(super) fn reserved_beyond(&self, bytes: usize) -> usize {
         self.reserved.load(Ordering::Relaxed).saturating_sub(bytes)
     }
@@ -192,7 +196,8 @@ impl<B> Cache<B> {
 }
 
 impl<B> Class<B> {
-    /// The shelf of this stream, or an empty one.
+    /// Returns the shelf of `stream`. If it has none, an empty shelf is reused or a new one is
+    /// added.
     fn shelf(&mut self, stream: u64) -> &mut Shelf<B> {
         let own = self.shelves.iter().position(|it| it.stream == stream);
         let index = match own.or_else(|| self.shelves.iter().position(|it| it.blocks.is_empty())) {

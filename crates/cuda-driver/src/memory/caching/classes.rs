@@ -1,25 +1,26 @@
-//! Sizes of blocks: a block of a class serves every length that rounds up to it.
+//! Size classes of blocks. Every size is rounded up to the block size of its class.
 
-/// The bytes of the smallest blocks.
+/// The size of the smallest blocks in bytes.
 const SMALLEST: usize = 256;
-/// Classes from a power of two to the next: so many that at most an eighth of a block is unused.
+/// The number of classes from one power of two to the next. With 8 classes at most an eighth of a
+/// block is unused.
 const STEPS: u32 = 8;
 
-/// How many classes there are.
+/// The number of classes.
 pub(super) const CLASSES: usize = class_of(usize::MAX >> 1) + 1;
 
-/// The class whose blocks hold `bytes` bytes.
+/// Returns the class of the smallest blocks that hold `bytes` bytes.
 pub(super) const fn class_of(bytes: usize) -> usize {
     let last = if bytes < SMALLEST { SMALLEST } else { bytes } - 1;
     let steps = STEPS.ilog2();
     let power = last.ilog2();
-    // The `steps` bits behind the leading one.
+    // The `steps` bits after the leading one.
     let step = (last >> (power - steps)) & (STEPS as usize - 1);
     let lowest = (SMALLEST - 1).ilog2();
     ((power - lowest) << steps) as usize + step - (STEPS as usize - 1)
 }
 
-/// The bytes of the blocks of a class.
+/// Returns the size of the blocks of a class in bytes.
 pub(super) const fn bytes_of_class(class: usize) -> usize {
     let steps = STEPS.ilog2();
     let at = class + (STEPS as usize - 1);
@@ -40,7 +41,7 @@ mod tests {
             assert!(bytes > before, "class {class}");
             assert_eq!(class_of(before + 1), class);
             assert_eq!(class_of(bytes), class);
-            // Not more than an eighth is unused, but for the smallest.
+            // At most an eighth is unused, except in the smallest class.
             assert!(class == 0 || bytes - before <= before / 8, "class {class}");
             before = bytes;
         }

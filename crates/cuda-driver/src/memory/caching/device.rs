@@ -14,22 +14,28 @@ use crate::order::Tracker;
 use crate::pending;
 use crate::stream::Stream;
 
-/// Device memory that is used again: its buffers are ordinary ones, and dropping them gives their
-/// memory back to the pool. Cloning it gives another handle of the same pool.
+/// A pool that reuses device memory. Its buffers are ordinary buffers, and dropping a buffer
+/// returns its memory to the pool. Cloning a pool returns another handle to the same pool.
 ///
-/// Allocating from what is there and giving back call no driver. Memory comes back with the order
-/// of its uses: what still reads or writes it is waited for, on the device, by the next owner's
-/// stream. Nothing needs to be waited for if that is the stream of the last owner, so each stream
-/// is served with its own memory first, then with memory of other streams that nothing uses any
-/// more, then with new memory. Only where there is no room for that does a stream get memory that
-/// is still in use on another one, and waits for all that is queued there at that moment.
+/// Taking cached memory and returning memory do not call the driver. Memory is returned together
+/// with the record of its uses, and the stream of the next owner waits on the device for uses that
+/// still run. No wait is needed if that is the stream of the last owner. The pool therefore tries
+/// in turn:
 ///
-/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool
-/// goes what it keeps is freed; its buffers live on, and free their memory themselves.
+/// * cached memory that was last used on the same stream,
+/// * cached memory of other streams that is no longer in use,
+/// * new memory,
+/// * if there is no room for new memory, cached memory that is still in use on another stream. The
+///   new owner's stream then waits for everything that is queued on the other stream at that
+///   moment.
+///
+/// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
+/// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
+/// themselves.
 #[derive(Clone)]
 pub struct CachingPool(Arc<Owner>);
 
-/// The pool without its buffers: when it goes, the pool is closed.
+/// The part of a pool that its buffers do not keep alive. Dropping it closes the pool.
 struct Owner(Arc<Blocks>);
 
 /// The blocks of a pool.
@@ -39,14 +45,14 @@ pub(crate) struct Blocks {
 }
 
 impl CachingPool {
-    /// A pool of memory in `context` that keeps all that comes back.
+    /// Creates a pool of memory in `context` that keeps all memory that is returned to it.
     #[must_use]
     pub fn new(context: &Context) -> Self {
         Self::with_limit(context, usize::MAX)
     }
 
-    /// A pool of memory in `context` that never has more than `limit` bytes from the driver, in use
-    /// and waiting.
+    /// Creates a pool of memory in `context` that reserves at most `limit` bytes from the driver,
+    /// in use and cached.
     #[must_use]
     pub fn with_limit(context: &Context, limit: usize) -> Self {
         let blocks = Blocks {
@@ -56,24 +62,25 @@ impl CachingPool {
         Self(Arc::new(Owner(Arc::new(blocks))))
     }
 
-    /// The context of the memory.
+    /// Returns the context of the memory.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.blocks().context
     }
 
-    /// `len` elements with whatever was in that memory.
+    /// Allocates `len` elements. The contents are undefined.
     ///
     /// # Errors
     ///
-    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the
-    /// bytes asked for if there is no room though all that waited was given back,
-    /// [`Error::SizeOverflow`] if they do not fit in an address, [`Error::OtherContext`] if
-    /// `stream` is of another context than the pool.
+    /// * [`Error::PoolLimit`] if the allocation would exceed the limit of the pool.
+    /// * [`Error::OutOfMemory`] with the number of bytes requested, if there is no room even after
+    ///   all cached memory was freed.
+    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
+    /// * [`Error::OtherContext`] if `stream` and the pool belong to different contexts.
     ///
     /// # Safety
     ///
-    /// Nothing reads an element before something has written it, as for [`DeviceBuffer::uninit`].
+    /// No element may be read before it has been written, as for [`DeviceBuffer::uninit`].
     pub unsafe fn uninit<T: DeviceRepr>(
         &self,
         stream: &Stream,
@@ -86,56 +93,59 @@ impl CachingPool {
         }
         let block = self.blocks().allocate(stream, class_of(bytes))?;
         let source = Source::Cached(Arc::clone(self.blocks()));
-        // SAFETY: the memory must be the pool's, nobody else's, and all uses known ← it was taken
-        // out of it just now, with its tracker.
+        // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
+        // must know all its uses ← the block was taken out of the pool just now, together with its
+        // tracker.
         let memory = unsafe { Memory::of_block(block, source) };
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
-    /// `cuMemsetD8Async(0)`—`len` elements of zero bits.
+    /// `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with zero bits.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed<T: DeviceRepr>(&self, stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { self.uninit(stream, len) }?;
         buffer.set_zero()?;
         Ok(buffer)
     }
 
-    /// A copy of `source`.
+    /// Allocates a buffer and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`].
+    /// Fails as [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`] do.
     pub fn copy_of<T: DeviceRepr>(&self, stream: &Stream, source: &[T]) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { self.uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)
     }
 
-    /// The most bytes that the pool may have from the driver; `usize::MAX` without a limit.
+    /// Returns the maximum number of bytes that the pool may reserve from the driver, or
+    /// `usize::MAX` if there is no limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.blocks().cache.limit()
     }
 
-    /// Changes the limit, and frees what waits beyond it. What is in use stays.
+    /// Sets the limit and frees cached memory that exceeds it. Memory in use is not affected.
     pub fn set_limit(&self, bytes: usize) {
         self.blocks().cache.set_limit(bytes);
         let beyond = self.blocks().cache.reserved_beyond(bytes);
         self.blocks().free(beyond);
     }
 
-    /// Frees what waits, the largest blocks first, until at most `bytes` bytes wait.
+    /// Frees cached memory, the largest blocks first, until at most `bytes` bytes are cached.
     pub fn trim_to(&self, bytes: usize) {
         let waiting = self.statistics().bytes_cached;
         self.blocks().free(waiting.saturating_sub(bytes));
     }
 
-    /// What the pool has done so far and has now.
+    /// Returns the statistics of the pool.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.blocks().cache.statistics()
@@ -147,7 +157,7 @@ impl CachingPool {
 }
 
 impl Blocks {
-    /// A block of this class, at home on `stream`.
+    /// Returns a block of this class whose home stream is `stream`.
     fn allocate(&self, stream: &Stream, class: usize) -> Result<Block> {
         let kept = self.cache.take(class, stream.state().id());
         match kept {
@@ -156,11 +166,11 @@ impl Blocks {
         }
     }
 
-    /// A block of this class that is not of `stream` yet.
+    /// Returns a block of this class if none is cached for `stream`.
     #[cold]
     fn find(&self, stream: &Stream, class: usize) -> Result<Block> {
-        // The cache is locked while it looks for a block; what the block forgets is dropped after
-        // that.
+        // `take_if` holds the lock of the class. `former` receives the record of uses that the
+        // block gives up, and drops it after the lock is released.
         let mut former = None;
         let idle = |block: &mut Block| {
             former = Tracker::hand_over_if_idle(&mut block.tracker, stream);
@@ -174,7 +184,8 @@ impl Blocks {
             Err(error @ (Error::PoolLimit { .. } | Error::OutOfMemory { .. })) => error,
             Err(error) => return Err(error),
         };
-        // There is no room. What is in use on another stream must do, or what waits must go.
+        // There is no room. Either a block that is in use on another stream is taken, or cached
+        // memory is freed.
         if let Some(block) = self.cache.take_if(class, |_| true) {
             return self.hand_over(block, class, stream);
         }
@@ -185,7 +196,7 @@ impl Blocks {
         }
         let homes = self.free(usize::MAX);
         self.make(stream, class).or_else(|_| {
-            // The memory is free when its streams have come to it.
+            // The memory is free only after its streams have reached the frees.
             for home in homes {
                 home.state().synchronize(home.context())?;
             }
@@ -193,11 +204,12 @@ impl Blocks {
         })
     }
 
-    /// A block from the driver.
+    /// Allocates a block from the driver.
     fn make(&self, stream: &Stream, class: usize) -> Result<Block> {
         self.cache.reserve(class)?;
         let bytes = bytes_of_class(class);
-        // Whether this is called at all depends on what waits in the pool.
+        // Whether the driver is called depends on the blocks in the pool, which the program cannot
+        // know. So the call must not invalidate a stream capture.
         let _relaxed = self.context.driver().relaxed();
         match Memory::allocate(stream, bytes) {
             Ok(memory) => Ok(memory.into_block()),
@@ -208,7 +220,8 @@ impl Blocks {
         }
     }
 
-    /// Makes `stream` the home of a block that was taken out.
+    /// Makes `stream` the home stream of a block that was taken from the cache. If that fails, the
+    /// block is returned to the cache.
     fn hand_over(&self, mut block: Block, class: usize, stream: &Stream) -> Result<Block> {
         match Tracker::hand_over(&mut block.tracker, stream) {
             Ok(()) => Ok(block),
@@ -219,7 +232,7 @@ impl Blocks {
         }
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     pub(crate) fn take_back(&self, block: Block) -> Result<(), DriverError> {
         self.put(class_of(block.bytes), block)
     }
@@ -232,12 +245,13 @@ impl Blocks {
         }
     }
 
-    /// Counts a block that is out as gone for good.
+    /// Records that a block in use will never be returned.
     pub(crate) fn lose(&self, block: &Block) {
         self.cache.lost(class_of(block.bytes));
     }
 
-    /// Frees so many bytes of what waits, or all; answers the streams on which that was queued.
+    /// Frees at least `bytes` bytes of cached memory, or all of it. Returns the streams on which
+    /// the frees were queued.
     fn free(&self, bytes: usize) -> Vec<Stream> {
         let swept = self.cache.sweep(bytes);
         let mut homes: Vec<Stream> = Vec::new();
@@ -246,7 +260,8 @@ impl Blocks {
             if !homes.contains(home) {
                 homes.push(home.clone());
             }
-            // Nobody is there to tell. What cannot be freed leaks in the driver, and nothing else.
+            // There is no caller to report the error to. Memory that cannot be freed leaks in the
+            // driver and has no other effect.
             let _ = block.free();
         }
         homes
@@ -258,7 +273,7 @@ impl Drop for Owner {
         let blocks = self.0.cache.close();
         pending::outside(self.0.context.driver(), move || {
             for block in blocks {
-                // As above.
+                // As in `Blocks::free`, there is no caller to report the error to.
                 let _ = block.free();
             }
         });
@@ -270,7 +285,7 @@ impl fmt::Debug for CachingPool {
         let now = self.statistics();
         write!(
             f,
-            "CachingPool({} bytes in use, {} waiting)",
+            "CachingPool({} bytes in use, {} cached)",
             now.bytes_in_use, now.bytes_cached
         )
     }

@@ -14,19 +14,20 @@ use crate::handle::Handle;
 use crate::memory::pinned::{Keep, Locked, PinnedBlock};
 use crate::memory::{DeviceRepr, PinnedBuffer, PinnedFlags, bytes_of};
 
-/// Page-locked memory that is used again: its buffers are ordinary ones, and dropping them gives
-/// their memory back to the pool. Cloning it gives another handle of the same pool.
+/// A pool that reuses page-locked memory. Its buffers are ordinary buffers, and dropping a buffer
+/// returns its memory to the pool. Cloning a pool returns another handle to the same pool.
 ///
-/// Locking memory is slow, taking from the pool and giving back calls no driver. A buffer owns its
-/// memory until the transfers that use it are done, so what comes back is free. Memory that a
-/// failed transfer may still use never does.
+/// Page-locking is slow. Taking cached memory and returning memory do not call the driver. A buffer
+/// owns its memory until the transfers that use it have completed, so returned memory is never in
+/// use. Memory that a failed transfer may still use is never returned.
 ///
-/// Lengths are rounded up by at most an eighth, and to 256 bytes. When the last handle of the pool
-/// goes what it keeps is freed; its buffers live on, and free their memory themselves.
+/// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
+/// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
+/// themselves.
 #[derive(Clone)]
 pub struct PinnedCachingPool(Arc<Owner>);
 
-/// The pool without its buffers: when it goes, the pool is closed.
+/// The part of a pool that its buffers do not keep alive. Dropping it closes the pool.
 struct Owner(Arc<Blocks>);
 
 struct Blocks {
@@ -35,18 +36,19 @@ struct Blocks {
     flags: PinnedFlags,
 }
 
-/// Blocks of the host have no stream.
+/// The stream id under which all blocks are cached. Host memory has no stream.
 const SHELF: u64 = 0;
 
 impl PinnedCachingPool {
-    /// A pool of memory with these flags in `context`, that keeps all that comes back.
+    /// Creates a pool of memory with these flags in `context` that keeps all memory that is
+    /// returned to it.
     #[must_use]
     pub fn new(context: &Context, flags: PinnedFlags) -> Self {
         Self::with_limit(context, flags, usize::MAX)
     }
 
-    /// A pool of memory with these flags in `context`, that never has more than `limit` bytes from
-    /// the driver, in use and waiting.
+    /// Creates a pool of memory with these flags in `context` that reserves at most `limit` bytes
+    /// from the driver, in use and cached.
     #[must_use]
     pub fn with_limit(context: &Context, flags: PinnedFlags, limit: usize) -> Self {
         let blocks = Blocks {
@@ -57,19 +59,21 @@ impl PinnedCachingPool {
         Self(Arc::new(Owner(Arc::new(blocks))))
     }
 
-    /// The context of the memory.
+    /// Returns the context of the memory.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.blocks().context
     }
 
-    /// `len` elements of zero bits, or of what an earlier buffer of the pool left there.
+    /// Allocates `len` elements. They contain zero bits or the data of an earlier buffer of the
+    /// pool.
     ///
     /// # Errors
     ///
-    /// [`Error::PoolLimit`] if that would be more than the limit, [`Error::OutOfMemory`] with the
-    /// bytes asked for if there is no room though all that waited was given back,
-    /// [`Error::SizeOverflow`] if they do not fit in an address.
+    /// * [`Error::PoolLimit`] if the allocation would exceed the limit of the pool.
+    /// * [`Error::OutOfMemory`] with the number of bytes requested, if there is no room even after
+    ///   all cached memory was freed.
+    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
     pub fn take<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let (bytes, blocks) = (bytes_of::<T>(len)?, self.blocks());
         let locked = if bytes == 0 {
@@ -81,52 +85,53 @@ impl PinnedCachingPool {
             Locked::kept(handle, pool, class)
         };
         // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it
-        // was allocated, and its class is that of the bytes.
+        // was allocated, and the blocks of its class hold at least `bytes` bytes.
         unsafe { PinnedBuffer::of_locked(locked, len) }
     }
 
-    /// `len` elements of zero bits.
+    /// Allocates `len` elements of zero bits.
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Fails as [`take`](Self::take) does.
     pub fn zeroed<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let mut buffer = self.take(len)?;
         bytemuck::fill_zeroes(&mut buffer);
         Ok(buffer)
     }
 
-    /// A copy of `source`.
+    /// Allocates a buffer and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Fails as [`take`](Self::take) does.
     pub fn copy_of<T: DeviceRepr>(&self, source: &[T]) -> Result<PinnedBuffer<T>> {
         let mut buffer = self.take(source.len())?;
         buffer.copy_from_slice(source);
         Ok(buffer)
     }
 
-    /// The most bytes that the pool may have from the driver; `usize::MAX` without a limit.
+    /// Returns the maximum number of bytes that the pool may reserve from the driver, or
+    /// `usize::MAX` if there is no limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.blocks().cache.limit()
     }
 
-    /// Changes the limit, and frees what waits beyond it. What is in use stays.
+    /// Sets the limit and frees cached memory that exceeds it. Memory in use is not affected.
     pub fn set_limit(&self, bytes: usize) {
         self.blocks().cache.set_limit(bytes);
         let cache = &self.blocks().cache;
         cache.sweep(cache.reserved_beyond(bytes));
     }
 
-    /// Frees what waits, the largest blocks first, until at most `bytes` bytes wait.
+    /// Frees cached memory, the largest blocks first, until at most `bytes` bytes are cached.
     pub fn trim_to(&self, bytes: usize) {
         let waiting = self.statistics().bytes_cached;
         self.blocks().cache.sweep(waiting.saturating_sub(bytes));
     }
 
-    /// What the pool has done so far and has now.
+    /// Returns the statistics of the pool.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.blocks().cache.statistics()
@@ -139,7 +144,8 @@ impl PinnedCachingPool {
 
 impl Blocks {
     fn allocate(&self, class: usize) -> Result<Handle<PinnedBlock>> {
-        // What waits of a context that other code has ended is gone with it.
+        // This fails if other code has ended the context: its cached blocks must not be handed out
+        // any more.
         self.context.driver().table_for(calls::cuMemHostAlloc)?;
         match self.cache.take(class, SHELF) {
             Some(handle) => Ok(handle),
@@ -163,18 +169,19 @@ impl Blocks {
         }
     }
 
-    /// A block of zeros from the driver.
+    /// Allocates a block of zeros from the driver.
     fn make(&self, class: usize) -> Result<Handle<PinnedBlock>> {
         self.cache.reserve(class)?;
         let bytes = bytes_of_class(class);
-        // Whether this is called at all depends on what waits in the pool.
+        // Whether the driver is called depends on the blocks in the pool, which the program cannot
+        // know. So the call must not invalidate a stream capture.
         let _relaxed = self.context.driver().relaxed();
         let made = PinnedBlock::allocate(&self.context, bytes, self.flags);
         match made {
             Ok(handle) => {
                 let start = handle.raw().start().cast::<u8>();
-                // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and
-                // nobody else has them.
+                // SAFETY: `bytes` bytes must be writable at `start` ← they were allocated just now,
+                // and no other code has the address.
                 unsafe { start.write_bytes(0, bytes) };
                 Ok(handle)
             }
@@ -214,7 +221,7 @@ impl fmt::Debug for PinnedCachingPool {
         let now = self.statistics();
         write!(
             f,
-            "PinnedCachingPool({} bytes in use, {} waiting)",
+            "PinnedCachingPool({} bytes in use, {} cached)",
             now.bytes_in_use, now.bytes_cached
         )
     }

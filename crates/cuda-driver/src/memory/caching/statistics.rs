@@ -1,30 +1,32 @@
-//! What a caching pool tells of itself.
+//! The statistics of a caching pool.
 
-/// The account of a caching pool. Bytes are those of the blocks, which may be a little larger than
-/// what was asked for.
+/// The statistics of a caching pool. Numbers of bytes are sizes of blocks, which may be slightly
+/// larger than the sizes requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Allocations that were served by a block that had come back.
+    /// The number of allocations that used a cached block.
     pub hits: u64,
-    /// Allocations for which the driver was called.
+    /// The number of allocations that called the driver.
     pub misses: u64,
-    /// Bytes that buffers have.
+    /// The number of bytes in use by buffers.
     pub bytes_in_use: usize,
-    /// Bytes that wait to be used again.
+    /// The number of bytes that are cached for reuse.
     pub bytes_cached: usize,
-    /// The most bytes that the pool ever had from the driver.
+    /// The maximum number of bytes that the pool ever had reserved from the driver.
     pub most_bytes_reserved: usize,
 }
 
 impl Statistics {
-    /// Bytes that the pool has from the driver: those in use and those that wait.
+    /// Returns the number of bytes that the pool has reserved from the driver: bytes in use and
+    /// cached bytes.
     #[must_use]
     pub fn bytes_reserved(&self) -> usize {
         self.bytes_in_use + self.bytes_cached
     }
 
-    /// The part of the reserved bytes that is in use, from 0 to 1; 1 where nothing is reserved.
+    /// Returns the fraction of the reserved bytes that is in use, from 0 to 1. It is 1 if nothing
+    /// is reserved.
     #[must_use]
     pub fn usage_ratio(&self) -> f64 {
         match self.bytes_reserved() {
@@ -33,7 +35,8 @@ impl Statistics {
         }
     }
 
-    /// The part of the allocations that called no driver, from 0 to 1; 0 where there were none.
+    /// Returns the fraction of the allocations that did not call the driver, from 0 to 1. It is 0
+    /// if there were no allocations.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         match self.hits + self.misses {

@@ -1,4 +1,4 @@
-//! Where the pages of managed memory are, should be, and are used from.
+//! Placement of managed memory: prefetches, advice, and queries of both.
 
 use std::ffi::c_int;
 
@@ -11,26 +11,27 @@ use crate::memory::{DeviceRepr, DeviceSlice};
 use crate::order::Scope;
 use crate::stream::Stream;
 
-/// `CU_DEVICE_CPU`
+/// The value of `CU_DEVICE_CPU`.
 const CPU: CUdevice = -1;
 
-/// A place where memory may be.
+/// A place where memory can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryLocation {
-    /// The host.
+    /// Host memory.
     Host,
-    /// A device.
+    /// The memory of a device.
     Device(Device),
 }
 
-/// How managed memory will be used. It changes speed, never results.
+/// Advice on how managed memory will be used. Advice changes the speed, never the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It is read often and written seldom: each device may have its own copy of a page.
+    /// The memory is mostly read and rarely written. Each device may have its own copy of a page.
     ReadMostly,
-    /// It should be there.
+    /// The memory should be at this location.
     PreferredLocation(MemoryLocation),
-    /// It is used from there: mapped there as far as possible, so that using it faults no page in.
+    /// The memory is accessed from this location. The driver maps it there as far as possible, so
+    /// that an access causes no page fault.
     AccessedBy(MemoryLocation),
 }
 
@@ -45,7 +46,7 @@ impl MemoryLocation {
         }
     }
 
-    /// The place of this ordinal; `None` if it is none.
+    /// Returns the location with this ordinal, or `None` if the ordinal does not name a location.
     fn of_ordinal(driver: &Driver, ordinal: c_int) -> Result<Option<Self>> {
         match u32::try_from(ordinal) {
             Ok(ordinal) => Ok(Some(Self::Device(driver.device(ordinal)?))),
@@ -55,16 +56,16 @@ impl MemoryLocation {
     }
 }
 
-/// Of managed memory; for other memory the driver answers `CUDA_ERROR_INVALID_VALUE`. Advice is for
-/// whole pages.
+/// Methods for managed memory. For other memory the driver reports `CUDA_ERROR_INVALID_VALUE`.
+/// Advice applies to whole pages.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
-    /// `cuMemPrefetchAsync(location)`—Queues on `stream` that the pages move there.
+    /// `cuMemPrefetchAsync(location)`—Queues a move of the pages to `location` on `stream`.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if stream or location are of another
-    /// context or driver, `CUDA_ERROR_INVALID_DEVICE` for a device without concurrent managed
-    /// access, or what else the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another context
+    /// or `location` to another driver, or `CUDA_ERROR_INVALID_DEVICE` for a device without
+    /// concurrent managed access.
     #[doc(alias = "cuMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
         let to = location.ordinal(stream.driver())?;
@@ -74,8 +75,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             return Ok(());
         }
         tracker.before(&scope, self.access)?;
-        // SAFETY: range and stream must be alive ← the view's, whose memory is freed behind this
-        // use, and borrowed.
+        // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
+        // memory is freed only after this use, and the stream is borrowed.
         unsafe {
             call!(
                 stream.driver(),
@@ -86,12 +87,12 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         Ok(())
     }
 
-    /// `cuMemAdvise(advice)`—Tells the driver how the memory will be used.
+    /// `cuMemAdvise(advice)`—Advises the driver how the memory will be used.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the location is of another driver, or
-    /// what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the location belongs to another
+    /// driver.
     #[doc(alias = "cuMemAdvise")]
     pub fn advise(&self, advice: &Advice) -> Result<()> {
         type A = CUmem_advise;
@@ -104,11 +105,12 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
     }
 
-    /// `cuMemAdvise(UNSET)`—Takes advice back. Which location was preferred does not matter.
+    /// `cuMemAdvise(UNSET)`—Withdraws advice. For [`Advice::PreferredLocation`] the location is
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// As [`advise`](Self::advise).
+    /// Fails as [`advise`](Self::advise) does.
     pub fn unadvise(&self, advice: &Advice) -> Result<()> {
         type A = CUmem_advise;
         match advice {
@@ -129,7 +131,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             return Ok(());
         }
         let _current = context.enter()?;
-        // SAFETY: the range must be alive ← it is the view's.
+        // SAFETY: the range must be alive ← it is the range of the view.
         Ok(unsafe {
             call!(
                 context.driver(),
@@ -138,47 +140,32 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }?)
     }
 
-    /// `cuMemRangeGetAttribute(READ_MOSTLY)`—Whether all of it was advised to be read mostly.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemRangeGetAttribute(READ_MOSTLY)`—Returns `true` if [`Advice::ReadMostly`] applies to
+    /// all of the range.
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn is_read_mostly(&self) -> Result<bool> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
         Ok(self.ask::<1>(attribute)? == [1])
     }
 
-    /// `cuMemRangeGetAttribute(PREFERRED_LOCATION)`—The location that all of it should be at, if
-    /// there is one.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemRangeGetAttribute(PREFERRED_LOCATION)`—Returns the preferred location, if all of the
+    /// range has the same one.
     pub fn preferred_location(&self) -> Result<Option<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION;
         let [ordinal] = self.ask(attribute)?;
         MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
     }
 
-    /// `cuMemRangeGetAttribute(LAST_PREFETCH_LOCATION)`—Where all of it was last told to move, if
-    /// to one place. Whether it has arrived is not told.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemRangeGetAttribute(LAST_PREFETCH_LOCATION)`—Returns the location of the last prefetch,
+    /// if it is the same for all of the range. The prefetch may still be running.
     pub fn last_prefetch_location(&self) -> Result<Option<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
         let [ordinal] = self.ask(attribute)?;
         MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
     }
 
-    /// `cuMemRangeGetAttribute(ACCESSED_BY)`—From where all of it was advised to be used: up to 64
-    /// places.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemRangeGetAttribute(ACCESSED_BY)`—Returns the locations, at most 64, for which
+    /// [`Advice::AccessedBy`] applies to all of the range.
     pub fn accessed_by(&self) -> Result<Vec<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
         let driver = self.memory.home().driver();
@@ -190,7 +177,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 
     fn ask<const N: usize>(&self, attribute: CUmem_range_attribute) -> Result<[c_int; N]> {
-        // `CU_DEVICE_INVALID`: nowhere.
+        // The value of `CU_DEVICE_INVALID`, which means no location.
         let mut answer = [-2; N];
         let context = self.memory.home().context();
         if self.bytes() == 0 {
@@ -198,8 +185,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let _current = context.enter()?;
         let size = size_of_val(&answer);
-        // SAFETY: the pointer must be writable for `size` bytes, and the range alive ← a local, and
-        // the view's.
+        // SAFETY: the pointer must be writable for `size` bytes and the range must be alive ← the
+        // pointer is to a local variable of that size, and the range is that of the view.
         unsafe {
             call!(
                 context.driver(),

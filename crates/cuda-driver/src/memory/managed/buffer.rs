@@ -14,28 +14,29 @@ use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, bytes_of};
 use crate::order::{Access, Scope};
 use crate::stream::Stream;
 
-/// `len` elements of `T` that host and device find at the same address.
+/// An array of `len` elements of `T` that the host and the device access at the same address.
 ///
-/// On the device it is used as the [`DeviceBuffer`] that it dereferences to, and that keeps the
-/// order of its uses. The host gets at the elements through [`host`](Self::host) and
-/// [`host_mut`](Self::host_mut), which wait for what the device does with them; as long as the host
-/// has them, nothing can be queued that is in its way.
+/// On the device the buffer is used as the [`DeviceBuffer`] to which it dereferences and which
+/// records its uses. The host accesses the elements through [`host`](Self::host) and
+/// [`host_mut`](Self::host_mut), which wait for conflicting uses on the device. While the host
+/// holds such a slice, the borrow prevents new conflicting uses.
 ///
-/// Dropping it waits for its uses and frees the memory.
+/// Dropping the buffer waits for its uses and frees the memory.
 pub struct ManagedBuffer<T: DeviceRepr> {
     buffer: DeviceBuffer<T>,
-    /// Whether the host may touch the memory while the device runs anything.
+    /// Whether the host may access the memory while the device runs any work.
     is_concurrent: bool,
 }
 
-/// Which streams may use managed memory. It matters on devices without concurrent managed access.
+/// The streams that may use managed memory. This matters on devices without concurrent managed
+/// access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ManagedAttachment {
-    /// All.
+    /// All streams may use the memory.
     Global,
-    /// None: it is the host's alone.
+    /// No stream may use the memory; only the host may.
     Host,
-    /// The one that it is attached on.
+    /// Only the stream on which the memory is attached may use it.
     Single,
 }
 
@@ -51,27 +52,30 @@ impl ManagedAttachment {
 }
 
 impl<T: DeviceRepr> ManagedBuffer<T> {
-    /// `cuMemAllocManaged(GLOBAL)`, `cuMemsetD8Async(0)`—`len` elements of zero bits.
+    /// `cuMemAllocManaged(GLOBAL)`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill
+    /// with zero bits.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
-    /// in an address, `CUDA_ERROR_NOT_SUPPORTED` if the device has no managed memory.
+    /// [`Error::OutOfMemory`] with the number of bytes requested, [`Error::SizeOverflow`] if that
+    /// number does not fit in an address, or `CUDA_ERROR_NOT_SUPPORTED` if the device has no
+    /// managed memory.
     #[doc(alias = "cuMemAllocManaged")]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut this = unsafe { Self::uninit(stream, len) }?;
         this.as_mut_slice().set_zero()?;
         Ok(this)
     }
 
-    /// `cuMemAllocManaged(GLOBAL)`—A copy of `source`.
+    /// `cuMemAllocManaged(GLOBAL)`—Allocates a buffer and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// As [`zeroed`](Self::zeroed) and [`DeviceSliceMut::copy_from_host`].
+    /// Fails as [`zeroed`](Self::zeroed) and [`DeviceSliceMut::copy_from_host`] do.
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut this = unsafe { Self::uninit(stream, source.len()) }?;
         this.as_mut_slice().copy_from_host(source)?;
         Ok(this)
@@ -79,7 +83,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
 
     /// # Safety
     ///
-    /// It is written before it is read.
+    /// No element may be read before it has been written.
     unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
         let context = stream.context();
@@ -89,7 +93,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             let mut address = 0;
             let flags = ManagedAttachment::Global.flag();
             let current = context.enter()?;
-            // SAFETY: the pointer must be writable ← it is to a local.
+            // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe {
                 call!(
                     stream.driver(),
@@ -98,8 +102,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             }
             .map_err(|error| Error::of_allocation(error, bytes))?;
             drop(current);
-            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just
-            // now.
+            // SAFETY: the memory must be managed memory that no other code frees ← it was allocated
+            // just now.
             unsafe { Memory::of_source(stream, address, bytes, Source::Managed) }
         };
         Ok(Self {
@@ -108,51 +112,55 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         })
     }
 
-    /// All elements, for the host to read: waits for what writes them on the device.
+    /// Returns a slice for the host to read, after waiting for all uses that write the elements on
+    /// the device.
     ///
-    /// Kernels may read them meanwhile.
+    /// Kernels may read the elements at the same time.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the device forbids the host to touch managed memory while it runs
-    /// anything, or the context is borrowed, so that others can destroy it and the memory with it
-    /// ([`copy_to_host`](DeviceBuffer::copy_to_host) does it there); a fault of a kernel that was
-    /// waited for.
+    /// [`Error::Unsupported`] in two cases: if the host must not access managed memory while the
+    /// device runs any work, or if the context is borrowed, because other code can then destroy the
+    /// context and the memory with it. Use [`copy_to_host`](DeviceBuffer::copy_to_host) in both
+    /// cases. The method also reports a fault of a kernel that it waited for.
     pub fn host(&self) -> Result<&[T]> {
         let start = self.wait(Access::READ)?;
-        // SAFETY: `len` elements must be there for the host, and not be written while the slice
-        // lives ← `wait` checked that there is memory and waited for the writes; whatever writes
-        // borrows `self` mutably, or is unsafe.
+        // SAFETY: `len` elements must be readable by the host and must not be written while the
+        // slice lives ← `wait` checked that there is memory and waited for the writes; new writes
+        // borrow `self` mutably or are unsafe.
         Ok(unsafe { slice::from_raw_parts(start, self.buffer.len()) })
     }
 
-    /// All elements, for the host to write: waits for all that uses them on the device.
+    /// Returns a slice for the host to write, after waiting for all uses of the elements on the
+    /// device.
     ///
     /// # Errors
     ///
-    /// As [`host`](Self::host).
+    /// Fails as [`host`](Self::host) does.
     pub fn host_mut(&mut self) -> Result<&mut [T]> {
         let start = self.wait(Access::WRITE)?;
-        // SAFETY: as above, and nobody else may use them ← `wait` waited for all uses, and `self`
-        // is borrowed mutably.
+        // SAFETY: as above; and no other code may use the elements ← `wait` waited for all uses,
+        // and `self` is borrowed mutably.
         Ok(unsafe { slice::from_raw_parts_mut(start, self.buffer.len()) })
     }
 
-    /// The first element, for the host.
+    /// Waits for the uses that conflict with `access` and returns the host address of the first
+    /// element.
     fn wait(&self, access: Access) -> Result<*mut T> {
         let address = self.buffer.as_raw();
         if address == 0 {
             return Ok(ptr::NonNull::dangling().as_ptr());
         }
         if self.buffer.stream().context().is_borrowed() {
-            // It goes with its context, which others may destroy while the host has a slice of it.
+            // The memory is freed with its context, which other code may destroy while the host has
+            // a slice.
             return Err(Error::Unsupported {
-                what: "touching managed memory of a borrowed context on the host",
+                what: "host access to managed memory of a borrowed context",
             });
         }
         if !self.is_concurrent {
             return Err(Error::Unsupported {
-                what: "touching managed memory on the host while the device may run",
+                what: "host access to managed memory on a device without concurrent managed access",
             });
         }
         let start = ptr::with_exposed_provenance_mut::<T>(address as usize);
@@ -166,30 +174,30 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         Ok(start)
     }
 
-    /// All elements, to write on the device.
+    /// Returns a writable view of all elements for the device.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> DeviceSliceMut<'_, T> {
         self.buffer.as_mut_slice()
     }
 
-    /// The elements of `range`, to write on the device; `None` if it is out of bounds.
+    /// Returns a writable view of the elements in `range` for the device, or `None` if `range` is
+    /// out of bounds.
     #[must_use]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
         self.buffer.slice_mut(range)
     }
 
-    /// `cuStreamAttachMemAsync(attachment)`—Tells which streams may use the memory from this point
+    /// `cuStreamAttachMemAsync(attachment)`—Sets which streams may use the memory from this point
     /// of `stream` on.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if `stream` is of another context than the memory, or what the call
-    /// answers.
+    /// [`Error::OtherContext`] if `stream` and the memory belong to different contexts.
     ///
     /// # Safety
     ///
-    /// From then on until the next attachment, only streams that it allows use the memory. The home
-    /// stream is one that copies and fills use.
+    /// From then on until the next attachment, only the streams that `attachment` permits use the
+    /// memory. Note that copies and fills use the home stream.
     #[doc(alias = "cuStreamAttachMemAsync")]
     pub unsafe fn attach(&mut self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
         let memory = &self.buffer.memory;
@@ -198,8 +206,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         }
         let mut scope = Scope::new(stream);
         memory.tracker.before(&scope, Access::WRITE)?;
-        // SAFETY: the memory must be managed and the stream alive ← it is ours, and borrowed;
-        // length 0 is all of it.
+        // SAFETY: the memory must be managed and the stream must be alive ← `self` owns the managed
+        // memory, and the stream is borrowed. A length of 0 selects the whole allocation.
         unsafe {
             call!(
                 stream.driver(),
@@ -210,17 +218,15 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         Ok(())
     }
 
-    /// `cuMemFree()`—Waits for all uses and frees the memory, and answers what the driver says.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemFree()`—Waits for all uses and frees the memory, as dropping the buffer does, and
+    /// returns the error if that fails.
     pub fn close(self) -> Result<()> {
         self.buffer.close()
     }
 }
 
-/// To read on the device. (Not to write: a buffer of other memory must not take its place.)
+/// Gives read-only access on the device. `DerefMut` is not implemented: it would permit replacing
+/// the inner buffer by one of other memory.
 impl<T: DeviceRepr> Deref for ManagedBuffer<T> {
     type Target = DeviceBuffer<T>;
 

@@ -1,4 +1,8 @@
-//! Managed memory: one address for host and device, between which the driver moves the pages.
+//! Managed memory: host and device use the same address, and the driver moves the pages between
+//! them.
+//!
+//! In C the program must not access managed memory on the host while the device writes it. Here the
+//! host gets a slice only after the conflicting uses have completed.
 
 mod advice;
 mod buffer;

@@ -1,4 +1,8 @@
-//! Page-locked bytes: the driver's, or ours where the context may end before they do.
+//! Blocks of page-locked bytes.
+//!
+//! The driver allocates a block, except in a borrowed context: that context may end before the
+//! block is dropped, so there the block comes from the program's allocator and is registered with
+//! the driver.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
@@ -14,17 +18,17 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::stream::SendPtr;
 
-/// Page-locked bytes. Given back without a current context, on any thread.
+/// A block of page-locked bytes. It can be freed on any thread, without a current context.
 pub(crate) struct PinnedBlock;
 
-/// Where they are, and if they are ours, how they were allocated.
+/// The address of a block and, for a block from the program's allocator, its layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawBlock {
     start: SendPtr<c_void>,
     own: Option<Layout>,
 }
 
-/// What the driver locks is whole pages.
+/// The driver locks whole pages, so a block from the program's allocator is aligned to a page.
 const PAGE: usize = 4096;
 
 impl Destroy for PinnedBlock {
@@ -34,14 +38,14 @@ impl Destroy for PinnedBlock {
         let start = raw.start();
         let Some(layout) = raw.own else {
             // SAFETY: the memory must be allocated and no longer used ← the handle owns it, and
-            // this is its end.
+            // `destroy` is the last use of the handle.
             return unsafe { call!(driver, cuMemFreeHost(start)) };
         };
-        // What cannot be unregistered is not freed.
+        // If the memory cannot be unregistered it is not freed.
         // SAFETY: the memory must be registered and no longer used by the device ← as above.
         unsafe { call!(driver, cuMemHostUnregister(start)) }?;
-        // SAFETY: it must be of this layout, and not used after ← `allocate` made it so, and this
-        // is its end.
+        // SAFETY: the memory must have this layout and must not be used afterwards ← `allocate_own`
+        // allocated it with this layout, and `destroy` is the last use of the handle.
         unsafe { dealloc(start.cast(), layout) };
         Ok(())
     }
@@ -54,17 +58,19 @@ impl Lockable for PinnedBlock {
 }
 
 impl RawBlock {
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn start(self) -> *mut c_void {
         self.start.0
     }
 }
 
 impl PinnedBlock {
-    /// `cuMemHostAlloc(bytes, flags)`—Bytes with whatever was in that memory. There must be some.
+    /// `cuMemHostAlloc(bytes, flags)`—Allocates page-locked bytes with undefined contents. `bytes`
+    /// must not be 0.
     ///
-    /// Others may destroy a borrowed context, and with it what was allocated in it; so there the
-    /// memory is ours, and the driver has it registered.
+    /// Other code may destroy a borrowed context, and the driver then frees what was allocated in
+    /// it. In a borrowed context the memory therefore comes from the program's allocator and is
+    /// registered.
     pub(crate) fn allocate(
         context: &Context,
         bytes: usize,
@@ -76,7 +82,7 @@ impl PinnedBlock {
         } else {
             let mut start = ptr::null_mut();
             let _current = context.enter()?;
-            // SAFETY: the pointer must be writable ← it is to a local.
+            // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemHostAlloc(&raw mut start, bytes, flags.bits())) }
                 .map_err(|error| Error::of_allocation(error, bytes))?;
             RawBlock {
@@ -84,11 +90,12 @@ impl PinnedBlock {
                 own: None,
             }
         };
-        // SAFETY: nobody else must give it back ← it was made just now.
+        // SAFETY: no other code may free the block ← it was allocated just now.
         Ok(unsafe { Handle::new(driver, raw) })
     }
 
-    /// `cuMemHostRegister_v2(bytes, flags)` of memory of the program's allocator.
+    /// `cuMemHostRegister_v2(bytes, flags)`—Allocates bytes with the program's allocator and
+    /// registers them.
     fn allocate_own(context: &Context, bytes: usize, flags: PinnedFlags) -> Result<RawBlock> {
         let call = calls::cuMemHostRegister_v2;
         let known = PinnedFlags::PORTABLE | PinnedFlags::DEVICE_MAP;
@@ -113,14 +120,14 @@ impl PinnedBlock {
             Error::of_allocation(error, bytes)
         };
         let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| out_of_memory())?;
-        // SAFETY: there must be bytes ← the caller has some.
+        // SAFETY: the layout must not have a size of 0 ← the caller passes at least one byte.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
             return Err(out_of_memory());
         }
         let registered = context.enter().and_then(|_current| {
-            // SAFETY: the bytes must be allocated until they are unregistered ← the handle frees
-            // them behind that.
+            // SAFETY: the bytes must stay allocated until they are unregistered ← the handle frees
+            // them only after it has unregistered them.
             unsafe {
                 call!(
                     context.driver(),
@@ -129,8 +136,8 @@ impl PinnedBlock {
             }
         });
         if let Err(error) = registered {
-            // SAFETY: it must be of this layout, and not used after ← it was allocated above, and
-            // is not registered.
+            // SAFETY: the memory must have this layout and must not be used afterwards ← it was
+            // allocated above with this layout, and it is not registered.
             unsafe { dealloc(start, layout) };
             return Err(Error::of_allocation(error, bytes));
         }

@@ -1,4 +1,7 @@
-//! Page-locked memory of the driver's own.
+//! Page-locked memory that the driver allocates.
+//!
+//! C leaves it to the program to free the memory only after the transfers that use it. A
+//! [`PinnedBuffer`] owns the memory, and a transfer that may still be running prevents the free.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -17,32 +20,33 @@ use crate::error::{DriverError, Error, Result};
 use crate::memory::{DeviceRepr, bytes_of};
 
 bitflags::bitflags! {
-    /// How page-locked memory is allocated. Bits that are not named here are kept.
+    /// Options of an allocation of page-locked memory. Unnamed bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PinnedFlags: u32 {
-        /// Every context takes it as page-locked, not only the one it was made in. (With unified
-        /// addresses all do.)
+        /// All contexts treat the memory as page-locked, not only the context that allocated it.
+        /// (With unified addressing they always do.)
         const PORTABLE = 1;
-        /// Kernels can use it, at its [`device_address`](PinnedBuffer::device_address). (With
-        /// unified addresses always.)
+        /// Kernels can access the memory at its [`device_address`](PinnedBuffer::device_address).
+        /// (With unified addressing they always can.)
         const DEVICE_MAP = 2;
-        /// The host writes it fast past its caches, and reads it very slowly.
+        /// Host writes bypass the caches and are fast. Host reads are very slow.
         const WRITE_COMBINED = 4;
         const _ = !0;
     }
 }
 
-/// `len` elements of `T` in page-locked host memory: a slice that the device copies from and to at
-/// full speed.
+/// An array of `len` elements of `T` in page-locked host memory. It dereferences to a slice, and
+/// the device copies from and to it at full speed.
 ///
-/// Locking memory is slow (half a millisecond for a MiB on an H200 machine), so a buffer is made
-/// once and used often.
+/// Page-locking is slow (half a millisecond for 1 MiB on an H200 machine), so create a buffer once
+/// and reuse it.
 ///
-/// In a context that is [borrowed](Context::borrow_raw) the memory is the program's own, and
-/// registered: it must outlive a context that others end. [`PinnedFlags::WRITE_COMBINED`] is an
-/// error there.
+/// In a [borrowed](Context::borrow_raw) context the buffer uses registered memory of the program's
+/// own allocator, because the buffer must be able to outlive a context that other code destroys.
+/// [`PinnedFlags::WRITE_COMBINED`] is an error there.
 ///
-/// A length of 0 is fine, and calls nothing.
+/// A buffer may have a length of 0. It then has no memory, and creating it does not call the
+/// driver.
 pub struct PinnedBuffer<T: DeviceRepr> {
     locked: Locked<PinnedBlock>,
     len: usize,
@@ -50,39 +54,41 @@ pub struct PinnedBuffer<T: DeviceRepr> {
 }
 
 impl<T: DeviceRepr> PinnedBuffer<T> {
-    /// `cuMemHostAlloc(flags)`—`len` elements of zero bits, in `context`.
+    /// `cuMemHostAlloc(flags)`—Allocates `len` elements of zero bits in `context`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
-    /// in an address, [`Error::Misaligned`] if the driver's memory does not start where a `T` may
-    /// (it starts at a page), [`Error::UnsafeFlags`] for flags that memory in a borrowed context
-    /// cannot have.
+    /// * [`Error::OutOfMemory`] with the number of bytes requested.
+    /// * [`Error::SizeOverflow`] if that number does not fit in an address.
+    /// * [`Error::Misaligned`] if `T` needs a stricter alignment than the memory has (it starts at
+    ///   a page).
+    /// * [`Error::UnsafeFlags`] for flags that memory in a borrowed context cannot have.
     #[doc(alias = "cuMemHostAlloc")]
     #[doc(alias = "cuMemAllocHost")]
     pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, len, flags, |start, bytes| {
-            // SAFETY: `bytes` must be writable at `start` ← they were allocated just now, and
-            // nobody else has them.
+            // SAFETY: `bytes` bytes must be writable at `start` ← they were allocated just now, and
+            // no other code has the address.
             unsafe { start.write_bytes(0, bytes) }
         })
     }
 
-    /// `cuMemHostAlloc(flags)`—A copy of `source`, in `context`.
+    /// `cuMemHostAlloc(flags)`—Allocates a buffer in `context` and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// As [`zeroed`](Self::zeroed).
+    /// Fails as [`zeroed`](Self::zeroed) does.
     pub fn from_slice(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, source.len(), flags, |start, bytes| {
             let from = source.as_ptr().cast::<u8>();
-            // SAFETY: both sides must hold `bytes`, apart ← the length is the source's, and the
-            // memory is new.
+            // SAFETY: both ranges must hold `bytes` bytes and must not overlap ← `bytes` is the
+            // size of the source, and the destination was allocated just now.
             unsafe { ptr::copy_nonoverlapping(from, start, bytes) }
         })
     }
 
-    /// `fill` gets the bytes, at least one, to write all of them.
+    /// Allocates the memory and calls `fill` with its address and size. `fill` must write every
+    /// byte. It is not called if the size is 0.
     fn filled(
         context: &Context,
         len: usize,
@@ -111,15 +117,16 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         })
     }
 
-    /// Memory that a pool has kept.
+    /// Creates a buffer from memory of a pool.
     ///
     /// # Errors
     ///
-    /// [`Error::Misaligned`] if no `T` may start where it does.
+    /// [`Error::Misaligned`] if the memory is not aligned for `T`.
     ///
     /// # Safety
     ///
-    /// It has room for `len` elements, all initialised; none if there are no bytes in them.
+    /// The memory has room for `len` elements, and all of them are initialised. It may be empty
+    /// only if the elements have a size of 0 bytes in total.
     pub(crate) unsafe fn of_locked(locked: Locked<PinnedBlock>, len: usize) -> Result<Self> {
         match locked.start() {
             Some(start) if !start.cast::<T>().is_aligned() => Err(Error::Misaligned {
@@ -134,38 +141,34 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         }
     }
 
-    /// The context in which the memory was allocated.
+    /// Returns the context in which the memory was allocated.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.locked.context()
     }
 
-    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length
-    /// of 0.
+    /// `cuMemHostGetDevicePointer()`—Returns the address at which kernels access the memory, or 0
+    /// for a length of 0.
     ///
-    /// What is done with it is not ordered with what the host does.
+    /// The crate does not order uses of this address with accesses of the host.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if it was not mapped, or what else the call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the memory is not mapped for kernels.
     #[doc(alias = "cuMemHostGetDevicePointer")]
     pub fn device_address(&self) -> Result<CUdeviceptr> {
         self.locked.device_address()
     }
 
-    /// `cuMemHostGetFlags()`—The flags of the allocation as the driver sees them; none for a length
-    /// of 0.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemHostGetFlags()`—Returns the flags of the allocation as the driver reports them. They
+    /// are empty for a length of 0.
     #[doc(alias = "cuMemHostGetFlags")]
     pub fn flags(&self) -> Result<PinnedFlags> {
         let mut bits = 0;
         if let Some(start) = self.locked.start() {
             let _current = self.context().enter()?;
-            // SAFETY: the pointers must be writable, and of pinned memory ← a local, and `self`
-            // owns the memory.
+            // SAFETY: `bits` must be writable and `start` must be page-locked memory ← `bits` is a
+            // local variable, and `self` owns the memory.
             unsafe {
                 call!(
                     self.context().driver(),
@@ -176,12 +179,13 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         Ok(PinnedFlags::from_bits_retain(bits))
     }
 
-    /// `cuMemFreeHost()`—Frees the memory, and answers what the driver says.
+    /// `cuMemFreeHost()`—Frees the memory, as dropping the buffer does, and returns the error if
+    /// that fails.
     ///
     /// # Errors
     ///
-    /// What the call answers; the error of a copy if one failed so that it may still be reading the
-    /// memory, which is then not freed.
+    /// The error of an earlier copy, if that copy failed and may still be reading the memory. The
+    /// memory is then not freed.
     #[doc(alias = "cuMemFreeHost")]
     pub fn close(mut self) -> Result<()> {
         Ok(self.locked.unlock()?)
@@ -197,17 +201,18 @@ impl<T: DeviceRepr> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
-        // `filled` wrote them all and checked the alignment; any bits are a `T`; transfers that
-        // write the buffer own it or borrow it mutably.
+        // SAFETY: `len` initialised elements must be at the address and must not be written while
+        // the slice lives ← the constructor checked the alignment and initialised every element,
+        // and every bit pattern is a valid `T`; a transfer that writes the buffer owns it or
+        // borrows it mutably.
         unsafe { slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 }
 
 impl<T: DeviceRepr> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed
-        // mutably.
+        // SAFETY: as above; and no other code may use the elements while the slice lives ← `self`
+        // is borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.len) }
     }
 }
@@ -224,13 +229,13 @@ impl<T: DeviceRepr> sealed::Lock for PinnedBuffer<T> {
     fn abandon(&mut self, error: DriverError, _: sealed::Token) {
         self.len = 0;
         self.locked.suspect(error);
-        // Returns `error` again.
+        // The call returns `error` again.
         let _ = self.locked.unlock();
     }
 }
 
-// SAFETY: the elements must be locked from `start` on and stay there ← the driver allocated them
-// so; the owner holds their address.
+// SAFETY: the elements must be page-locked from `start` on and keep their address ← the driver has
+// page-locked the memory, and the owner holds its address, not the memory itself.
 unsafe impl<T: DeviceRepr> PageLocked<T> for PinnedBuffer<T> {
     fn context(&self) -> &Context {
         self.locked.context()

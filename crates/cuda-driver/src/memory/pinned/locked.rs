@@ -1,5 +1,5 @@
-//! What owners of page-locked memory have in common: the lock, and what becomes of it after a
-//! transfer that failed.
+//! The part that the owners of page-locked memory share: the lock, and the handling of memory that
+//! a failed transfer may still use.
 
 use std::ffi::c_void;
 use std::mem;
@@ -17,64 +17,67 @@ use crate::pending;
 pub(crate) mod sealed {
     use super::{DriverError, c_void};
 
-    /// A value that only this crate can make.
+    /// A value that only this crate can create.
     ///
-    /// Functions of a supertrait can be called through a public bound (`P: PageLocked<T>`) even
-    /// where the supertrait has no public path. So those with an effect take a token, which no
-    /// other crate has.
+    /// Functions of a supertrait can be called through a public bound (`P: PageLocked<T>`) even if
+    /// the supertrait has no public path. So the functions with an effect take a token, which no
+    /// other crate can obtain.
     #[derive(Clone, Copy, Debug)]
     pub struct Token(());
 
     /// The token of this crate.
     pub(crate) const TOKEN: Token = Token(());
 
-    /// See [`PageLocked`](crate::memory::PageLocked).
+    /// The private supertrait of [`PageLocked`](crate::memory::PageLocked).
     pub trait Lock {
-        /// Returns the address of the first byte; dangling, but not null, if there is none.
+        /// Returns the address of the first byte. The pointer is dangling, but not null, if there
+        /// are no bytes.
         fn start(&self) -> *mut c_void;
 
-        /// Keeps the memory allocated for ever: a transfer that reads it failed with `error` and
-        /// may still be running.
+        /// Keeps the memory allocated for ever, because a transfer that reads it failed with
+        /// `error` and may still be running.
         fn suspect(&self, error: DriverError, token: Token);
 
-        /// Keeps the memory allocated for ever and leaves the owner with no elements: a transfer
-        /// that writes the memory failed with `error` and may still be running.
+        /// Keeps the memory allocated for ever and leaves the owner with no elements, because a
+        /// transfer that writes the memory failed with `error` and may still be running.
         fn abandon(&mut self, error: DriverError, token: Token);
     }
 }
 
-/// A pool that locked memory goes back to.
+/// A pool to which page-locked memory is returned.
 pub(crate) trait Keep<K: Destroy>: Send + Sync {
-    /// The context of the memory.
+    /// Returns the context of the memory.
     fn context(&self) -> &Context;
 
-    /// Takes back memory that nothing uses any more.
+    /// Takes back memory that is no longer used.
     fn take_back(&self, class: usize, handle: Handle<K>) -> Result<(), DriverError>;
 
-    /// Notes that memory of this class never comes back.
+    /// Records that one block of this size class will never be returned.
     fn lose(&self, class: usize);
 }
 
-/// A kind of lock.
+/// A way in which memory is page-locked: allocated by the driver, or registered.
 pub(crate) trait Lockable: Destroy {
-    /// The first byte that is locked.
+    /// Returns the address of the first page-locked byte.
     fn start(raw: Self::Raw) -> *mut c_void;
 }
 
-/// Locked memory, unlocked when it goes; nothing if there are no bytes.
+/// Page-locked memory that is unlocked, or returned to its pool, when it is dropped. It may be
+/// empty.
 pub(crate) struct Locked<K: Lockable> {
-    /// Before `home`: it goes first.
+    /// Declared before `home`, so that it is dropped first.
     handle: Option<Handle<K>>,
-    /// Why the memory must not be given back, if so.
+    /// The error of a failed transfer that may still use the memory. If set, the memory is never
+    /// freed.
     suspect: OnceLock<DriverError>,
     home: Home<K>,
 }
 
-/// What locked memory is given back to.
+/// The place to which page-locked memory is returned.
 enum Home<K: Lockable> {
-    /// The driver.
+    /// The driver frees or unregisters the memory.
     Context(Context),
-    /// A pool, in which it has a class.
+    /// A pool, and the size class of the memory in it.
     Pool(Arc<dyn Keep<K>>, usize),
 }
 
@@ -87,7 +90,7 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
-    /// Memory of a pool, to which it goes back.
+    /// Creates page-locked memory that is returned to `pool` when it is dropped.
     pub(crate) fn kept(handle: Handle<K>, pool: Arc<dyn Keep<K>>, class: usize) -> Self {
         Self {
             handle: Some(handle),
@@ -103,18 +106,18 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
-    /// The first byte, if there is one.
+    /// Returns the address of the first byte, or `None` if there are no bytes.
     pub(crate) fn start(&self) -> Option<*mut c_void> {
         self.handle.as_ref().map(|handle| K::start(handle.raw()))
     }
 
-    /// `cuMemHostGetDevicePointer_v2()`; 0 where there are no bytes.
+    /// `cuMemHostGetDevicePointer_v2()`—Returns the device address, or 0 if there are no bytes.
     pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
         let mut address = 0;
         if let Some(start) = self.start() {
             let _current = self.context().enter()?;
-            // SAFETY: the pointers must be writable, and of memory that is locked ← a local, and
-            // `self` owns the lock.
+            // SAFETY: `address` must be writable and `start` must be page-locked memory ← `address`
+            // is a local variable, and `self` owns the lock.
             unsafe {
                 call!(
                     self.context().driver(),
@@ -125,7 +128,7 @@ impl<K: Lockable> Locked<K> {
         Ok(address)
     }
 
-    /// Moves the lock out.
+    /// Moves the lock out and leaves `self` empty.
     pub(crate) fn take(&mut self) -> Self {
         Self {
             handle: self.handle.take(),
@@ -137,14 +140,14 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
-    /// Remembers that the memory must not be given back.
+    /// Records that the memory must never be freed, because a transfer failed with `error`.
     pub(crate) fn suspect(&self, error: DriverError) {
-        // The first reason stays.
+        // If there were several errors, the first one is kept.
         let _ = self.suspect.set(error);
     }
 
-    /// Unlocks the memory, and answers what the driver says. On an error it may still be locked, or
-    /// in use.
+    /// Unlocks the memory or returns it to its pool. After an error the memory may still be
+    /// page-locked or in use.
     pub(crate) fn unlock(&mut self) -> Result<(), DriverError> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
@@ -171,7 +174,7 @@ impl<K: Lockable> Drop for Locked<K> {
             let moved = self.take();
             return pending::defer(self.context().driver(), move || drop(moved));
         }
-        // A drop has nobody to tell; `close` does.
+        // A drop cannot report an error. `close` does.
         let _ = self.unlock();
     }
 }

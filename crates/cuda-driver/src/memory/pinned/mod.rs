@@ -1,8 +1,8 @@
-//! Page-locked host memory: what the device copies from and to by itself.
+//! Page-locked host memory, which the device can copy from and to directly.
 //!
-//! Where C hands out a bare pointer, these are owners: memory of the driver ([`PinnedBuffer`]), or
-//! a `Vec` that is registered with it ([`RegisteredBuffer`]). Both are slices, and both count as
-//! [`PageLocked`].
+//! C returns a bare pointer. Here the memory has an owner: [`PinnedBuffer`] for memory that the
+//! driver allocates, or [`RegisteredBuffer`] for a `Vec` that is registered with the driver. Both
+//! dereference to slices, and both implement [`PageLocked`].
 
 mod block;
 mod buffer;
@@ -20,24 +20,25 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
 
-/// Owners of page-locked host memory: [`PinnedBuffer`] and [`RegisteredBuffer`].
+/// An owner of page-locked host memory: [`PinnedBuffer`] or [`RegisteredBuffer`].
 ///
 /// # Safety
 ///
-/// From `start()` on lie `len()` elements of `T` that the driver of `context()` has locked. They
-/// stay where they are when the owner moves, and stay locked until it is dropped.
+/// `start()` is the address of `len()` elements of `T` that the driver of `context()` has
+/// page-locked. The elements keep their address when the owner moves, and stay page-locked until it
+/// is dropped.
 pub unsafe trait PageLocked<T: DeviceRepr>:
     sealed::Lock + DerefMut<Target = [T]> + Send + Sync
 {
-    /// The context in which the memory was locked.
+    /// Returns the context in which the memory was page-locked.
     fn context(&self) -> &Context;
 }
 
-/// Returns an error unless copies in `copying` may use page-locked memory of `owner`.
+/// Fails unless copies in `copying` may use page-locked memory of the context `owner`.
 ///
-/// Both must be of one driver. The owner of a borrowed context waits for the work in that context
-/// before it ends it, not for copies that are queued elsewhere: so memory of a borrowed context is
-/// used by its own copies only.
+/// Both contexts must belong to the same driver. The program that owns a borrowed context waits for
+/// the work in that context before it destroys it, but not for copies that are queued in other
+/// contexts. So only copies in a borrowed context itself may use its page-locked memory.
 pub(crate) fn expect_locked_for(
     copying: &Context,
     owner: &Context,

@@ -1,7 +1,8 @@
-//! Memory of the program's, page-locked by registering it.
+//! Memory of the program that is page-locked by registering it with the driver.
 //!
-//! The owner of the memory is inside: what is registered cannot be freed before it is unregistered,
-//! not even when this owner is forgotten. A guard that borrows could be.
+//! In C the program must not free memory that is still registered. Here the owner of the memory is
+//! inside a [`RegisteredBuffer`], so the memory cannot be freed before it is unregistered, even if
+//! the `RegisteredBuffer` is forgotten. A guard that borrows the memory would not prevent that.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -22,36 +23,37 @@ use crate::pending;
 use crate::stream::SendPtr;
 
 bitflags::bitflags! {
-    /// How memory is registered. Bits that are not named here are kept.
+    /// Options of a registration. Unnamed bits are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct RegisterFlags: u32 {
-        /// Every context takes it as page-locked, not only the one it was registered in.
+        /// All contexts treat the memory as page-locked, not only the context that registered it.
         const PORTABLE = 1;
-        /// Kernels can use it, at its [`device_address`](RegisteredBuffer::device_address).
+        /// Kernels can access the memory at its
+        /// [`device_address`](RegisteredBuffer::device_address).
         const DEVICE_MAP = 2;
-        /// It is a device's memory that lies in one piece; only for
-        /// [`from_raw_parts`](RegisteredBuffer::from_raw_parts).
+        /// The memory belongs to a device and is contiguous. Only
+        /// [`from_raw_parts`](RegisteredBuffer::from_raw_parts) accepts this flag.
         const IO_MEMORY = 4;
-        /// The device only reads it. Not every device has this.
+        /// The device only reads the memory. Not every device supports this.
         const READ_ONLY = 8;
         const _ = !0;
     }
 }
 
-/// A `Vec` that the driver has page-locked: a slice that the device copies from and to at full
-/// speed.
+/// A `Vec` that is page-locked. It dereferences to a slice, and the device copies from and to it at
+/// full speed.
 ///
-/// [`into_vec`](Self::into_vec) gives it back. Where the memory cannot be unregistered, it is never
-/// freed.
+/// [`into_vec`](Self::into_vec) returns the `Vec`. If the memory cannot be unregistered, it is
+/// never freed.
 pub struct RegisteredBuffer<T: DeviceRepr> {
     locked: Locked<Registration>,
     start: SendPtr<T>,
     len: usize,
-    /// The capacity of the `Vec`; `None` for memory that is somebody else's.
+    /// The capacity of the `Vec`, or `None` for memory that other code owns.
     capacity: Option<usize>,
 }
 
-/// Registered bytes. Unregistered without a current context, on any thread.
+/// A registration of bytes. It can be ended on any thread, without a current context.
 struct Registration;
 
 impl Destroy for Registration {
@@ -59,7 +61,7 @@ impl Destroy for Registration {
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
         // SAFETY: the memory must be registered and no longer used by the device ← the handle owns
-        // the registration, and this is its end.
+        // the registration, and `destroy` is the last use of the handle.
         unsafe { call!(driver, cuMemHostUnregister(raw.0)) }
     }
 }
@@ -71,11 +73,12 @@ impl Lockable for Registration {
 }
 
 impl Registration {
-    /// `cuMemHostRegister_v2(bytes, flags)`; `None` if there are no bytes.
+    /// `cuMemHostRegister_v2(bytes, flags)`—Registers the bytes. Returns `None` if `bytes` is 0.
     ///
     /// # Safety
     ///
-    /// The bytes are allocated until the registration ends, and are what `flags` say.
+    /// The bytes are allocated until the registration ends, and have the properties that `flags`
+    /// claim.
     unsafe fn new(
         context: &Context,
         start: *mut c_void,
@@ -87,10 +90,11 @@ impl Registration {
         }
         let driver = context.driver();
         let _current = context.enter()?;
-        // SAFETY: the bytes must be allocated, and be what the flags say ← the caller says so.
+        // SAFETY: the bytes must be allocated and have the properties that `flags` claim ← the
+        // caller guarantees both.
         unsafe { call!(driver, cuMemHostRegister_v2(start, bytes, flags.bits())) }
             .map_err(|error| Error::of_allocation(error, bytes))?;
-        // SAFETY: nobody else must unregister it ← it was registered just now.
+        // SAFETY: no other code may unregister the memory ← it was registered just now.
         Ok(Some(unsafe { Handle::new(driver, SendPtr(start)) }))
     }
 }
@@ -100,9 +104,9 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`RegisterError`], which has the `Vec`: `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other
-    /// code has registered that memory, [`Error::UnsafeFlags`] for flags that a `Vec` cannot have,
-    /// or what else the call answers.
+    /// The error is a [`RegisterError`], which returns the `Vec`. Its
+    /// [`error`](RegisterError::error) is `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code
+    /// has registered the memory, and [`Error::UnsafeFlags`] for flags that a `Vec` cannot have.
     #[doc(alias = "cuMemHostRegister")]
     pub fn from_vec(
         context: &Context,
@@ -119,8 +123,9 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         }
         let mut vec = ManuallyDrop::new(vec);
         let (start, len) = (vec.as_mut_ptr(), vec.len());
-        // SAFETY: the bytes must be allocated until the registration ends ← the `Vec` is freed only
-        // behind it; the flags say nothing of the memory but how the device may use it.
+        // SAFETY: the bytes must be allocated until the registration ends, and have the properties
+        // that `flags` claim ← the `Vec` is freed only after it is unregistered; the permitted
+        // flags claim nothing about the memory, only how the device may use it.
         match unsafe { Registration::new(context, start.cast(), len * size_of::<T>(), flags) } {
             Ok(handle) => Ok(Self {
                 locked: Locked::new(context, handle),
@@ -135,20 +140,23 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         }
     }
 
-    /// `cuMemHostRegister(flags)`—Page-locks `len` elements of memory that is somebody else's. It
-    /// is unregistered when this goes, and not freed.
+    /// `cuMemHostRegister(flags)`—Page-locks `len` elements of memory that other code owns.
+    /// Dropping the buffer unregisters the memory but does not free it.
     ///
     /// # Errors
     ///
-    /// What the call answers.
+    /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code has registered the memory, or
+    /// [`Error::SizeOverflow`] if the size of `len` elements does not fit in an address.
     ///
     /// # Safety
     ///
-    /// From `start` on, which is aligned, lie `len` initialised elements, that nobody else uses as
-    /// long as this value lives. They are allocated until it has been dropped, and for ever if it
-    /// is not, or if [`close`](Self::close) fails. It is not dropped inside a host function, where
-    /// the driver cannot be called, and not later as the memory may go. With
-    /// [`RegisterFlags::IO_MEMORY`] they are memory of a device and lie there in one piece.
+    /// * `start` is aligned and points to `len` initialised elements. No other code uses them while
+    ///   this value is alive.
+    /// * The elements stay allocated until this value has been dropped, and for ever if it is never
+    ///   dropped or if [`close`](Self::close) fails.
+    /// * The value is not dropped inside a host function. The driver cannot be called there, so the
+    ///   memory would not be unregistered in time.
+    /// * With [`RegisterFlags::IO_MEMORY`], the elements are contiguous memory of a device.
     pub unsafe fn from_raw_parts(
         context: &Context,
         start: *mut T,
@@ -156,8 +164,8 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         flags: RegisterFlags,
     ) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
-        // SAFETY: the bytes must be allocated until the registration ends, and what `flags` say ←
-        // the caller says so.
+        // SAFETY: the bytes must be allocated until the registration ends, and have the properties
+        // that `flags` claim ← the caller guarantees both.
         let handle = unsafe { Registration::new(context, start.cast(), bytes, flags) }?;
         Ok(Self {
             locked: Locked::new(context, handle),
@@ -167,49 +175,49 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         })
     }
 
-    /// The context in which the memory was registered.
+    /// Returns the context in which the memory was registered.
     #[must_use]
     pub fn context(&self) -> &Context {
         self.locked.context()
     }
 
-    /// `cuMemHostGetDevicePointer()`—The address at which kernels find the memory; 0 for a length
-    /// of 0.
+    /// `cuMemHostGetDevicePointer()`—Returns the address at which kernels access the memory, or 0
+    /// for a length of 0.
     ///
-    /// What is done with it is not ordered with what the host does.
+    /// The crate does not order uses of this address with accesses of the host.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if it was not mapped, or what else the call answers.
+    /// `CUDA_ERROR_INVALID_VALUE` if the memory is not mapped for kernels.
     pub fn device_address(&self) -> Result<CUdeviceptr> {
         self.locked.device_address()
     }
 
-    /// `cuMemHostUnregister()`—Unregisters the memory and gives the `Vec` back; an empty one if the
-    /// memory is somebody else's.
+    /// `cuMemHostUnregister()`—Unregisters the memory and returns the `Vec`. The `Vec` is empty if
+    /// other code owns the memory.
     ///
     /// # Errors
     ///
-    /// What the call answers, or the error of a copy that failed so that it may still be using the
-    /// memory: then the elements are never freed.
+    /// The error of an earlier copy, if that copy failed and may still be using the memory. After
+    /// any error the elements are never freed.
     #[doc(alias = "cuMemHostUnregister")]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
         self.unlock()?;
         Ok(self.take().unwrap_or_default())
     }
 
-    /// `cuMemHostUnregister()`—Unregisters the memory, frees the `Vec`, and answers what the driver
-    /// says.
+    /// `cuMemHostUnregister()`—Unregisters the memory and frees the `Vec`, as dropping the buffer
+    /// does, and returns the error if that fails.
     ///
     /// # Errors
     ///
-    /// As [`into_vec`](Self::into_vec).
+    /// Fails as [`into_vec`](Self::into_vec) does.
     pub fn close(self) -> Result<()> {
         self.into_vec().map(drop)
     }
 
-    /// Unregisters the memory. What cannot be unregistered stays allocated: the driver would take
-    /// what is there next for locked memory.
+    /// Unregisters the memory. If that fails the memory stays allocated, because the driver would
+    /// treat a later allocation at the same address as page-locked.
     fn unlock(&mut self) -> Result<(), DriverError> {
         let result = self.locked.unlock();
         if result.is_err() {
@@ -218,11 +226,12 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
         result
     }
 
-    /// The `Vec`, once: nothing of the driver's may use it any more.
+    /// Returns the `Vec` on the first call. The driver and the device must no longer use the
+    /// memory.
     fn take(&mut self) -> Option<Vec<T>> {
         let capacity = self.capacity.take()?;
-        // SAFETY: the parts must be those of a `Vec` that nobody else has ← `from_vec` took it
-        // apart, and without the capacity nobody puts it together again.
+        // SAFETY: the parts must come from a `Vec` that no other code has ← `from_vec` took the
+        // `Vec` apart, and taking the capacity ensures that it is put together only once.
         Some(unsafe { Vec::from_raw_parts(self.start.0, self.len, capacity) })
     }
 }
@@ -239,7 +248,7 @@ impl<T: DeviceRepr> Drop for RegisteredBuffer<T> {
             let driver = self.context().driver().clone();
             return pending::defer(&driver, move || drop(moved));
         }
-        // A drop has nobody to tell; `close` does.
+        // A drop cannot report an error. `close` does.
         let _ = self.unlock();
         drop(self.take());
     }
@@ -249,17 +258,17 @@ impl<T: DeviceRepr> Deref for RegisteredBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements must be initialised there, not written while the slice lives ←
-        // they are those of the `Vec`, or the caller of `from_raw_parts` said so; transfers that
-        // write them own `self` or borrow it mutably.
+        // SAFETY: `len` initialised elements must be at the address and must not be written while
+        // the slice lives ← they are the elements of the `Vec`, or the caller of `from_raw_parts`
+        // guaranteed it; a transfer that writes them owns `self` or borrows it mutably.
         unsafe { slice::from_raw_parts(self.start.0, self.len) }
     }
 }
 
 impl<T: DeviceRepr> DerefMut for RegisteredBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; and no other may use them while the slice lives ← `self` is borrowed
-        // mutably.
+        // SAFETY: as above; and no other code may use the elements while the slice lives ← `self`
+        // is borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.start.0, self.len) }
     }
 }
@@ -275,15 +284,15 @@ impl<T: DeviceRepr> sealed::Lock for RegisteredBuffer<T> {
 
     fn abandon(&mut self, error: DriverError, _: sealed::Token) {
         self.locked.suspect(error);
-        // Returns `error` again.
+        // The call returns `error` again.
         let _ = self.unlock();
         self.len = 0;
         self.capacity = None;
     }
 }
 
-// SAFETY: the elements must be locked from `start` on and stay there ← they are registered; the
-// owner holds their address.
+// SAFETY: the elements must be page-locked from `start` on and keep their address ← they are
+// registered, and the owner holds their address, not the elements themselves.
 unsafe impl<T: DeviceRepr> PageLocked<T> for RegisteredBuffer<T> {
     fn context(&self) -> &Context {
         self.locked.context()
@@ -302,20 +311,20 @@ impl<T: DeviceRepr> fmt::Debug for RegisteredBuffer<T> {
     }
 }
 
-/// A `Vec` that was not registered, and why.
+/// The error of a failed registration, with the `Vec` that was not registered.
 pub struct RegisterError<T> {
     error: Error,
     vec: Vec<T>,
 }
 
 impl<T> RegisterError<T> {
-    /// Why.
+    /// Returns the reason for the failure.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The `Vec`, as it was.
+    /// Returns the `Vec`, unchanged.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.vec

@@ -13,12 +13,13 @@ use crate::memory::{DeviceRepr, Memory, Source, bytes_of};
 use crate::order::Access;
 use crate::stream::Stream;
 
-/// Rows of `T` on the device, each beginning where the device reads and writes fast, freed when it
-/// goes.
+/// Rows of elements of `T` in device memory. Each row starts at an address at which the device
+/// reads and writes fast. The memory is freed when the buffer is dropped.
 ///
-/// Row `y` of plane `z` begins `(z * height + y) * pitch` bytes from the start. All that is said of
-/// [`DeviceBuffer`](crate::DeviceBuffer) about streams holds here too, but that dropping it waits
-/// for the home stream. An extent of no elements is fine, and calls nothing.
+/// Row `y` of plane `z` starts `(z * height + y) * pitch` bytes after the start. Streams work as
+/// for a [`DeviceBuffer`](crate::DeviceBuffer), except that dropping the buffer waits for the home
+/// stream. An extent may have no elements. The buffer then has no memory, and creating it and
+/// copying it do not call the driver.
 pub struct PitchedBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     extent: Extent,
@@ -27,17 +28,19 @@ pub struct PitchedBuffer<T: DeviceRepr> {
 }
 
 impl<T: DeviceRepr> PitchedBuffer<T> {
-    /// `cuMemAllocPitch()`—Elements with whatever was in that memory.
+    /// `cuMemAllocPitch()`—Allocates the elements. The contents are undefined.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, without those that begin rows at good
-    /// addresses, [`Error::SizeOverflow`] if they do not fit in an address, [`Error::Misaligned`]
-    /// if rows do not begin where a `T` may (they begin at multiples of 256 bytes and more).
+    /// * [`Error::OutOfMemory`] with the number of bytes requested, not counting the padding of
+    ///   rows.
+    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
+    /// * [`Error::Misaligned`] if rows do not start at addresses that are aligned for `T` (they
+    ///   start at multiples of 256 bytes or more).
     ///
     /// # Safety
     ///
-    /// Nothing reads an element before something has written it.
+    /// No element may be read before it has been written.
     #[doc(alias = "cuMemAllocPitch")]
     pub unsafe fn uninit(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
         let extent = extent.into();
@@ -55,7 +58,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
                 extent.width * size_of::<T>(),
             ));
         }
-        // The sizes that the driver knows; what kernels read at once.
+        // The driver accepts the sizes 4, 8 and 16: the largest access that kernels make.
         let element = match size_of::<T>() {
             size if size.is_multiple_of(16) => 16,
             size if size.is_multiple_of(8) => 8,
@@ -64,7 +67,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let (mut address, mut pitch) = (0, 0);
         let (width, height) = (extent.width * size_of::<T>(), extent.height * extent.depth);
         let current = stream.context().enter()?;
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to local variables.
         unsafe {
             call!(
                 stream.driver(),
@@ -74,9 +77,11 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         .map_err(|error| Error::of_allocation(error, bytes))?;
         drop(current);
         let all = pitch.saturating_mul(height);
-        // SAFETY: the memory must be of that source and nobody else's ← it was allocated just now.
+        // SAFETY: the memory must come from `cuMemAllocPitch`, and no other code may free it ← it
+        // was allocated just now.
         let memory = unsafe { Memory::of_source(stream, address, all, Source::Plain) };
-        // That the rows fit in an address.
+        // The rows must fit in an address. `memory` already owns the allocation, so an error frees
+        // it.
         bytes_of::<u8>(all)?;
         if !pitch.is_multiple_of(align_of::<T>()) {
             return Err(Error::Misaligned {
@@ -87,23 +92,25 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         Ok(of_memory(memory, pitch))
     }
 
-    /// The bytes of all rows, with what lies between them.
+    /// Returns the size of all rows in bytes, with the padding between them.
     pub(crate) fn reach(&self) -> usize {
         self.pitch * self.extent.height * self.extent.depth
     }
 
-    /// `cuMemAllocPitch()`, `cuMemsetD8Async(0)`—Elements of zero bits.
+    /// `cuMemAllocPitch()`, `cuMemsetD8Async(0)`—Allocates the elements and queues a fill with zero
+    /// bits.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let buffer = unsafe { Self::uninit(stream, extent) }?;
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
             buffer.memory.use_at_home(Access::WRITE, || {
-                // SAFETY: the range must be allocated ← it is the whole of the allocation.
+                // SAFETY: the range must be allocated ← it is the whole allocation.
                 unsafe {
                     call!(
                         stream.driver(),
@@ -115,57 +122,58 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         Ok(buffer)
     }
 
-    /// A copy of `source`, whose rows lie one right behind the other.
+    /// Allocates a buffer and copies `source` into it. The rows of `source` are contiguous.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit) and [`PitchedSliceMut::copy_from_host`].
+    /// Fails as [`uninit`](Self::uninit) and [`PitchedSliceMut::copy_from_host`] do.
     pub fn from_host(stream: &Stream, extent: impl Into<Extent>, source: &[T]) -> Result<Self> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit(stream, extent) }?;
         buffer.as_mut_slice().copy_from_host(source)?;
         Ok(buffer)
     }
 
-    /// How many elements it has in each direction.
+    /// Returns the number of elements in each dimension.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// The bytes from row to row.
+    /// Returns the distance in bytes between the starts of consecutive rows.
     #[must_use]
     pub fn pitch(&self) -> usize {
         self.pitch
     }
 
-    /// The address on the device; 0 if there are no elements.
+    /// Returns the device address, or 0 if there are no elements.
     ///
-    /// What is done with it is not ordered with the uses that this crate sees.
+    /// The crate does not track uses of the raw address. The caller must order them with the
+    /// tracked uses.
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.memory.address
     }
 
-    /// The home stream.
+    /// Returns the home stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         self.memory.home()
     }
 
-    /// All elements, to read.
+    /// Returns a read-only view of all elements.
     #[must_use]
     pub fn as_slice(&self) -> PitchedSlice<'_, T> {
         PitchedSlice::new(&self.memory, self.rows(), self.extent.width)
     }
 
-    /// All elements, to write.
+    /// Returns a writable view of all elements.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> PitchedSliceMut<'_, T> {
         PitchedSliceMut::new(&self.memory, self.rows(), self.extent.width)
     }
 
-    /// A box of the elements, to read; `None` if it is out of bounds.
+    /// Returns a read-only view of a box of elements, or `None` if a range is out of bounds.
     #[must_use]
     pub fn region(
         &self,
@@ -176,7 +184,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         self.as_slice().region(x, y, z)
     }
 
-    /// A box of the elements, to write; `None` if it is out of bounds.
+    /// Returns a writable view of a box of elements, or `None` if a range is out of bounds.
     #[must_use]
     pub fn region_mut(
         &mut self,
@@ -187,20 +195,17 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         self.as_mut_slice().into_region(x, y, z)
     }
 
-    /// A copy of the elements on the host, the rows one right behind the other.
+    /// Copies all elements to a new `Vec`, with contiguous rows.
     ///
     /// # Errors
     ///
-    /// As [`PitchedSlice::copy_to_host`].
+    /// Fails as [`PitchedSlice::copy_to_host`] does.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.as_slice().to_vec()
     }
 
-    /// `cuMemFree()`—Waits for all uses, frees the memory, and answers what the driver says.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemFree()`—Waits for all uses and frees the memory, as dropping the buffer does, and
+    /// returns the error if that fails.
     pub fn close(self) -> Result<()> {
         self.memory.close()
     }

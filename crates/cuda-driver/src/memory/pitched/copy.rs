@@ -1,4 +1,4 @@
-//! Copies of boxes: between the device and the host, and on the device.
+//! Copies of boxes between the device and the host, and within the device.
 
 use super::rows::{Side, queue};
 use super::{PitchedSlice, PitchedSliceMut};
@@ -9,47 +9,48 @@ use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
 use crate::order::Scope;
 
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements, the
-    /// rows one right behind the other; returns when `destination` is filled. The way is that of
-    /// [`DeviceSlice::copy_to_host`].
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to
+    /// `destination`, with contiguous rows. Returns when the copy has completed. The copy works as
+    /// [`DeviceSlice::copy_to_host`] does.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSlice::copy_to_host`] does.
     ///
     /// [`DeviceSlice::copy_to_host`]: crate::DeviceSlice::copy_to_host
     #[doc(alias = "cuMemcpy2D")]
     #[doc(alias = "cuMemcpy3D")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
-        // SAFETY: so many elements must be writable there ← the destination is as long, and
-        // borrowed.
+        // SAFETY: the destination must be writable for all elements ← it has the same length, and
+        // is borrowed mutably.
         unsafe { self.download(destination.as_mut_ptr()) }
     }
 
-    /// A copy of the elements on the host, the rows one right behind the other.
+    /// Copies all elements to a new `Vec`, with contiguous rows.
     ///
     /// # Errors
     ///
-    /// As [`copy_to_host`](Self::copy_to_host).
+    /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
         let len = self.extent().len::<T>()?;
         let mut elements = Vec::with_capacity(len);
-        // SAFETY: so many elements must be writable there ← the capacity is the length.
+        // SAFETY: the destination must be writable for all elements ← the capacity is at least the
+        // length.
         unsafe { self.download(elements.as_mut_ptr()) }?;
-        // SAFETY: the elements must be initialised ← the copy has filled them all, and any bits are
-        // a `T`.
+        // SAFETY: the elements must be initialised ← the copy has written all of them, and every
+        // bit pattern is a valid `T`.
         unsafe { elements.set_len(len) };
         Ok(elements)
     }
 
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to
-    /// page-locked memory, directly, the rows one right behind the other; returns when
-    /// `destination` is filled.
+    /// page-locked memory, with contiguous rows and without an intermediate copy. Returns when the
+    /// copy has completed.
     ///
     /// # Errors
     ///
-    /// As [`DeviceSlice::copy_to_pinned`](crate::DeviceSlice::copy_to_pinned).
+    /// Fails as [`DeviceSlice::copy_to_pinned`](crate::DeviceSlice::copy_to_pinned) does.
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
         let home = self.memory.home();
@@ -59,51 +60,51 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         }
         let rows = self.rows;
         to_pinned(self.memory, self.access, destination, |to| {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are
-            // equal, the view is within its allocation; `to_pinned` waits, and keeps the
-            // destination if that fails.
+            // SAFETY: both sides must hold the rows until the copy has completed, and must not
+            // overlap ← the lengths are equal and the view is within its allocation; `to_pinned`
+            // waits for the copy, and never frees the destination if the wait fails.
             unsafe { queue(home, Side::Host(to), Side::Device(rows), &rows) }
         })
     }
 
     /// # Safety
     ///
-    /// `destination` has room for the elements, and nobody else uses it meanwhile.
+    /// `destination` has room for the elements, and no other code uses it during the call.
     unsafe fn download(&self, destination: *mut T) -> Result<()> {
-        // SAFETY: both sides must have the bytes, the destination be ours alone ← the view is
-        // within its allocation, and the caller says so of the destination.
+        // SAFETY: both sides must hold the bytes, and no other code may use the destination ← the
+        // view is within its allocation, and the caller guarantees both for the destination.
         unsafe { staging::download_rows(self.memory, self.access, &self.rows, destination.cast()) }
     }
 }
 
 impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Overwrites the elements from `source`, whose rows
-    /// lie one right behind the other; returns when `source` is free again. The way is that of
-    /// [`DeviceSliceMut::copy_from_host`].
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Copies `source`, whose rows are contiguous, over
+    /// the elements. Returns when `source` may be reused. The copy works as
+    /// [`DeviceSliceMut::copy_from_host`] does.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails as [`DeviceSliceMut::copy_from_host`] does.
     ///
     /// [`DeviceSliceMut::copy_from_host`]: crate::DeviceSliceMut::copy_from_host
     #[doc(alias = "cuMemcpy2D")]
     #[doc(alias = "cuMemcpy3D")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
-        // SAFETY: both sides must have the bytes, and nobody write the source ← the lengths are
-        // equal, the view is within its allocation; the source is borrowed.
+        // SAFETY: both sides must hold the bytes, and no code may write the source during the call
+        // ← the lengths are equal and the view is within its allocation; the source is borrowed.
         unsafe {
             staging::upload_rows(self.memory, self.access, &self.rows, source.as_ptr().cast())
         }
     }
 
-    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Overwrites the elements
-    /// from page-locked memory, directly, whose rows lie one right behind the other; returns when
-    /// the device has read `source`.
+    /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies page-locked
+    /// memory, whose rows are contiguous, over the elements, without an intermediate copy. Returns
+    /// when the device has read `source`.
     ///
     /// # Errors
     ///
-    /// As [`DeviceSliceMut::copy_from_pinned`](crate::DeviceSliceMut::copy_from_pinned).
+    /// Fails as [`DeviceSliceMut::copy_from_pinned`](crate::DeviceSliceMut::copy_from_pinned) does.
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
         let home = self.memory.home();
@@ -113,21 +114,21 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         let rows = self.rows;
         from_pinned(self.memory, self.access, source, |from| {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the lengths are
-            // equal, the view is within its allocation; `from_pinned` waits, and keeps the source
-            // if that fails.
+            // SAFETY: both sides must hold the rows until the copy has completed, and must not
+            // overlap ← the lengths are equal and the view is within its allocation; `from_pinned`
+            // waits for the copy, and never frees the source if the wait fails.
             unsafe { queue(home, Side::Device(rows), Side::Host(from), &rows) }
         })
     }
 
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Queues a copy from other memory of the same
-    /// context, on this buffer's home stream.
+    /// context, on the home stream of this view's buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::ExtentMismatch`](crate::Error::ExtentMismatch) unless both are of one extent,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the source is of another context, or
-    /// what the calls answer.
+    /// [`Error::ExtentMismatch`](crate::Error::ExtentMismatch) unless both views have the same
+    /// extent, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
+    /// another context.
     #[doc(alias = "cuMemcpy2DAsync")]
     #[doc(alias = "cuMemcpy3DAsync")]
     pub fn copy_from(&mut self, source: &PitchedSlice<'_, T>) -> Result<()> {
@@ -137,14 +138,16 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         let home = self.memory.home();
         let mut scope = Scope::new(home);
-        // The source may be one that is used inside the gate, where nothing is waited for.
+        // If a graph uses the source, `before` takes the replay lock of the context, under which
+        // the host must not wait. So the waits for the destination are done first.
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
         self.memory.use_at_home(self.access, || {
-            // SAFETY: both sides must have the rows until the copy is done, apart ← the extents are
-            // equal, and both views are within their allocations, whose frees wait for this use.
-            // They cannot overlap: one is borrowed mutably.
+            // SAFETY: both sides must hold the rows until the copy has completed, and must not
+            // overlap ← the extents are equal, and both views are within their allocations, whose
+            // frees wait for this use. The ranges do not overlap because this view is borrowed
+            // mutably.
             unsafe { queue(home, to, from, &self.rows) }
         })?;
         source.memory.tracker.after(&mut scope, source.access);

@@ -1,24 +1,24 @@
-//! The size of a box.
+//! The size of a box of elements.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::memory::bytes_of;
 
-/// How many elements a box has: along a row, rows, and planes of rows.
+/// The size of a box: elements per row, rows per plane, and planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// Elements of a row.
+    /// The number of elements in a row.
     pub width: usize,
-    /// Rows of a plane.
+    /// The number of rows in a plane.
     pub height: usize,
-    /// Planes.
+    /// The number of planes.
     pub depth: usize,
 }
 
 impl Extent {
-    /// All elements. That their bytes fit in an address holds for each direction, though another be
-    /// 0.
+    /// Returns the number of elements. Fails if the size in bytes does not fit in an address. A
+    /// dimension of 0 counts as 1 in that check, so that the other dimensions are checked as well.
     pub(crate) fn len<T>(self) -> Result<usize> {
         let [width, height, depth] = [self.width, self.height, self.depth];
         let most = width
@@ -33,7 +33,7 @@ impl Extent {
         Ok(width * height * depth)
     }
 
-    /// An error unless both sides of a copy are of one extent.
+    /// Fails unless both sides of a copy have the same extent.
     pub(crate) fn expect(self, source: Self) -> Result<()> {
         if self == source {
             Ok(())

@@ -1,7 +1,7 @@
 //! Device memory in rows and planes, and copies of boxes of it.
 //!
-//! Where C describes a copy by a struct of twenty fields, here both sides are views that know their
-//! rows; the numbers are checked when a view is made.
+//! C describes a copy with a struct of twenty fields. Here both sides are views that know their
+//! rows, and the numbers are checked when a view is created.
 
 mod buffer;
 mod copy;

@@ -1,4 +1,4 @@
-//! Rows of bytes on the device, and the calls that copy them.
+//! Rows of bytes on the device, and the driver calls that copy them.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -14,15 +14,15 @@ use crate::stream::Stream;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub(crate) address: CUdeviceptr,
-    /// Bytes from row to row.
+    /// The distance in bytes between the starts of consecutive rows.
     pub(crate) pitch: usize,
-    /// Rows from plane to plane.
+    /// The distance in rows between the starts of consecutive planes.
     pub(crate) plane: usize,
-    /// Bytes of a row.
+    /// The number of bytes in a row.
     pub(crate) width: usize,
-    /// Rows of a plane.
+    /// The number of rows in a plane.
     pub(crate) height: usize,
-    /// Planes.
+    /// The number of planes.
     pub(crate) depth: usize,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Rows {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Device(Rows),
-    /// Rows of the host, one right behind the other.
+    /// Contiguous rows on the host.
     Host(*mut c_void),
 }
 
 impl Rows {
-    /// An even number of bytes in a run, as two rows.
+    /// Describes a contiguous range, with an even number of bytes, as two rows.
     pub(crate) fn halves(address: CUdeviceptr, bytes: usize) -> Self {
         let width = bytes / 2;
         Self {
@@ -52,7 +52,7 @@ impl Rows {
         self.width * self.height * self.depth
     }
 
-    /// The bytes from the first to the last, with what lies between rows.
+    /// Returns the number of bytes from the first byte to the last, with the padding between rows.
     pub(crate) fn reach(&self) -> usize {
         if self.bytes() == 0 {
             return 0;
@@ -60,23 +60,24 @@ impl Rows {
         ((self.depth - 1) * self.plane + self.height - 1) * self.pitch + self.width
     }
 
-    /// Whether the rows lie one right behind the other.
+    /// Returns `true` if the rows are contiguous.
     pub(crate) fn is_linear(&self) -> bool {
         let rows = self.pitch == self.width || self.height * self.depth == 1;
         rows && (self.plane == self.height || self.depth == 1)
     }
 
-    /// The address of a row of a plane.
+    /// Returns the address of row `y` of plane `z`.
     pub(crate) fn row(&self, y: usize, z: usize) -> CUdeviceptr {
-        // The box is within an allocation. One of no elements may be anywhere, and wrap: nobody
-        // follows it.
+        // A box with elements is within an allocation. The address of an empty box may wrap: it is
+        // never dereferenced.
         let rows = z.wrapping_mul(self.plane).wrapping_add(y);
         let offset = rows.wrapping_mul(self.pitch) as CUdeviceptr;
         self.address.wrapping_add(offset)
     }
 
-    /// The boxes that make up the bytes of `piece`, which is of whole rows, and where in it each
-    /// begins: a part of a plane, whole planes, a part of one.
+    /// Splits the byte range `piece`, which consists of whole rows, into boxes, and yields each box
+    /// with its offset in `piece`. The boxes are, in order, the rest of a plane, whole planes, and
+    /// the first rows of a plane.
     pub(crate) fn boxes(&self, piece: Range<usize>) -> impl Iterator<Item = (usize, Self)> {
         let this = *self;
         let mut at = piece.start / this.width;
@@ -109,7 +110,7 @@ impl Rows {
 }
 
 impl Side {
-    /// Its kind, and its address as the host's and as the device's.
+    /// Returns the kind of memory, the host address (or null) and the device address (or 0).
     fn place(self) -> (CUmemorytype, *mut c_void, CUdeviceptr) {
         match self {
             Self::Device(rows) => (
@@ -121,7 +122,8 @@ impl Side {
         }
     }
 
-    /// Bytes from row to row and rows from plane to plane, for the extent of `rows`.
+    /// Returns the bytes from row to row and the rows from plane to plane, for a copy of the extent
+    /// of `rows`.
     fn steps(self, rows: &Rows) -> (usize, usize) {
         match self {
             Self::Device(own) => (own.pitch, own.plane),
@@ -130,13 +132,13 @@ impl Side {
     }
 }
 
-/// `cuMemcpy2DAsync_v2()` or `cuMemcpy3DAsync_v2()`—Queues a copy of a box of the width, height and
-/// depth of `extent`.
+/// `cuMemcpy2DAsync_v2()` or `cuMemcpy3DAsync_v2()`—Queues a copy of a box with the width, height
+/// and depth of `extent`.
 ///
 /// # Safety
 ///
-/// Both sides have the bytes until the copy is done, apart; the device's are not used otherwise
-/// meanwhile.
+/// Both sides hold the bytes until the copy has completed, and do not overlap. No conflicting use
+/// of the device memory runs at the same time.
 pub(crate) unsafe fn queue(
     stream: &Stream,
     to: Side,
@@ -166,8 +168,8 @@ pub(crate) unsafe fn queue(
             WidthInBytes: extent.width,
             Height: extent.height,
         };
-        // SAFETY: both sides must have the rows until the copy is done ← the caller says so; the
-        // struct is read at once.
+        // SAFETY: both sides must hold the rows until the copy has completed ← the caller
+        // guarantees it; the driver reads the struct during the call.
         return unsafe {
             call!(
                 stream.driver(),
@@ -185,7 +187,8 @@ pub(crate) unsafe fn queue(
     }
 }
 
-/// A copy of a box of the width, height and depth of `extent`, as the driver takes it.
+/// Returns the driver's description of a copy of a box with the width, height and depth of
+/// `extent`.
 pub(crate) fn copy_of(to: Side, from: Side, extent: &Rows) -> CUDA_MEMCPY3D {
     let (src_type, src_host, src_device) = from.place();
     let (dst_type, dst_host, dst_device) = to.place();

@@ -1,4 +1,4 @@
-//! Views of boxes of device memory, with the borrow rules of slices.
+//! Views of boxes of device memory, with the borrow rules of Rust slices.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,34 +10,36 @@ use super::{Extent, Rows};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, resolve};
 use crate::order::Access;
 
-/// A box of device memory, to read: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear
-/// one in [rows](DeviceSlice::rows).
+/// A read-only view of a box of device memory. The memory is a
+/// [`PitchedBuffer`](crate::PitchedBuffer), or a linear buffer that is divided into
+/// [rows](DeviceSlice::rows).
 #[derive(Clone, Copy)]
 pub struct PitchedSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(crate) rows: Rows,
-    /// Elements of a row.
+    /// The number of elements in a row.
     width: usize,
-    /// How its uses are noted.
+    /// How uses of the view are recorded.
     pub(crate) access: Access,
     elements: PhantomData<&'a [T]>,
 }
 
-/// A box of device memory, to write: of a [`PitchedBuffer`](crate::PitchedBuffer), or of a linear
-/// one in [rows](DeviceSliceMut::into_rows).
+/// A writable view of a box of device memory. The memory is a
+/// [`PitchedBuffer`](crate::PitchedBuffer), or a linear buffer that is divided into
+/// [rows](DeviceSliceMut::into_rows).
 pub struct PitchedSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(crate) rows: Rows,
-    /// Elements of a row.
+    /// The number of elements in a row.
     width: usize,
-    /// How its uses are noted.
+    /// How uses of the view are recorded.
     pub(crate) access: Access,
     elements: PhantomData<&'a mut [T]>,
 }
 
 macro_rules! view {
     () => {
-        /// How many elements it has in each direction.
+        /// Returns the number of elements in each dimension.
         #[must_use]
         pub fn extent(&self) -> Extent {
             Extent {
@@ -47,25 +49,26 @@ macro_rules! view {
             }
         }
 
-        /// The bytes from row to row.
+        /// Returns the distance in bytes between the starts of consecutive rows.
         #[must_use]
         pub fn pitch(&self) -> usize {
             self.rows.pitch
         }
 
-        /// The rows from plane to plane.
+        /// Returns the distance in rows between the starts of consecutive planes.
         #[must_use]
         pub fn rows_per_plane(&self) -> usize {
             self.rows.plane
         }
 
-        /// The address of the first element on the device.
+        /// Returns the device address of the first element.
         #[must_use]
         pub fn as_raw(&self) -> CUdeviceptr {
             self.rows.address
         }
 
-        /// The bytes from the first element to the last, with what lies between rows.
+        /// Returns the number of bytes from the first element to the last, with the padding between
+        /// rows.
         pub(crate) fn reach(&self) -> usize {
             self.rows.reach()
         }
@@ -73,7 +76,7 @@ macro_rules! view {
 }
 
 impl<'a, T: DeviceRepr> PitchedSlice<'a, T> {
-    /// All of a buffer. `rows` has whole elements of its memory.
+    /// Creates a view of a whole buffer. `rows` must consist of whole elements of its memory.
     pub(super) fn new(memory: &'a Memory, rows: Rows, width: usize) -> Self {
         Self {
             memory,
@@ -86,8 +89,8 @@ impl<'a, T: DeviceRepr> PitchedSlice<'a, T> {
 
     view!();
 
-    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes
-    /// of `z`; `None` if one is out of bounds.
+    /// Returns a view of a box: the elements `x` of each row, the rows `y` of each plane, and the
+    /// planes `z`. Returns `None` if a range is out of bounds.
     #[must_use]
     pub fn region(
         &self,
@@ -105,7 +108,7 @@ impl<'a, T: DeviceRepr> PitchedSlice<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
-    /// All of a buffer. `rows` has whole elements of its memory.
+    /// Creates a view of a whole buffer. `rows` must consist of whole elements of its memory.
     pub(super) fn new(memory: &'a Memory, rows: Rows, width: usize) -> Self {
         Self {
             memory,
@@ -118,8 +121,8 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
 
     view!();
 
-    /// A box of the elements: of each row those of `x`, of each plane the rows of `y`, the planes
-    /// of `z`; `None` if one is out of bounds.
+    /// Returns a view of a box: the elements `x` of each row, the rows `y` of each plane, and the
+    /// planes `z`. Returns `None` if a range is out of bounds.
     #[must_use]
     pub fn into_region(
         self,
@@ -135,7 +138,7 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
         })
     }
 
-    /// The same elements for a shorter time, to write.
+    /// Returns a writable view of the same elements with a shorter lifetime.
     #[must_use]
     pub fn reborrow(&mut self) -> PitchedSliceMut<'_, T> {
         PitchedSliceMut { ..*self }
@@ -143,8 +146,8 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
-    /// The elements as rows of `width`, one right behind the other; `None` unless they make up
-    /// whole rows.
+    /// Divides the elements into contiguous rows of `width` elements. Returns `None` unless the
+    /// length is a multiple of `width`, or if `width` is 0.
     #[must_use]
     pub fn rows(&self, width: usize) -> Option<PitchedSlice<'a, T>> {
         Some(PitchedSlice {
@@ -158,8 +161,8 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
-    /// The elements as rows of `width`, one right behind the other; `None` unless they make up
-    /// whole rows.
+    /// Divides the elements into contiguous rows of `width` elements. Returns `None` unless the
+    /// length is a multiple of `width`, or if `width` is 0.
     #[must_use]
     pub fn into_rows(self, width: usize) -> Option<PitchedSliceMut<'a, T>> {
         Some(PitchedSliceMut {
@@ -172,7 +175,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     }
 }
 
-/// `len` elements in rows of `width`.
+/// Describes `len` elements as rows of `width` elements.
 fn rows<T>(address: CUdeviceptr, len: usize, width: usize) -> Option<Rows> {
     let height = len.checked_div(width)?;
     let bytes = width.checked_mul(size_of::<T>())?;
@@ -186,7 +189,8 @@ fn rows<T>(address: CUdeviceptr, len: usize, width: usize) -> Option<Rows> {
     })
 }
 
-/// The box within `rows`, and the elements of its rows.
+/// Returns the part of `rows` that the ranges select, and the number of elements in each of its
+/// rows.
 fn region<T>(
     rows: &Rows,
     extent: Extent,
@@ -197,7 +201,7 @@ fn region<T>(
     let (left, width) = resolve(x, extent.width)?;
     let (top, height) = resolve(y, extent.height)?;
     let (front, depth) = resolve(z, extent.depth)?;
-    // As in `Rows::row`.
+    // The address of an empty box may wrap, as in `Rows::row`.
     let offset = (left * size_of::<T>()) as CUdeviceptr;
     let address = rows.row(top, front).wrapping_add(offset);
     let rows = Rows {

@@ -1,4 +1,4 @@
-//! Which devices can use memory of a pool.
+//! Access of devices to the memory of a pool.
 
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc};
 
@@ -7,31 +7,31 @@ use crate::device::Device;
 use crate::driver::call;
 use crate::error::Result;
 
-/// What a device may do with memory of a pool.
+/// The access of a device to the memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolAccess {
-    /// Nothing.
+    /// The device has no access.
     None,
-    /// Read it.
+    /// The device can read.
     Read,
-    /// Read and write it.
+    /// The device can read and write.
     ReadWrite,
 }
 
 impl MemoryPool {
-    /// `cuMemPoolGetAccess()`—What `device` may do with memory of the pool.
+    /// `cuMemPoolGetAccess()`—Returns the access of `device` to the memory of the pool.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver, or
-    /// what the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
     #[doc(alias = "cuMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<PoolAccess> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;
         let mut location = location_of(device);
         let mut flags = CUmemAccess_flags(0);
-        // SAFETY: the pointers must be valid and the pool alive ← locals, and borrowed.
+        // SAFETY: the pointers must be valid and the pool alive ← they point to local variables,
+        // and the pool is borrowed.
         unsafe {
             call!(
                 driver,
@@ -45,15 +45,16 @@ impl MemoryPool {
         })
     }
 
-    /// `cuMemPoolSetAccess()`—Says what `device` may do with memory of the pool. Its own always may
-    /// do all.
+    /// `cuMemPoolSetAccess()`—Sets the access of `device` to the memory of the pool. The pool's own
+    /// device always has full access.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` is of another driver,
-    /// `CUDA_ERROR_INVALID_DEVICE` if it cannot access the pool's device, or is that and shall have
-    /// none; `CUDA_ERROR_NOT_SUPPORTED` if it is that and shall only read; or what else the call
-    /// answers.
+    /// * [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
+    /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the pool's device, or if it is the
+    ///   pool's device and `access` is [`PoolAccess::None`].
+    /// * `CUDA_ERROR_NOT_SUPPORTED` if it is the pool's device and `access` is
+    ///   [`PoolAccess::Read`].
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
         let driver = self.device().driver();
@@ -66,7 +67,8 @@ impl MemoryPool {
                 PoolAccess::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             },
         };
-        // SAFETY: the pointer must be valid and the pool alive ← a local, and borrowed.
+        // SAFETY: the pointer must be valid and the pool alive ← it points to a local variable, and
+        // the pool is borrowed.
         Ok(unsafe {
             call!(
                 driver,

@@ -1,4 +1,4 @@
-//! What a pool keeps, hands out again, and counts.
+//! Attributes of a memory pool: what it keeps, how it reuses memory, and its statistics.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,41 +9,37 @@ use crate::driver::call;
 use crate::error::Result;
 
 bitflags::bitflags! {
-    /// How a pool hands memory out again that was freed on another stream. All are on in a new
-    /// pool.
+    /// The conditions under which a pool reuses memory that was freed on another stream. A new pool
+    /// has all flags set.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PoolReuse: u32 {
-        /// If the stream has waited for the free through events.
+        /// Reuse if the stream has waited for the free through events.
         const FOLLOW_EVENT_DEPENDENCIES = 1;
-        /// If the free happens to be done.
+        /// Reuse if the free happens to have completed.
         const ALLOW_OPPORTUNISTIC = 2;
-        /// By making the stream wait for the free.
+        /// Reuse after making the stream wait for the free.
         const ALLOW_INTERNAL_DEPENDENCIES = 4;
     }
 }
 
-/// Bytes of a memory pool.
+/// The statistics of a memory pool, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPoolStatistics {
-    /// What it has from the device.
+    /// Bytes that the pool has reserved from the device.
     pub reserved: u64,
-    /// The most that it had since the last reset.
+    /// The maximum of `reserved` since the last reset.
     pub most_reserved: u64,
-    /// What is allocated from it.
+    /// Bytes that are allocated from the pool.
     pub used: u64,
-    /// The most that was since the last reset.
+    /// The maximum of `used` since the last reset.
     pub most_used: u64,
 }
 
 impl MemoryPool {
-    /// `cuMemPoolTrimTo(bytes)`—Gives unused memory back to the device, until the pool has at most
-    /// `bytes` bytes or no more can go. What was freed goes when the host knows that its stream has
-    /// come to it.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemPoolTrimTo(bytes)`—Returns unused memory to the device until the pool has at most
+    /// `bytes` bytes or no more can be returned. Freed memory can be returned only once the host
+    /// knows that its stream has reached the free.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
         // SAFETY: the pool must be alive ← it is borrowed.
@@ -55,23 +51,16 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuMemPoolGetAttribute(RELEASE_THRESHOLD)`—The bytes that the pool keeps when the host waits
-    /// for a stream. 0 in a new pool: all that is free goes back to the device then.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemPoolGetAttribute(RELEASE_THRESHOLD)`—Returns the number of bytes that the pool keeps
+    /// when the host waits for a stream. It is 0 in a new pool, which then returns all free memory
+    /// to the device.
     #[doc(alias = "cuMemPoolGetAttribute")]
     pub fn release_threshold(&self) -> Result<u64> {
         self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     }
 
-    /// `cuMemPoolSetAttribute(RELEASE_THRESHOLD)`—Keeps up to so many bytes when the host waits for
-    /// a stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemPoolSetAttribute(RELEASE_THRESHOLD)`—Sets the number of bytes that the pool keeps when
+    /// the host waits for a stream.
     #[doc(alias = "cuMemPoolSetAttribute")]
     pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
         self.set(
@@ -80,11 +69,7 @@ impl MemoryPool {
         )
     }
 
-    /// `cuMemPoolGetAttribute(REUSE_…)`—How memory is handed out again.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemPoolGetAttribute(REUSE_…)`—Returns the conditions under which memory is reused.
     pub fn reuse(&self) -> Result<PoolReuse> {
         let mut reuse = PoolReuse::empty();
         for (flag, attribute) in reuse_attributes() {
@@ -93,11 +78,7 @@ impl MemoryPool {
         Ok(reuse)
     }
 
-    /// `cuMemPoolSetAttribute(REUSE_…)`—Says how memory is to be handed out again.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemPoolSetAttribute(REUSE_…)`—Sets the conditions under which memory is reused.
     pub fn set_reuse(&self, reuse: PoolReuse) -> Result<()> {
         for (flag, attribute) in reuse_attributes() {
             self.set(attribute, c_int::from(reuse.contains(flag)))?;
@@ -105,11 +86,8 @@ impl MemoryPool {
         Ok(())
     }
 
-    /// `cuMemPoolGetAttribute(RESERVED_MEM_…, USED_MEM_…)`—What the pool has and had.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemPoolGetAttribute(RESERVED_MEM_…, USED_MEM_…)`—Returns the current and maximum numbers
+    /// of bytes.
     pub fn statistics(&self) -> Result<MemoryPoolStatistics> {
         type A = CUmemPool_attribute;
         Ok(MemoryPoolStatistics {
@@ -120,24 +98,22 @@ impl MemoryPool {
         })
     }
 
-    /// `cuMemPoolSetAttribute(RESERVED_MEM_HIGH, USED_MEM_HIGH)`—Makes both maxima what there is
-    /// now.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// `cuMemPoolSetAttribute(RESERVED_MEM_HIGH, USED_MEM_HIGH)`—Resets both maxima to the current
+    /// values.
     pub fn reset_statistics(&self) -> Result<()> {
         type A = CUmemPool_attribute;
         self.set(A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0_u64)?;
         self.set(A::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0_u64)
     }
 
-    /// A value of the attribute's type: `int` for the reuse of memory, 64 bits for bytes.
+    /// Reads an attribute. `V` must be the attribute's type: `int` for the reuse flags, a 64-bit
+    /// integer for numbers of bytes.
     fn get<V: bytemuck::Pod>(&self, attribute: CUmemPool_attribute) -> Result<V> {
         let mut value = V::zeroed();
         let pointer: *mut c_void = (&raw mut value).cast();
         // SAFETY: the pointer must be writable for the attribute's type, and the pool alive ← the
-        // callers ask for `int` for the reuse of memory and for 64 bits for bytes, and borrowed.
+        // callers pass `int` for the reuse flags and 64 bits for numbers of bytes, and the pool is
+        // borrowed.
         unsafe {
             call!(
                 self.device().driver(),
@@ -150,7 +126,8 @@ impl MemoryPool {
     fn set<V: bytemuck::Pod>(&self, attribute: CUmemPool_attribute, mut value: V) -> Result<()> {
         let pointer: *mut c_void = (&raw mut value).cast();
         // SAFETY: the pointer must be to a value of the attribute's type, and the pool alive ← the
-        // callers give `int` for the reuse of memory and 64 bits for bytes, and borrowed.
+        // callers pass `int` for the reuse flags and 64 bits for numbers of bytes, and the pool is
+        // borrowed.
         Ok(unsafe {
             call!(
                 self.device().driver(),
@@ -160,7 +137,7 @@ impl MemoryPool {
     }
 }
 
-/// Each flag with its attribute.
+/// Returns each flag with its attribute.
 fn reuse_attributes() -> [(PoolReuse, CUmemPool_attribute); 3] {
     type A = CUmemPool_attribute;
     [

@@ -1,4 +1,7 @@
-//! Memory pools of the driver: what memory allocated in stream order comes from.
+//! Memory pools of the driver, from which stream-ordered memory is allocated.
+//!
+//! In C a pool is destroyed by hand. Here a pool is destroyed with its last handle, and buffers do
+//! not keep it alive: the driver keeps the memory of live allocations.
 
 mod access;
 mod attributes;
@@ -22,10 +25,11 @@ use crate::handle::{Destroy, Handle};
 use crate::memory::{DeviceBuffer, DeviceRepr, Memory, Source, bytes_of};
 use crate::stream::{SendPtr, Stream};
 
-/// A pool of memory on a device. Cloning it gives another handle of the same one.
+/// A pool of memory on a device. Cloning it returns another handle to the same pool.
 ///
-/// Each device has one from the start, its [default pool](Device::default_memory_pool). A pool that
-/// was made goes with its last handle; what is allocated from it stays until it is freed.
+/// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
+/// that the program created is destroyed with its last handle. Memory that is allocated from it
+/// stays allocated until it is freed.
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Inner>);
 
@@ -36,7 +40,7 @@ struct Inner {
 
 enum Owner {
     Made(Handle<RawPool>),
-    /// The device's own.
+    /// The default pool of the device, which is never destroyed.
     Default(SendPtr<CUmemPoolHandle_st>),
 }
 
@@ -46,14 +50,15 @@ impl Destroy for RawPool {
     type Raw = SendPtr<CUmemPoolHandle_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the pool must be alive ← the handle owns it. What is allocated from it stays, and
-        // a device whose current pool it is goes back to its default one.
+        // SAFETY: the pool must be alive ← the handle owns it. Memory that is allocated from the
+        // pool stays allocated, and a device whose current pool this is uses its default pool
+        // again.
         unsafe { call!(driver, cuMemPoolDestroy(raw.0)) }
     }
 }
 
 impl Device {
-    /// `cuDeviceGetDefaultMemPool()`—The pool that the device has from the start.
+    /// `cuDeviceGetDefaultMemPool()`—Returns the pool that the device has from the start.
     ///
     /// # Errors
     ///
@@ -61,7 +66,7 @@ impl Device {
     #[doc(alias = "cuDeviceGetDefaultMemPool")]
     pub fn default_memory_pool(&self) -> Result<MemoryPool> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local variable.
         unsafe {
             call!(
                 self.driver(),
@@ -76,27 +81,27 @@ impl Device {
 }
 
 impl MemoryPool {
-    /// `cuMemPoolCreate()`—A pool of memory on `device`.
+    /// `cuMemPoolCreate()`—Creates a pool of memory on `device`.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_SUPPORTED` if the device has no memory pools, or what else the call answers.
+    /// `CUDA_ERROR_NOT_SUPPORTED` if the device has no memory pools.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(device: &Device) -> Result<Self> {
         Self::create(device, 0)
     }
 
-    /// `cuMemPoolCreate(maxSize)`—A pool of memory on `device` that never has more than `bytes`
-    /// bytes, or a little more: the driver rounds up.
+    /// `cuMemPoolCreate(maxSize)`—Creates a pool of memory on `device` that reserves at most
+    /// `bytes` bytes. The driver rounds the limit up.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] on a driver older than CUDA 12.2 or for a limit of 0, which is none;
-    /// else as [`new`](Self::new).
+    /// [`Error::Unsupported`] if the driver is older than CUDA 12.2, or if `bytes` is 0, which the
+    /// driver would take as no limit. Otherwise fails as [`new`](Self::new) does.
     pub fn with_limit(device: &Device, bytes: usize) -> Result<Self> {
         if bytes == 0 || device.driver().version() < Version::new(12_020) {
             return Err(Error::Unsupported {
-                what: "such a limit of a memory pool",
+                what: "this memory pool limit (0, or any limit on a driver before CUDA 12.2)",
             });
         }
         Self::create(device, bytes)
@@ -106,9 +111,9 @@ impl MemoryPool {
         let driver = device.driver();
         let props = props_of(device, limit);
         let mut raw = ptr::null_mut();
-        // SAFETY: the pointers must be valid ← they are to locals.
+        // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: no other code may destroy the pool ← it was created just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         Ok(Self(Arc::new(Inner {
             owner: Owner::Made(handle),
@@ -116,13 +121,13 @@ impl MemoryPool {
         })))
     }
 
-    /// The device of the memory.
+    /// Returns the device of the memory.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// The raw pool. It stays alive as long as a handle of it.
+    /// Returns the raw pool. It stays alive as long as a handle to it.
     #[must_use]
     pub fn as_raw(&self) -> CUmemoryPool {
         match &self.0.owner {
@@ -131,17 +136,18 @@ impl MemoryPool {
         }
     }
 
-    /// `cuMemAllocFromPoolAsync()`—`len` elements with whatever was in that memory, at home on
-    /// `stream`.
+    /// `cuMemAllocFromPoolAsync()`—Allocates `len` elements. The contents are undefined. `stream`
+    /// becomes the home stream of the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] with the bytes asked for, [`Error::SizeOverflow`] if they do not fit
-    /// in an address, [`Error::OtherContext`] if `stream` is of another device than the pool.
+    /// [`Error::OutOfMemory`] with the number of bytes requested, [`Error::SizeOverflow`] if that
+    /// number does not fit in an address, or [`Error::OtherContext`] if `stream` and the pool
+    /// belong to different devices.
     ///
     /// # Safety
     ///
-    /// Nothing reads an element before something has written it, as for [`DeviceBuffer::uninit`].
+    /// No element may be read before it has been written, as for [`DeviceBuffer::uninit`].
     #[doc(alias = "cuMemAllocFromPoolAsync")]
     pub unsafe fn uninit<T: DeviceRepr>(
         &self,
@@ -157,7 +163,8 @@ impl MemoryPool {
         } else {
             let mut address = 0;
             let queueing = stream.queueing()?;
-            // SAFETY: pointer, pool and stream must be valid ← a local, and borrowed.
+            // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a
+            // local variable, and the others are borrowed.
             unsafe {
                 call!(
                     stream.driver(),
@@ -165,44 +172,43 @@ impl MemoryPool {
                 )
             }
             .map_err(|error| Error::of_allocation(error, bytes))?;
-            // SAFETY: the memory must be of that source and nobody else's ← it was allocated just
-            // now.
+            // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
+            // allocated just now.
             unsafe { Memory::of_source(stream, address, bytes, Source::Ordered) }
         };
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
-    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—`len` elements of zero bits, at home on
-    /// `stream`.
+    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill
+    /// with zero bits. `stream` becomes the home stream of the buffer.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit).
+    /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed<T: DeviceRepr>(&self, stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below, on the same stream.
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
         let mut buffer = unsafe { self.uninit(stream, len) }?;
         buffer.set_zero()?;
         Ok(buffer)
     }
 
-    /// `cuMemAllocFromPoolAsync()`—A copy of `source`, at home on `stream`.
+    /// `cuMemAllocFromPoolAsync()`—Allocates a buffer and copies `source` into it. `stream` becomes
+    /// the home stream of the buffer.
     ///
     /// # Errors
     ///
-    /// As [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`].
+    /// Fails as [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`] do.
     pub fn copy_of<T: DeviceRepr>(&self, stream: &Stream, source: &[T]) -> Result<DeviceBuffer<T>> {
-        // SAFETY: it must be written before it is read ← it is filled below.
+        // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { self.uninit(stream, source.len()) }?;
         buffer.copy_from_host(source)?;
         Ok(buffer)
     }
 
-    /// `cuDeviceSetMemPool()`—Makes it the pool that buffers on its device come from unless another
-    /// is named. When its last handle goes, that is the default pool again.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
+    /// unless another pool is named. When the last handle of this pool is dropped, the default pool
+    /// becomes current again.
     #[doc(alias = "cuDeviceSetMemPool")]
     pub fn make_current(&self) -> Result<()> {
         let device = self.device();
@@ -215,16 +221,13 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuDeviceGetMemPool()`—Whether it is the pool that buffers on its device come from.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetMemPool()`—Returns `true` if buffers on the device are allocated from this pool
+    /// by default.
     #[doc(alias = "cuDeviceGetMemPool")]
     pub fn is_current(&self) -> Result<bool> {
         let device = self.device();
         let mut raw = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local variable.
         unsafe {
             call!(
                 device.driver(),
@@ -235,7 +238,8 @@ impl MemoryPool {
     }
 }
 
-/// Memory of `device`, at most `limit` bytes if that is not 0.
+/// Returns the properties of a pool of memory on `device`, with a limit of `limit` bytes, or
+/// without a limit if `limit` is 0.
 pub(crate) fn props_of(device: &Device, limit: usize) -> CUmemPoolProps {
     CUmemPoolProps {
         allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,4 +1,4 @@
-//! A copy in pieces, which several threads take one after the other.
+//! A copy in pieces, which several threads process.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,40 +7,42 @@ use super::{LARGE, SMALL};
 use crate::error::Error;
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// The pieces of one copy that are left, and what went wrong.
+/// The remaining pieces of one copy, and its first error.
 pub(super) struct Chunks {
     bytes: usize,
     chunk: usize,
-    /// Whether it is worth the hands of others.
+    /// Whether the copy is large enough for worker threads.
     is_shared: bool,
-    /// Whether what is copied has no place in the caches.
+    /// Whether the copied bytes bypass the processor caches.
     is_past_caches: bool,
-    /// Where the next piece begins; from `bytes` on there is none.
+    /// The start of the next piece. No piece is left if it is at least `bytes`.
     next: AtomicUsize,
-    /// Pieces that were taken and not copied.
+    /// Pieces that a thread took and did not copy.
     returned: Mutex<Vec<Range<usize>>, { rank::COPY_RETURNED }>,
     failed: Mutex<Option<Error>, { rank::COPY_FAILED }>,
 }
 
-/// Copies of more bytes to the device are worth waking others for.
+/// The largest copy to the device, in bytes, that one thread does alone: waking workers would cost
+/// more.
 const ALONE_TO_DEVICE: usize = LARGE;
-/// The same of those to the host.
+/// The largest copy to the host, in bytes, that one thread does alone.
 const ALONE_TO_HOST: usize = 512 << 10;
-/// A further thread for each so many bytes of those.
+/// The number of bytes of a shared copy for each additional thread.
 const SHARE: usize = 512 << 10;
-/// So many pieces to the host at least, if they do not get too small: for what is done at the same
-/// time.
+/// The minimum number of pieces of a copy to the host, so that its two steps overlap. Small copies
+/// have fewer pieces, so that no piece is too small.
 const PIECES: usize = 8;
-/// From this size on the caches of the threads that copy to the host hold what they have in hand.
+/// From this size on, copies to the host go through the caches: each thread's caches hold the block
+/// that it is copying.
 const IN_CACHES: usize = 4 << 20;
-/// From this size on, fewer calls and events are worth more than pieces that are in many hands
-/// soon.
+/// From this size on, saving driver calls and events matters more than giving pieces to many
+/// threads early.
 const LONG: usize = 32 << 20;
-/// From this size on, copies to the device through the caches were the faster ones
-/// (docs/performance.md): the source, which is in no cache, is what the threads wait for.
+/// From this size on, copies to the device through the caches were faster (docs/performance.md): no
+/// part of the source is in a cache, and the threads are limited by reading it.
 const BEYOND: usize = 128 << 20;
 
-/// Which way a copy goes.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     ToDevice,
@@ -48,7 +50,8 @@ pub(super) enum Way {
 }
 
 impl Chunks {
-    /// Pieces of multiples of `unit` bytes, which is no more than a block.
+    /// Divides `bytes` bytes into pieces whose sizes are multiples of `unit`, which is at most the
+    /// size of a block.
     pub(super) fn new(bytes: usize, unit: usize, way: Way) -> Self {
         let share = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
         let is_shared = match way {
@@ -57,9 +60,9 @@ impl Chunks {
         };
         let chunk = match way {
             _ if bytes >= LONG => LARGE,
-            // To queue a piece takes as long as to copy half of this.
+            // Queuing a piece takes as long as copying half of it.
             Way::ToDevice if is_shared => LARGE / 2,
-            // The device takes it while this thread goes on.
+            // The device transfers the piece while this thread continues.
             Way::ToDevice => LARGE,
             Way::ToHost if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
             // The device fills one block while this thread empties another.
@@ -80,7 +83,7 @@ impl Chunks {
         }
     }
 
-    /// How many blocks the device may have to fill while others are emptied.
+    /// Returns the number of blocks that the device may fill while others are emptied.
     pub(super) fn ahead(&self) -> usize {
         if self.is_shared { 16 } else { 4 }
     }
@@ -89,7 +92,7 @@ impl Chunks {
         self.is_past_caches
     }
 
-    /// How many threads more than one this is worth.
+    /// Returns the number of additional threads that the copy is worth.
     pub(super) fn helpers(&self) -> usize {
         if !self.is_shared {
             return 0;
@@ -97,12 +100,13 @@ impl Chunks {
         (self.bytes / SHARE).min(self.bytes.div_ceil(self.chunk) - 1)
     }
 
-    /// Whether no piece is left; if not, others may take them meanwhile.
+    /// Returns `true` if no piece is left. If pieces are left, other threads may take them at any
+    /// time.
     pub(super) fn are_taken(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.bytes && self.returned().is_empty()
     }
 
-    /// The next piece.
+    /// Takes the next piece.
     pub(super) fn next(&self) -> Option<Range<usize>> {
         let start = self
             .next
@@ -115,12 +119,13 @@ impl Chunks {
         }
     }
 
-    /// Leaves a piece that was taken to others.
+    /// Returns a piece that was taken and not copied, for another thread to take.
     pub(super) fn give_back(&self, piece: Range<usize>) {
         self.returned().push(piece);
     }
 
-    /// Ends the copy: no piece is left. The first error is the one that is told.
+    /// Ends the copy with an error and removes the remaining pieces. The first error is the one
+    /// that is reported.
     pub(super) fn fail(&self, error: impl Into<Error>) {
         self.next.store(self.bytes, Ordering::Relaxed);
         self.returned().clear();
@@ -132,7 +137,7 @@ impl Chunks {
         self.returned.lock()
     }
 
-    /// What went wrong, if something did. Only when all threads are done.
+    /// Returns the first error, if there was one. All threads must have finished.
     pub(super) fn result(self) -> Result<(), Error> {
         match self.failed.into_inner() {
             None => Ok(()),

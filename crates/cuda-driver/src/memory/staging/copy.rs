@@ -1,4 +1,4 @@
-//! Copies between pageable memory and the device, through the blocks of the context.
+//! Copies between pageable memory and the device, through the page-locked blocks of the context.
 
 use std::ptr;
 
@@ -15,12 +15,13 @@ use crate::memory::pitched::Rows;
 use crate::order::Access;
 use crate::stream::{Kind, Stream};
 
-/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on its home stream. They
-/// have been read when this returns; the device gets them where the stream comes to it.
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the home stream. The
+/// source has been read when this function returns; the device receives the bytes when the stream
+/// reaches the copy.
 ///
 /// # Safety
 ///
-/// Both sides have so many bytes. Nobody writes the source meanwhile.
+/// Both sides hold `bytes` bytes. No code writes the source during the call.
 pub(crate) unsafe fn upload(
     memory: &Memory,
     access: Access,
@@ -31,13 +32,13 @@ pub(crate) unsafe fn upload(
     let (mut copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
     let _current = copy.home.bind_to_ask()?;
     if !is_small {
-        // SAFETY: both sides must have the bytes of each piece, and nobody write the source ← the
-        // caller says so.
+        // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
+        // the caller guarantees both.
         let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
         return in_uses(&mut copy, memory, access, (bytes, Way::ToDevice), &work);
     }
     let slot = copy.take()?;
-    // SAFETY: as above; and `bytes` are no more than a small block has.
+    // SAFETY: as above; and a small block holds `bytes` bytes.
     let queued = memory.use_at_home(access, || unsafe {
         copy.queue_upload(&slot, 0..bytes, false)
     });
@@ -49,11 +50,12 @@ pub(crate) unsafe fn upload(
 }
 
 /// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream
-/// of the memory. They are there when this returns; on an error, some may be.
+/// of the memory. The copy has completed when this function returns. On an error some of the bytes
+/// may have been copied.
 ///
 /// # Safety
 ///
-/// Both sides have so many bytes. Nobody else uses the destination meanwhile.
+/// Both sides hold `bytes` bytes. No other code uses the destination during the call.
 pub(crate) unsafe fn download(
     memory: &Memory,
     access: Access,
@@ -65,27 +67,27 @@ pub(crate) unsafe fn download(
     let _current = copy.home.bind_to_ask()?;
     if !is_small {
         let filling = Filling::default();
-        // SAFETY: both sides must have the bytes of each piece, the destination be ours alone ← the
-        // caller says so.
+        // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
+        // destination ← the caller guarantees both.
         let work =
             |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks, &filling) };
         return in_uses(&mut copy, memory, access, (bytes, Way::ToHost), &work);
     }
     let slot = copy.take()?;
-    // SAFETY: as above; and `bytes` are no more than a small block has.
+    // SAFETY: as above; and a small block holds `bytes` bytes.
     let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
     let wait = || copy.home.state().synchronize(copy.home.context());
     let done = queued.and_then(|()| Ok(wait()?));
-    // SAFETY: the block must hold the bytes ← the stream has been waited for, or `done` says that
-    // it could not be.
+    // SAFETY: if `done` is `Ok`, the block must hold the bytes ← the copy was queued and the stream
+    // has been waited for; if either failed, `done` is the error.
     unsafe { copy.finish_download(slot, done, 0..bytes, false) }
 }
 
-/// [`upload`] to rows; the source has them one right behind the other.
+/// Works as [`upload`] with rows on the device. The rows of the source are contiguous.
 ///
 /// # Safety
 ///
-/// As there.
+/// The requirements of [`upload`] apply to all rows.
 pub(crate) unsafe fn upload_rows(
     memory: &Memory,
     access: Access,
@@ -94,16 +96,16 @@ pub(crate) unsafe fn upload_rows(
 ) -> Result<()> {
     places(to).try_for_each(|(offset, place, bytes)| {
         let source = source.wrapping_add(offset);
-        // SAFETY: both sides must have the bytes ← the caller says so of all rows.
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
         unsafe { upload(memory, access, place, source, bytes) }
     })
 }
 
-/// [`download`] from rows; the destination gets them one right behind the other.
+/// Works as [`download`] with rows on the device. The rows of the destination are contiguous.
 ///
 /// # Safety
 ///
-/// As there.
+/// The requirements of [`download`] apply to all rows.
 pub(crate) unsafe fn download_rows(
     memory: &Memory,
     access: Access,
@@ -112,13 +114,13 @@ pub(crate) unsafe fn download_rows(
 ) -> Result<()> {
     places(from).try_for_each(|(offset, place, bytes)| {
         let destination = destination.wrapping_add(offset);
-        // SAFETY: both sides must have the bytes ← the caller says so of all rows.
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
         unsafe { download(memory, access, place, destination, bytes) }
     })
 }
 
-/// The copies that make up one of rows, each with its bytes and where they begin on the host: one,
-/// or one for each row if a row does not fit in a block.
+/// Returns the copies that make up a copy of rows, each with its offset on the host and its size.
+/// There is one copy, or one for each row if a row does not fit in a block.
 fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     let (rows, all) = (*rows, rows.bytes());
     let count = match all {
@@ -138,8 +140,8 @@ fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     })
 }
 
-/// Has `work` done as one use of the memory; as one for each piece if graphs hold it, since pieces
-/// wait for the device, and replays on other threads must not have to.
+/// Runs `work` as one use of the memory. If graphs use the memory, each piece is a use of its own:
+/// a piece waits for the device, and replays on other threads must not be blocked for that time.
 fn in_uses<'a>(
     copy: &mut Copy<'a>,
     memory: &'a Memory,
@@ -163,8 +165,9 @@ fn in_uses<'a>(
         memory.use_at_home(access, all)
     }
 }
-/// Has `work` done by this thread and helpers, until no piece is left. A default stream of C is a
-/// queue of this thread, or one that only it has made current: there are no helpers then.
+/// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
+/// is a different queue on each thread, or depends on the context that is current on the thread. No
+/// worker threads are used for such a stream.
 fn in_pieces(
     home: &Stream,
     chunks: Chunks,
@@ -172,7 +175,7 @@ fn in_pieces(
 ) -> Result<()> {
     let is_short = |error: &Error| matches!(error, Error::OutOfMemory { .. });
     let help = || match work(&chunks) {
-        // Who gets no block leaves the rest to the others.
+        // A worker that gets no block leaves the remaining pieces to other threads.
         Err(error) if !is_short(&error) => chunks.fail(error),
         _ => {}
     };
@@ -186,7 +189,7 @@ fn in_pieces(
         Err(error) => is_short(error),
     };
     if is_short {
-        // The helpers had what there was, and are gone.
+        // The workers held all available blocks, and have finished.
         result = work(&chunks);
     }
     if let Err(error) = result {
@@ -197,24 +200,24 @@ fn in_pieces(
 
 /// # Safety
 ///
-/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source,
-/// meanwhile.
+/// Both sides hold `bytes` bytes and do not overlap. During the call no other code uses the
+/// destination or writes the source.
 pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_past_caches: bool) {
     if is_past_caches {
-        // SAFETY: as the caller says.
+        // SAFETY: the requirements are those of this function ← the caller guarantees them.
         unsafe { past_caches::copy(from, to, bytes) };
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: both sides must hold the bytes and must not overlap ← the caller guarantees it.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
     }
 }
 
-/// Where the bytes of a copy lie on the device.
+/// The location of the bytes of a copy on the device.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// One behind the other.
+    /// A contiguous range.
     Linear(CUdeviceptr),
-    /// In rows that fit in a block.
+    /// Rows, each of which fits in a block.
     Rows(Rows),
 }
 
@@ -224,17 +227,16 @@ pub(super) struct Copy<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) device: Place,
     pub(super) host: *mut u8,
-    /// If each piece is a use of its own: of this memory.
+    /// If each piece is a use of its own: the memory, and the access that is recorded for it.
     each: Option<(&'a Memory, Access)>,
 }
 
-// SAFETY: whoever uses `host` from another thread must not race ← the threads of a copy read it, or
-// write pieces of it that are apart, and are done when the copy returns. All else may go to other
-// threads.
+// SAFETY: threads that share a `Copy` must not race on `host` ← they only read it, or write pieces
+// that do not overlap, and have finished when the copy returns. All other fields are `Sync`.
 unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
-    /// The copy, and whether it fits in a small block.
+    /// Creates a copy. The second value is `true` if the copy fits in a small block.
     fn new(home: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
         let staging = home.context().staging();
         let is_small = bytes <= SMALL;
@@ -253,7 +255,7 @@ impl<'a> Copy<'a> {
         (copy, is_small)
     }
 
-    /// The pieces of the copy: of whole rows, if it is of rows.
+    /// Returns the pieces of the copy. For a copy of rows, a piece consists of whole rows.
     fn chunks(&self, bytes: usize, way: Way) -> Chunks {
         match self.device {
             Place::Linear(_) => Chunks::new(bytes, 1, way),
@@ -261,7 +263,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Queues something of a piece.
+    /// Calls `queue` to queue a transfer of a piece, and records the use if each piece is one.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let _queueing = self.home.queueing()?;
         match self.each {

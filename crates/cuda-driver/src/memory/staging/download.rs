@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::pitched::{Side, queue};
 
-/// The blocks that the device fills for one copy, in the order in which it was asked to. Whoever
-/// takes one out empties it, and goes on until there are none.
+/// The blocks that the device fills for one copy, in the order in which the transfers were queued.
+/// A thread that takes a block empties it, and continues until no block is left.
 #[derive(Default)]
 pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>, { rank::COPY_FILLING }>);
 
@@ -37,25 +37,25 @@ impl Filling {
 }
 
 impl Copy<'_> {
-    /// Downloads pieces until none is left. The device fills some blocks while others are emptied,
-    /// whoever asked for them.
+    /// Downloads pieces until none is left. The device fills some blocks while threads empty
+    /// others. A thread may empty a block that another thread queued.
     ///
     /// # Errors
     ///
-    /// That there is no block; other errors are told to `chunks`.
+    /// Fails if no block can be taken. Other errors are recorded in `chunks`.
     ///
     /// # Safety
     ///
-    /// Both sides have the bytes of the pieces. Nobody else uses the destination meanwhile.
+    /// Both sides hold the bytes of the pieces. No other code uses the destination during the call.
     pub(super) unsafe fn download_pieces(&self, chunks: &Chunks, filling: &Filling) -> Result<()> {
         loop {
             let mut refused = Ok(());
             while filling.len() < chunks.ahead() {
-                // SAFETY: the source must have the pieces ← the caller says so.
+                // SAFETY: the source must hold the pieces ← the caller guarantees it.
                 match unsafe { self.begin_download(chunks) } {
                     Ok(Some(next)) => filling.push(next),
                     Ok(None) => break,
-                    // Those that there are will do.
+                    // The copy continues with the blocks that it has.
                     Err(error) => {
                         refused = Err(error);
                         break;
@@ -63,12 +63,13 @@ impl Copy<'_> {
                 }
             }
             let Some((slot, piece)) = filling.pop() else {
-                // Others may have emptied those meanwhile, and pieces be left.
+                // Other threads may have emptied the blocks in the meantime, and pieces may be
+                // left.
                 return if chunks.are_taken() { Ok(()) } else { refused };
             };
             let done = slot.wait().map_err(Error::from);
-            // SAFETY: the block must hold the piece ← its event has been waited for, or `done` says
-            // that it could not be.
+            // SAFETY: if `done` is `Ok`, the block must hold the piece ← its event has been waited
+            // for; if the wait failed, `done` is the error.
             let finished =
                 unsafe { self.finish_download(slot, done, piece, chunks.is_past_caches()) };
             if let Err(error) = finished {
@@ -77,11 +78,12 @@ impl Copy<'_> {
         }
     }
 
-    /// Queues the copy of the next piece to a block; `None` if there is none, or if that failed.
+    /// Queues the transfer of the next piece to a block. Returns `None` if no piece is left or if
+    /// the transfer failed.
     ///
     /// # Safety
     ///
-    /// The source has the bytes of the pieces.
+    /// The source holds the bytes of the pieces.
     unsafe fn begin_download(&self, chunks: &Chunks) -> Result<Option<(Slot, Range<usize>)>> {
         if chunks.are_taken() {
             return Ok(None);
@@ -91,10 +93,10 @@ impl Copy<'_> {
             self.shelf.put(slot);
             return Ok(None);
         };
-        // SAFETY: the source must have the piece ← the caller says so; a piece is no more than a
-        // block.
+        // SAFETY: the source and the block must hold the piece ← the caller guarantees it for the
+        // source, and a piece is at most as large as a block.
         let queued = unsafe { self.queue_download(&slot, piece.clone()) };
-        // Without an event behind the copy the stream is waited for instead.
+        // If no event can be recorded after the transfer, the stream is waited for instead.
         let state = self.home.state();
         let queued = queued.and_then(|()| {
             let queueing = self.home.queueing();
@@ -109,17 +111,17 @@ impl Copy<'_> {
         Ok(Some((slot, piece)))
     }
 
-    /// Queues a copy from the device to the block.
+    /// Queues a transfer from the device to the block.
     ///
     /// # Safety
     ///
-    /// The source and the block have the bytes of `piece`.
+    /// The source and the block hold the bytes of `piece`.
     pub(super) unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         let start = slot.start().cast();
         self.queue(|| match self.device {
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of
-            // the device's, which is freed behind its uses; the block is used again only when the
-            // copy is known to be done, or never.
+            // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
+            // guarantees it for the device memory, which is freed after its uses; the block is
+            // reused only when the transfer is known to have completed, or never.
             Place::Linear(device) => unsafe {
                 call!(
                     self.home.driver(),
@@ -133,18 +135,18 @@ impl Copy<'_> {
             },
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let to = Side::Host(start.wrapping_byte_add(offset));
-                // SAFETY: as above; the boxes lie in the block one right behind the other.
+                // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.home, to, Side::Device(part), &part) }
             }),
         })
     }
 
-    /// Empties the block if it was filled; loses it if not.
+    /// Copies the block to the destination if `done` is `Ok`, and leaks the block otherwise.
     ///
     /// # Safety
     ///
-    /// If `done` is no error the block holds the bytes of `piece`, and the destination has them and
-    /// is nobody else's.
+    /// If `done` is `Ok`, the block holds the bytes of `piece`, and the destination has room for
+    /// them and is not used by other code.
     pub(super) unsafe fn finish_download(
         &self,
         slot: Slot,
@@ -156,10 +158,10 @@ impl Copy<'_> {
             self.shelf.lose(slot);
             return done;
         }
-        // SAFETY: the result must be in the same memory ← the destination has the piece.
+        // SAFETY: the result must be in the same allocation ← the destination holds the piece.
         let to = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours,
-        // and nothing uses it.
+        // SAFETY: both sides must hold the piece and must not overlap ← the caller guarantees the
+        // former; this thread owns the block, and nothing else uses it.
         unsafe { copy_bytes(slot.start(), to, piece.len(), is_past_caches) };
         self.shelf.put(slot);
         Ok(())

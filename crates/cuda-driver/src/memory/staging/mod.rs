@@ -1,12 +1,13 @@
 //! Page-locked blocks of a context, through which pageable memory is copied.
 //!
-//! The driver would do the same behind the scenes, on one thread, and might touch the program's
-//! memory after the call. Here the device only ever sees blocks of ours; what belongs to the
-//! program is touched by its own threads alone, while it is borrowed. A block that a failed copy
-//! may still use is never freed nor used again.
+//! The driver would do the same internally, but on one thread, and it might access the program's
+//! memory after the call. Here the device accesses only the blocks. Only threads of the program
+//! access the program's memory, and only while it is borrowed. A block that a failed copy may still
+//! use is never freed or reused.
 //!
-//! Blocks are made when first needed and kept as long as the context. A copy waits for a block of
-//! its own stream only: what other streams do may depend on what this thread does next.
+//! Blocks are created when they are first needed and live as long as the context. A copy waits only
+//! for a block of its own stream, because work on another stream may depend on what this thread
+//! does next.
 
 mod chunks;
 mod copy;
@@ -36,15 +37,17 @@ pub(crate) struct Staging {
     large: Shelf,
 }
 
-/// Blocks of one size.
+/// The blocks of one size.
 pub(crate) struct Shelf {
     block_bytes: usize,
-    /// Up to so many, blocks are made rather than waited for.
+    /// While fewer blocks than this exist, a copy creates a block rather than waiting for one.
     plenty: usize,
-    /// A stream that has so many busy waits for one of them, whatever there is.
+    /// A stream with this many busy blocks waits for one of them, even if more blocks could be
+    /// created.
     share: usize,
-    /// Whether to ask for what is done before it is needed. What was used last is taken next, while
-    /// it is in the cache; but asking takes as long as copying a few KiB.
+    /// Whether to look for completed blocks before the free list is empty. The block that was used
+    /// last is taken next, while it is in the cache. But a query takes as long as copying a few
+    /// KiB.
     is_eager: bool,
     blocks: Mutex<Blocks, { rank::STAGING }>,
 }
@@ -52,13 +55,13 @@ pub(crate) struct Shelf {
 #[derive(Default)]
 struct Blocks {
     free: Vec<Slot>,
-    /// In the order in which they were queued.
+    /// The blocks that the device reads, in the order in which their copies were queued.
     busy: VecDeque<Busy>,
-    /// All that there are, those that copies have in hand among them.
+    /// The number of all blocks, including those that a copy currently holds.
     count: usize,
 }
 
-/// A block, and an event for the end of its use.
+/// A block, and an event that marks the end of its last use.
 pub(crate) struct Slot {
     block: Handle<PinnedBlock>,
     event: Handle<RawEvent>,
@@ -67,22 +70,22 @@ pub(crate) struct Slot {
 /// A block that the device reads.
 struct Busy {
     slot: Slot,
-    /// The identity of the stream that does.
+    /// The id of the stream that reads the block.
     stream: u64,
 }
 
-/// Copies up to this size take one small block, and the thread that asks does all.
+/// The size of the largest copies that use one small block and no worker threads.
 const SMALL: usize = 64 << 10;
-/// The greatest piece of a larger copy: what fits in the caches between the processor and the bus
-/// many times.
+/// The size of the largest piece of a larger copy. Many pieces of this size fit in the caches
+/// between the processor and the bus.
 const LARGE: usize = 1 << 20;
 
 impl Default for Staging {
     fn default() -> Self {
         Self {
             small: Shelf::new(SMALL, 32, 32, false),
-            // Locking a block takes as long as copying a dozen, and a few are enough to keep the
-            // device busy.
+            // Page-locking a block takes as long as copying a dozen blocks, and a few blocks are
+            // enough to keep the device busy.
             large: Shelf::new(LARGE, 24, 16, true),
         }
     }
@@ -103,12 +106,12 @@ impl Shelf {
         self.blocks.lock()
     }
 
-    /// A block that nothing uses, for a copy on `stream`.
+    /// Returns a block that is not in use, for a copy on `stream`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] if there is no memory to lock and `stream` has no block to wait for;
-    /// a fault of the work that the stream did before.
+    /// [`Error::OutOfMemory`] if no memory can be page-locked and `stream` has no block to wait
+    /// for, or a fault of earlier work on the stream.
     fn take(&self, context: &Context, stream: &StreamState) -> Result<Slot> {
         let mut refused = None;
         loop {
@@ -153,20 +156,21 @@ impl Shelf {
         }
     }
 
-    /// Puts a block back that nothing uses.
+    /// Returns a block that is not in use.
     fn put(&self, slot: Slot) {
         self.lock().free.push(slot);
     }
 
-    /// Puts a block back that what was queued last on `stream` reads.
+    /// Returns a block that the work queued last on `home` reads.
     ///
     /// # Errors
     ///
-    /// A fault, where the stream had to be waited for.
+    /// A fault of earlier work, if the stream had to be waited for.
     fn put_behind(&self, slot: Slot, home: &Stream) -> Result<(), DriverError> {
         let stream = home.state();
         if let Ok(queueing) = home.queueing() {
-            // Recorded while the list is locked: of one stream, what is listed first is done first.
+            // The event is recorded while the list is locked. So the blocks of one stream complete
+            // in the order of the list.
             let mut blocks = self.lock();
             if slot.record(stream.driver(), &queueing).is_ok() {
                 let stream = stream.id();
@@ -184,7 +188,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Gives up a block that the device may still use: it is never freed.
+    /// Leaks a block that the device may still use.
     fn lose(&self, slot: Slot) {
         slot.abandon();
         self.lock().count -= 1;
@@ -192,15 +196,15 @@ impl Shelf {
 }
 
 impl Blocks {
-    /// Moves the blocks whose copies are done to the free ones. If there are free ones, only the
-    /// block that was queued first is asked.
+    /// Moves the blocks whose copies have completed to the free list. If the free list is not
+    /// empty, stops at the first block that is still busy.
     fn reap(&mut self) {
         let is_short = self.free.is_empty();
         if is_short
             && let Some(last) = self.busy.back()
             && last.slot.is_done() == Ok(true)
         {
-            // And so are all that its stream was given before.
+            // All earlier blocks of the same stream have completed as well.
             let stream = last.stream;
             let (done, busy) = self.busy.drain(..).partition(|busy| busy.stream == stream);
             self.busy = busy;
@@ -208,7 +212,7 @@ impl Blocks {
             self.free.extend(done.into_iter().map(|busy| busy.slot));
             return;
         }
-        // Of one stream, what was queued first is done first.
+        // The blocks of one stream complete in the order in which they were queued.
         let mut not_done = Vec::new();
         let mut at = 0;
         while let Some(busy) = self.busy.get(at) {
@@ -237,7 +241,8 @@ impl Blocks {
         }
     }
 
-    /// Where the block is that `stream` was given first, and how many it has.
+    /// Returns the position of the oldest busy block of `stream`, and the number of its busy
+    /// blocks.
     fn of_stream(&self, stream: u64) -> (Option<usize>, usize) {
         let mut own = self.busy.iter().map(|busy| busy.stream == stream);
         let oldest = own.position(|is_own| is_own);
@@ -254,7 +259,7 @@ impl Slot {
         Ok(Self { block, event })
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     fn start(&self) -> *mut u8 {
         self.block.raw().start().cast()
     }
@@ -264,8 +269,8 @@ impl Slot {
     }
 
     fn record(&self, driver: &Driver, stream: &Queueing<'_>) -> Result<(), DriverError> {
-        // SAFETY: event and stream must be alive ← the event is owned, and the callers borrow the
-        // stream.
+        // SAFETY: the event and the stream must be alive ← the event is owned, and the callers
+        // borrow the stream.
         unsafe { call!(driver, cuEventRecord(self.event(), stream.raw())) }
     }
 
@@ -285,13 +290,14 @@ impl Slot {
         unsafe { call!(self.event.driver(), cuEventSynchronize(self.event())) }
     }
 
-    /// Never frees the block.
+    /// Leaks the block.
     fn abandon(self) {
         self.block.abandon();
         let _ = self.event.close();
     }
 
-    /// Waits for what is copied through it, and gives it back.
+    /// Waits for the copy that uses the block, and frees the block. If the wait fails, the block is
+    /// leaked.
     fn end(self) {
         if self.wait().is_err() {
             return self.abandon();
@@ -306,7 +312,8 @@ impl Drop for Shelf {
         let blocks = self.blocks.get_mut();
         for Busy { slot, .. } in blocks.busy.drain(..) {
             let driver = slot.event.driver().clone();
-            // Not inside a host function, which must not wait: the copy may be behind it.
+            // Inside a host function the wait is deferred, because the copy may be queued after
+            // that function.
             pending::in_turn(&driver, move || slot.end());
         }
     }

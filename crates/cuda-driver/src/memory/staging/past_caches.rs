@@ -1,15 +1,15 @@
-//! Copying to memory that is not soon read here.
+//! Copies that bypass the caches, for destinations that this processor does not read soon.
 //!
-//! A store that goes through the caches reads each line first and leaves it there, where the device
-//! has to ask for it, and where it puts out what is needed sooner. Between several threads and a
-//! device that reads at the same time, that costs a third of the rate.
+//! A store that goes through the caches first reads the cache line and then leaves it in the cache.
+//! The device must then fetch the line from there, and lines that are needed sooner are evicted.
+//! With several threads and a device that reads at the same time, that costs a third of the rate.
 
-/// Copies `bytes` bytes; other threads and devices see them when this returns.
+/// Copies `bytes` bytes. Other threads and devices see them when this function returns.
 ///
 /// # Safety
 ///
-/// Both sides have so many bytes, apart. Nobody else uses the destination, nor writes the source,
-/// meanwhile.
+/// Both sides hold `bytes` bytes and do not overlap. During the call no other code uses the
+/// destination or writes the source.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -18,31 +18,33 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     const STEP: usize = size_of::<__m128i>();
     let head = to.align_offset(LINE).min(bytes);
     let body = head..head + (bytes - head) / LINE * LINE;
-    // SAFETY: both sides must hold the bytes, apart ← the head is a part of them.
+    // SAFETY: both sides must hold the bytes and must not overlap ← the head is a part of the
+    // ranges that the caller guarantees.
     unsafe { from.copy_to_nonoverlapping(to, head) };
     for at in body.clone().step_by(STEP) {
-        // SAFETY: the bytes must be readable ← they are of the body.
+        // SAFETY: the bytes must be readable ← they are in the body.
         let step = unsafe { _mm_loadu_si128(from.wrapping_add(at).cast()) };
-        // SAFETY: the bytes must be writable, aligned ← they are of the body, which begins with a
-        // line.
+        // SAFETY: the bytes must be writable and aligned ← they are in the body, which starts at a
+        // cache line.
         unsafe { _mm_stream_si128(to.wrapping_add(at).cast(), step) };
     }
     let (from, to) = (from.wrapping_add(body.end), to.wrapping_add(body.end));
-    // SAFETY: both sides must hold the bytes, apart ← these are the rest.
+    // SAFETY: both sides must hold the bytes and must not overlap ← these are the remaining bytes.
     unsafe { from.copy_to_nonoverlapping(to, bytes - body.end) };
-    // Such stores are not in order with others until here.
-    // SAFETY: the processor must know the instruction ← each of this architecture does.
+    // Without the fence, streaming stores are not ordered with other stores.
+    // SAFETY: the processor must support the instruction ← every x86-64 processor does.
     unsafe { _mm_sfence() };
 }
 
-/// The same on processors for which nothing better is known than a copy.
+/// Copies `bytes` bytes on processors without a known faster method than an ordinary copy.
 ///
 /// # Safety
 ///
-/// As above.
+/// Both sides hold `bytes` bytes and do not overlap. During the call no other code uses the
+/// destination or writes the source.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: both sides must hold the bytes, apart ← the caller says so.
+    // SAFETY: both sides must hold the bytes and must not overlap ← the caller guarantees it.
     unsafe { from.copy_to_nonoverlapping(to, bytes) };
 }
 
@@ -64,7 +66,8 @@ mod tests {
         ] {
             let mut target = vec![0; 1100];
             let room = target[to..].as_mut_ptr();
-            // SAFETY: both sides must have the bytes, apart ← two vectors that are longer.
+            // SAFETY: both sides must hold the bytes and must not overlap ← they are two vectors,
+            // both long enough.
             unsafe { copy(source[from..].as_ptr(), room, bytes) };
             let mut expected = vec![0; 1100];
             expected[to..to + bytes].copy_from_slice(&source[from..from + bytes]);

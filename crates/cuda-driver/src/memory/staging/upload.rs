@@ -11,8 +11,9 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::memory::pitched::{Rows, Side, queue};
 
-/// So many bytes in one run the driver writes into its own queue, one by one. Two runs the device
-/// fetches, which takes this thread half the time.
+/// The sizes for which the driver copies a contiguous range into its own command queue, byte by
+/// byte. The same bytes as two rows are fetched by the device, and the call takes this thread half
+/// the time.
 const INLINE: RangeInclusive<usize> = 4 << 10..=16 << 10;
 
 impl Copy<'_> {
@@ -20,14 +21,14 @@ impl Copy<'_> {
     ///
     /// # Errors
     ///
-    /// That there is no block; other errors are told to `chunks`.
+    /// Fails if no block can be taken. Other errors are recorded in `chunks`.
     ///
     /// # Safety
     ///
-    /// Both sides have the bytes of the pieces. Nobody writes the source meanwhile.
+    /// Both sides hold the bytes of the pieces. No code writes the source during the call.
     pub(super) unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
-        // The piece first: who has none must not wait for a block, since the stream may wait for
-        // what this thread does next.
+        // The piece is taken before the block. A thread without a piece must not wait for a block,
+        // because the stream may wait for what that thread does next.
         while let Some(piece) = chunks.next() {
             let slot = match self.take() {
                 Ok(slot) => slot,
@@ -36,8 +37,8 @@ impl Copy<'_> {
                     return Err(error);
                 }
             };
-            // SAFETY: both sides must have the piece ← the caller says so; a piece is no more than
-            // a block.
+            // SAFETY: both sides and the block must hold the piece ← the caller guarantees it for
+            // both sides, and a piece is at most as large as a block.
             match unsafe { self.queue_upload(&slot, piece, chunks.is_past_caches()) } {
                 Ok(()) => {
                     if let Err(error) = self.shelf.put_behind(slot, self.home) {
@@ -53,21 +54,22 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Fills the block and queues its copy to the device.
+    /// Fills the block and queues its transfer to the device.
     ///
     /// # Safety
     ///
-    /// Both sides and the block have the bytes of `piece`. Nobody writes the source meanwhile.
+    /// Both sides and the block hold the bytes of `piece`. No code writes the source during the
+    /// call.
     pub(super) unsafe fn queue_upload(
         &self,
         slot: &Slot,
         piece: Range<usize>,
         is_past_caches: bool,
     ) -> Result<()> {
-        // SAFETY: the result must be in the same memory ← the source has the piece.
+        // SAFETY: the result must be in the same allocation ← the source holds the piece.
         let from = unsafe { self.host.add(piece.start) };
-        // SAFETY: both sides must hold the piece, apart ← the caller says so; the block is ours,
-        // and nothing uses it.
+        // SAFETY: both sides must hold the piece and must not overlap ← the caller guarantees the
+        // former; this thread owns the block, and nothing else uses it.
         unsafe { copy_bytes(from, slot.start(), piece.len(), is_past_caches) };
         let start = slot.start().cast();
         self.queue(|| match self.device {
@@ -75,12 +77,13 @@ impl Copy<'_> {
                 if INLINE.contains(&piece.len()) && piece.len().is_multiple_of(2) =>
             {
                 let rows = Rows::halves(device + piece.start as CUdeviceptr, piece.len());
-                // SAFETY: as below.
+                // SAFETY: both sides must hold the bytes until the transfer has completed ←
+                // they do, as in the next arm; the two rows are the same contiguous bytes.
                 unsafe { queue(self.home, Side::Device(rows), Side::Host(start), &rows) }
             }
-            // SAFETY: both sides must hold the bytes until the copy is done ← the caller says so of
-            // the device's, which is freed behind its uses; the block is used again only behind its
-            // event, or never.
+            // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
+            // guarantees it for the device memory, which is freed after its uses; the block is
+            // reused only after its event, or never.
             Place::Linear(device) => unsafe {
                 call!(
                     self.home.driver(),
@@ -94,7 +97,7 @@ impl Copy<'_> {
             },
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let from = Side::Host(start.wrapping_byte_add(offset));
-                // SAFETY: as above; the boxes lie in the block one right behind the other.
+                // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.home, Side::Device(part), from, &part) }
             }),
         })
