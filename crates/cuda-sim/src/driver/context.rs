@@ -453,6 +453,7 @@ impl Call {
         if peer.device.ordinal == context.device.ordinal {
             return Err(PEER_UNSUPPORTED);
         }
+        self.potentially_unsafe()?;
         if !context.peers().insert(peer.device.ordinal) {
             return Err(PEER_ALREADY_ENABLED);
         }

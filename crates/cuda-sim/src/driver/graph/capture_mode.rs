@@ -36,11 +36,11 @@ thread_local! {
 /// the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]): `cuEventQuery`,
 /// `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`, `cuStreamAddCallback`,
 /// `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a
-/// stream that is not captured. `cuModuleUnload` and `cuArrayDestroy` check it once they know that
-/// the handle is valid, as an H100 does.
+/// stream that is not captured. `cuModuleUnload`, `cuArrayDestroy` and
+/// `cuCtxEnablePeerAccess` check it once they know that the handle is valid, as an H100 does.
 ///
 /// Other calls break no capture: creating and destroying streams and events, recording events,
-/// `cuCtxSynchronize` and enabling peer access in other contexts (measured on an H100),
+/// `cuCtxSynchronize` in another context (measured on an H100),
 /// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules.
 /// Work in the legacy stream that would have to wait for a captured stream is refused in any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
