@@ -1,7 +1,7 @@
 //! Teaches: capturing a graph, replaying it, and changing the parameters of a node.
 //!
-//! Solves the Poisson equation on a square with Jacobi's method. One sweep is captured and replayed,
-//! first with damping, then without.
+//! Solves the Poisson equation on a square with Jacobi's method. One sweep is captured and then
+//! replayed, first with damping, then without.
 //!
 //! `cargo run -p examples --example jacobi`
 

@@ -75,7 +75,7 @@ impl Session {
 /// relative to the larger of 1 and the magnitude of the reference.
 pub fn verify(what: &str, got: &[f32], want: &[f32], tolerance: f32) -> Result<()> {
     if got.len() != want.len() {
-        return Err(format!("{what}: got {} elements, expected {}", got.len(), want.len()).into());
+        return Err(format!("{what}: {} elements, expected {}", got.len(), want.len()).into());
     }
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
         let difference = (got - want).abs();
