@@ -1,6 +1,6 @@
 //! Teaches: CUDA's own headers. A block-wide reduction and a scan from CUB, compiled at run time.
 //!
-//! The headers come from the toolkit, from what `cargo xtask setup` fetched, or out of NVRTC
+//! The headers come from the toolkit, from the download of `cargo xtask setup`, or from NVRTC
 //! itself.
 //!
 //! `cargo run -p examples --example block_reduce`
@@ -15,7 +15,7 @@ const SOURCE: &str = r#"
 
 constexpr int BLOCK = 128;
 
-// Of each block of inputs: the sum, and the running sums.
+// Computes the sum and the running sums of each block of inputs.
 extern "C" __global__ void sums(const int *in, int *totals, int *running) {
     using Reduce = cub::BlockReduce<int, BLOCK>;
     using Scan = cub::BlockScan<int, BLOCK>;
@@ -49,8 +49,8 @@ fn main() -> Result<()> {
     let mut totals = DeviceBuffer::<i32>::zeroed(stream, blocks)?;
     let mut running = DeviceBuffer::<i32>::zeroed(stream, numbers.len())?;
     let config = LaunchConfig::new(blocks as u32, BLOCK as u32);
-    // SAFETY: the kernel reads as many ints as there are threads, writes as many, and one for each
-    // block.
+    // SAFETY: the kernel reads one int of `input` per thread, and writes one int of `running` per
+    // thread and one of `totals` per block; the buffers have these lengths.
     unsafe { stream.launch(&sums, config, (&input, &mut totals, &mut running))? };
 
     let in_blocks = || numbers.chunks(BLOCK);

@@ -1,7 +1,7 @@
-//! The main job, end to end: CUDA C++ compiled by NVRTC, launched, verified, timed. `cargo xtask
-//! demo` runs it.
+//! The whole path of a program: compiles CUDA C++ with NVRTC, launches it, verifies and times it.
+//! `cargo xtask demo` runs it.
 //!
-//! Where NVIDIA makes no NVRTC (macOS), it runs PTX that was written by hand, and says so.
+//! On systems without NVRTC (macOS), it runs handwritten PTX instead, and prints a note.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ extern "C" __global__ void matmul(const float *a, const float *b, float *c, unsi
 "#;
 const TILE: u32 = 16;
 
-/// How long each step of a job took, and how much the kernel did.
+/// The time of each step of a job, and the throughput of the kernel.
 struct Row {
     job: &'static str,
     compile: Duration,
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
         }
         Err(cuda_nvrtc::Error::Load(LoadError::UnsupportedPlatform { .. })) => {
             println!(
-                "NVIDIA makes no NVRTC for this system: saxpy runs from PTX that was written by hand"
+                "NVIDIA provides no NVRTC for this system: running saxpy from handwritten PTX"
             );
             vec![saxpy(&session, |session| {
                 let start = Instant::now();
@@ -76,10 +76,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A module, and the times of compiling and of loading it.
+/// Compiles and loads a module; returns it with the times of compiling and of loading.
 ///
-/// For a GPU to a cubin: machine code for its architecture, which its driver loads whatever the
-/// versions of NVRTC and driver are. For the software device to PTX, which is what it executes.
+/// For a GPU, compiles to a cubin: machine code for the GPU's architecture, which the driver loads
+/// whatever the versions of NVRTC and driver are. For the software device, compiles to PTX, which
+/// it executes.
 fn compiled(
     session: &Session,
     nvrtc: &Nvrtc,
@@ -127,7 +128,7 @@ fn saxpy(
     let mut y_device = DeviceBuffer::from_host(stream, &y)?;
     let mut copies = start.elapsed();
     let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has
+        // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; both have
         // n.
         Ok(unsafe {
             stream.launch(
@@ -173,15 +174,15 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     let mut copies = start.elapsed();
     let config = LaunchConfig::new((n / TILE, n / TILE), (TILE, TILE));
     let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n of `c`; n is a
-        // multiple of its tile, and each has as many.
+        // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`;
+        // all three have n * n, and n is a multiple of the tile size.
         Ok(unsafe { stream.launch(&kernel, config, (&a_device, &b_device, &mut c_device, n)) }?)
     })?;
     let start = Instant::now();
     let got = c_device.to_vec()?;
     copies += start.elapsed();
 
-    // Small whole numbers: exact in single precision, in whatever order they are added.
+    // The inputs are small integers, so the sums are exact in `f32` in any order of additions.
     let mut want = vec![0.0_f32; size * size];
     for (row, out) in want.chunks_mut(size).enumerate() {
         for k in 0..size {
@@ -204,7 +205,7 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     })
 }
 
-/// The time between two events around what `launch` queues.
+/// Returns the time between two events around the work that `launch` queues.
 fn timed(session: &Session, launch: impl FnOnce(&Stream) -> Result<()>) -> Result<Duration> {
     let start = Event::new(&session.context, EventFlags::empty())?;
     let end = Event::new(&session.context, EventFlags::empty())?;
@@ -233,6 +234,6 @@ fn table(rows: &[Row], software: bool) {
         );
     }
     if software {
-        println!("(on the software device: times say nothing about a GPU)");
+        println!("(times of the software device do not predict those of a GPU)");
     }
 }

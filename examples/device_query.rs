@@ -1,4 +1,4 @@
-//! Teaches: what a driver has, and what its devices are capable of.
+//! Teaches: querying the driver and the properties of its devices.
 //!
 //! `cargo run -p examples --example device_query`
 

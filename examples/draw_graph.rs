@@ -1,4 +1,4 @@
-//! Teaches: building a graph node by node, a graph in a graph, and drawing what came of it.
+//! Teaches: building a graph node by node, with a child graph, and drawing the result.
 //!
 //! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o
 //! graph.svg`
@@ -21,21 +21,21 @@ fn main() -> Result<()> {
     let config = LaunchConfig::for_num_elems(n);
 
     let mut inner = Graph::new(&context)?;
-    // SAFETY: the kernel reads n floats of the first two and writes n of the third; each has n.
+    // SAFETY: the kernel reads n floats of `a` and of `sum` and writes n of `more`; each has n.
     unsafe { inner.kernel(&[], &add, config, (&a, &sum, &mut more, n)) }?;
 
-    // No edge is named here but one: nodes that share memory wait for each other.
+    // Nodes that share memory depend on each other, so only one edge is named here.
     let mut graph = Graph::new(&context)?;
     graph.fill(&[], &mut a, 1.0)?;
     graph.fill(&[], &mut b, 2.0)?;
-    // SAFETY: as above.
+    // SAFETY: the kernel reads n floats of `a` and of `b` and writes n of `sum`; each has n.
     unsafe { graph.kernel(&[], &add, config, (&a, &b, &mut sum, n)) }?;
     graph.child(&[], &inner)?;
     let copy = graph.copy(&[], &mut result, &more)?;
     graph.host(&[copy.edge()], || println!("a launch is done"))?;
     if let Some(path) = std::env::args().nth(1) {
         graph.write_dot(&path, DotFlags::empty())?;
-        println!("draw_graph: {} nodes are drawn in {path}", graph.len());
+        println!("draw_graph: wrote {} nodes to {path}", graph.len());
     }
 
     graph.instantiate()?.launch(&stream)?;

@@ -1,6 +1,6 @@
-//! Teaches: capturing a graph, replaying it, and changing what a node of it does.
+//! Teaches: capturing a graph, replaying it, and changing the parameters of a node.
 //!
-//! Solves the Poisson equation on a square by sweeps of Jacobi's method: one sweep is captured and
+//! Solves the Poisson equation on a square with Jacobi's method. One sweep is captured and then
 //! replayed, first with damping, then without.
 //!
 //! `cargo run -p examples --example jacobi`
@@ -21,9 +21,9 @@ extern "C" __global__ void sweep(const float *u, const float *f, float *next, un
     next[at] = (1.0f - weight) * u[at] + weight * mean;
 }
 "#;
-/// The points of a side, those on the edge with them.
+/// The number of grid points per side, including the boundary.
 const N: u32 = 34;
-/// Sweeps with each weight.
+/// The number of sweeps with each weight.
 const SWEEPS: usize = 60;
 const WEIGHTS: [f32; 2] = [0.75, 1.0];
 
@@ -40,11 +40,11 @@ fn main() -> Result<()> {
 
     let blocks = N.div_ceil(16);
     let config = LaunchConfig::new((blocks, blocks), (16, 16));
-    // Nothing runs yet: the calls on the scope become nodes of the graph.
+    // The calls on the scope become nodes of the graph; nothing runs yet.
     let (graph, node) = Graph::capture_with(&session.context, |scope| {
         let args = (&u, &f, &mut next, N, WEIGHTS[0]);
-        // SAFETY: the kernel reads N * N floats of `u` and `f` and writes as many of `next`; each
-        // has as many.
+        // SAFETY: the kernel reads N * N floats of `u` and of `f` and writes N * N of `next`; each
+        // has N * N.
         let node = unsafe { scope.launch(&sweep, config, args) }?;
         scope.copy(&mut u, &next)?;
         Ok(node)
@@ -53,8 +53,8 @@ fn main() -> Result<()> {
     for _ in 0..SWEEPS {
         exec.launch(stream)?;
     }
-    // The same node with another number; launches under way keep the one that they began with.
-    // SAFETY: as above; the copy waits for this node.
+    // Changes the weight of the node. Launches under way keep the old one.
+    // SAFETY: the kernel uses the same memory as before; the copy depends on this node.
     unsafe { exec.set_kernel(node, &sweep, config, (&u, &f, &mut next, N, WEIGHTS[1])) }?;
     for _ in 0..SWEEPS {
         exec.launch(stream)?;
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     verify("jacobi", &u.to_vec()?, &reference(&f_host), 1e-5)
 }
 
-/// The same on the host.
+/// Computes the same sweeps on the host.
 fn reference(f: &[f32]) -> Vec<f32> {
     let n = N as usize;
     let mut u = vec![0.0_f32; n * n];

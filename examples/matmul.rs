@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let session = Session::open()?;
     let matmul = session.load("matmul.cu", SOURCE)?.function("matmul")?;
 
-    // Not a multiple of the tile, so that the edges are shown to be right.
+    // Not a multiple of the tile size, so that partial tiles are tested too.
     let n: u32 = 250;
     let size = n as usize;
     let a: Vec<f32> = (0..size * size).map(|i| (i % 13) as f32 - 6.0).collect();
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let config = LaunchConfig::new((blocks, blocks), (TILE, TILE));
     start.record(stream)?;
     // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`; each
-    // has as many.
+    // has n * n.
     unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c_device, n))? };
     end.record(stream)?;
     end.synchronize()?;
@@ -55,8 +55,8 @@ fn main() -> Result<()> {
     verify("matmul", &c_device.to_vec()?, &reference(&a, &b, size), 0.0)
 }
 
-/// On the host, in double precision; the inputs are small whole numbers, so the result is exact in
-/// both.
+/// Computes the product on the host, in double precision. The inputs are small integers, so the
+/// result is exact in both precisions.
 fn reference(a: &[f32], b: &[f32], n: usize) -> Vec<f32> {
     let element = |row: usize, column: usize| -> f64 {
         (0..n)

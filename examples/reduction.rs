@@ -1,12 +1,12 @@
-//! Teaches: threads of a block that work together, through shared memory and barriers; several
-//! launches that follow each other on one stream without the host waiting between them.
+//! Teaches: cooperation of the threads of a block through shared memory and barriers, and several
+//! launches on one stream without waits on the host between them.
 //!
 //! `cargo run -p examples --example reduction`
 
 use cuda_driver::prelude::*;
 use examples::{Result, Session, verify};
 
-/// Each block adds up 2 * BLOCK elements and leaves one.
+/// Each block adds 2 * BLOCK elements and writes one sum.
 const SOURCE: &str = r#"
 extern "C" __global__ void reduce(const float *in, float *out, unsigned n) {
     __shared__ float part[256];
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let session = Session::open()?;
     let reduce = session.load("reduction.cu", SOURCE)?.function("reduce")?;
 
-    // Small whole numbers, so that every order of additions gives the same sum.
+    // Small integers, so that every order of additions gives the same sum.
     let n: u32 = 1_000_003;
     let numbers: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
     let want: u64 = (0..u64::from(n)).map(|i| i % 7).sum();
@@ -40,8 +40,8 @@ fn main() -> Result<()> {
     while left > 1 {
         let blocks = left.div_ceil(2 * BLOCK);
         let mut output = DeviceBuffer::<f32>::zeroed(stream, blocks as usize)?;
-        // SAFETY: the kernel reads `left` floats of the input, which has as many, and writes one
-        // for each block.
+        // SAFETY: the kernel reads `left` floats of `input`, which has `left`, and writes one float
+        // of `output` per block, of which there are `blocks`.
         unsafe {
             stream.launch(
                 &reduce,
@@ -49,7 +49,8 @@ fn main() -> Result<()> {
                 (&input, &mut output, left),
             )?
         };
-        // The old input is freed behind the launch that reads it: nothing waits here.
+        // Drops the old input. The device frees it after the launch that reads it; the host does
+        // not wait.
         input = output;
         left = blocks;
     }

@@ -1,4 +1,4 @@
-//! Teaches: CUDA C++ compiled at run time by NVRTC, for the device that is there.
+//! Teaches: compiling CUDA C++ at run time with NVRTC, for the device of this machine.
 //!
 //! `cargo run -p examples --example saxpy`
 
@@ -28,7 +28,8 @@ fn main() -> Result<()> {
     // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has n.
     unsafe { stream.launch(&saxpy, config, (a, &x_device, &mut y_device, n))? };
 
-    // The compiler fuses the multiplication and the addition: one rounding, as `mul_add`.
+    // The compiler fuses the multiplication and the addition, so there is one rounding, as with
+    // `mul_add`.
     let reference: Vec<f32> = x.iter().zip(&y).map(|(x, y)| a.mul_add(*x, *y)).collect();
     verify("saxpy", &y_device.to_vec()?, &reference, 0.0)
 }

@@ -1,4 +1,5 @@
-//! Teaches: the shortest whole program. Load PTX, copy in, launch, copy out. No compiler is needed.
+//! Teaches: the shortest complete program: load PTX, copy in, launch, copy out. It needs no
+//! compiler.
 //!
 //! `cargo run -p examples --example vector_add`
 

@@ -1,6 +1,6 @@
-//! What the examples share: a device to run on, a compiler for it, and how a result is checked.
+//! Code that the examples share: choosing a device, compiling for it, and checking results.
 //!
-//! None of it is needed to use the crates; it only keeps each example to what it teaches.
+//! The crates can be used without this code; it only keeps the examples short.
 
 // The code in the README compiles.
 #[cfg(doctest)]
@@ -12,7 +12,7 @@ use std::error::Error;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Nvrtc, Options, Program};
 
-/// The result of an example: any error ends it.
+/// The result of an example. Any error ends it.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// A device, and a stream on it.
@@ -28,11 +28,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// The first GPU of this machine, or the software device; prints which.
+    /// Opens the first GPU of this machine or, without one, the software device; prints which.
     ///
     /// # Errors
     ///
-    /// If neither can be had.
+    /// Fails if neither can be opened.
     pub fn open() -> Result<Self> {
         let choice = cuda_sim::gpu_or_software()?;
         println!("{choice}");
@@ -49,37 +49,38 @@ impl Session {
         })
     }
 
-    /// Whether this is the software device, on which times say nothing about a GPU.
+    /// Returns whether this is the software device, whose times do not predict those of a GPU.
     #[must_use]
     pub fn is_software(&self) -> bool {
         self.software
     }
 
-    /// Compiles CUDA C++ for this device with the NVRTC of this machine, and loads it.
+    /// Compiles CUDA C++ for this device with the NVRTC of this machine, and loads the module.
     ///
     /// # Errors
     ///
-    /// If NVRTC cannot be found, or what the compiler or the driver says.
+    /// Fails if NVRTC cannot be loaded, if the source does not compile, or if the driver refuses
+    /// the module.
     pub fn load(&self, name: &str, source: &str) -> Result<Module> {
         let program = Program::new(&Nvrtc::load()?, source).name(name);
         Ok(Module::compile(&self.context, &program, &Options::new())?)
     }
 }
 
-/// Compares a result with what the host computed, and prints that they agree.
+/// Compares a result with the host's reference `want`, and prints the number of verified elements.
 ///
 /// # Errors
 ///
-/// The first element that differs by more than `tolerance` relative to the larger of 1 and its
-/// value.
+/// Fails if the lengths differ, or at the first element that differs by more than `tolerance`
+/// relative to the larger of 1 and the magnitude of the reference.
 pub fn verify(what: &str, got: &[f32], want: &[f32], tolerance: f32) -> Result<()> {
     if got.len() != want.len() {
-        return Err(format!("{what}: {} elements instead of {}", got.len(), want.len()).into());
+        return Err(format!("{what}: {} elements, expected {}", got.len(), want.len()).into());
     }
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
         let difference = (got - want).abs();
         if difference.is_nan() || difference > tolerance * want.abs().max(1.0) {
-            return Err(format!("{what}: element {index} is {got} instead of {want}").into());
+            return Err(format!("{what}: element {index} is {got}, expected {want}").into());
         }
     }
     println!("{what}: {} elements verified", got.len());

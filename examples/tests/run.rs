@@ -1,4 +1,4 @@
-//! Each example, run as its users run it: on the software device, and on the GPU if there is one.
+//! Runs each example as a user does: on the software device, and on the GPU if there is one.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ const ALL: [&str; 9] = [
     "saxpy",
     "vector_add",
 ];
-/// The ones that need NVRTC.
+/// The examples that need NVRTC.
 const COMPILING: [&str; 6] = [
     "block_reduce",
     "demo",
@@ -24,12 +24,12 @@ const COMPILING: [&str; 6] = [
     "saxpy",
 ];
 
-/// The program of an example: cargo has built it beside this test.
+/// Returns the path of an example, which cargo builds beside this test.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
     let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    // In a bundle for another machine the examples lie beside the tests.
+    // In a bundle for another machine, the examples are in the folder of the tests.
     [
         folder.join("examples").join(&name),
         test.with_file_name(&name),
@@ -53,7 +53,7 @@ fn text(output: &Output) -> String {
     format!("{out}{err}")
 }
 
-/// Whether NVRTC can be loaded; says what is skipped if not.
+/// Returns whether NVRTC can be loaded. If not, reports that `test` is skipped.
 fn has_nvrtc(test: &str) -> bool {
     test_needs::found("NVRTC", test, cuda_nvrtc::Nvrtc::load()).is_some()
 }
@@ -70,7 +70,7 @@ fn every_example_verifies_its_result_on_the_software_device() {
         assert!(output.status.success(), "{name}:\n{text}");
         assert!(
             text.contains("software device"),
-            "{name} does not say what it ran on:\n{text}"
+            "{name} does not report the device it ran on:\n{text}"
         );
         assert!(
             text.contains("verified") || name == "device_query",
@@ -94,8 +94,8 @@ fn every_example_verifies_its_result_on_whatever_is_there() {
     }
 }
 
-/// The commonest trouble in the field: a new NVRTC from a package, an old driver, and PTX between
-/// them.
+/// The most common problem of users: PTX from a newer NVRTC, installed as a package, on an older
+/// driver.
 #[test]
 fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met() {
     if !has_nvrtc("a new NVRTC on an old driver") {
