@@ -10,11 +10,11 @@
 //! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
 //!    waits for the context.
 //!
-//! A debug build checks the rules at every lock, driver call and drop, also where nothing has to
-//! wait this time, and aborts the process with a message if one is broken. A release build checks
-//! and stores nothing.
+//! A debug build checks the rules at every lock, driver call and drop, even if nothing has to wait
+//! this time. It aborts the process with a message if a rule is broken. A release build checks and
+//! stores nothing.
 //!
-//! A poisoned mutex is used as it is: what the mutexes of this crate guard is consistent after each
+//! Poisoning is ignored: the values that the mutexes of this crate guard are consistent after each
 //! statement.
 
 use std::ops::{Deref, DerefMut};
@@ -61,15 +61,15 @@ pub(crate) mod rank {
         CAPTURE_FORKS,
         /// The free blocks of one size in a caching pool.
         CACHE_CLASS,
-        /// Held while a replay, or a use of memory that graphs use, is ordered and queued.
+        /// Held while a graph replay, or a use of memory that graphs use, is ordered and queued.
         GATE,
-        /// The uses of one piece of memory.
+        /// The tracked uses of one memory block.
         TRACKER,
         /// The replays of one executable graph.
         REPLAYS,
         /// The page-locked blocks for copies from and to pageable memory.
         STAGING,
-        /// The order of the events on a stream.
+        /// The events recorded on a stream, in order.
         STREAM_TAIL,
         /// The events of a context that are free to be used again.
         FREE_EVENTS,
@@ -79,17 +79,18 @@ pub(crate) mod rank {
         SIDE_STREAMS,
         /// The captures in a context.
         CAPTURES,
-        /// The work that the driver has not reported yet.
+        /// Work whose completion the driver has not reported yet.
         PENDING,
-        /// The jobs of a worker thread, which gives back what was dropped where nothing may wait.
+        /// The jobs of a worker thread, which frees objects that were dropped where the thread must
+        /// not wait.
         DEFERRED,
-        /// The closures that the driver calls.
+        /// Closures that the driver calls.
         CLOSURES,
         /// The panic of a closure.
         CLOSURE_PANIC,
-        /// The outcome of something pending.
+        /// The result of a pending operation.
         OUTCOME,
-        /// The jobs of the threads that copy.
+        /// The jobs of the copy threads.
         COPY_THREADS,
         /// The ranges of a copy that have to be copied again.
         COPY_RETURNED,
@@ -123,7 +124,7 @@ pub(crate) mod rank {
 #[derive(Default)]
 pub(crate) struct Mutex<T: ?Sized, const RANK: u8>(sync::Mutex<T>);
 
-/// The access to the value of a locked [`Mutex`].
+/// Access to the value of a locked [`Mutex`].
 pub(crate) struct MutexGuard<'a, T: ?Sized> {
     // Unlocked before the thread forgets that it holds the mutex.
     inner: sync::MutexGuard<'a, T>,
@@ -202,7 +203,7 @@ impl Condvar {
 
     /// Unlocks the mutex until another thread notifies, then locks it again.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        // While the thread waits it locks nothing, so the mutex may stay on its list.
+        // A waiting thread locks nothing, so the mutex may stay on its list.
         MutexGuard {
             inner: self
                 .0
@@ -324,7 +325,7 @@ mod checks {
                 address,
                 place: Location::caller(),
             };
-            // The list is gone while the thread ends: nothing is checked then.
+            // The list may already be destroyed while the thread ends; then nothing is checked.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
                 for other in held.iter() {
@@ -388,7 +389,7 @@ mod checks {
         let thread = thread::current();
         let name = thread.name().unwrap_or("unnamed");
         let trace = Backtrace::force_capture();
-        // Not by `eprintln!`, whose output test harnesses withhold.
+        // `eprintln!` is not used, because test harnesses capture its output.
         let _ = writeln!(
             io::stderr(),
             "cuda-driver: lock rule violated: thread {name}: {what}\n{trace}"

@@ -101,9 +101,9 @@ attributes! {
     decompress_algorithm_mask: CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK;
     /// The maximum number of bytes of one operation of the decompression engine.
     max_decompress_length: CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH;
-    /// A number that the devices of one board share.
+    /// The identifier of the board, which all devices of one board share.
     multi_gpu_board_group: CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID;
-    /// The domain of its PCI address.
+    /// The domain of the PCI address.
     pci_domain: CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID;
     /// The bus of the PCI address.
     pci_bus: CU_DEVICE_ATTRIBUTE_PCI_BUS_ID;
