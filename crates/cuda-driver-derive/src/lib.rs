@@ -23,14 +23,16 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new(
             input.ident.span(),
-            "`DeviceRepr` can only be derived for structs: not every bit pattern is a valid enum, and a union has no active field",
+            "`DeviceRepr` can only be derived for structs: not every bit pattern is a valid enum, \
+             and a union has no active field",
         ));
     };
     check_repr(input)?;
     if !input.generics.params.is_empty() {
         return Err(Error::new(
             input.generics.span(),
-            "`DeviceRepr` cannot be derived for a generic struct: whether it has padding depends on its type arguments",
+            "`DeviceRepr` cannot be derived for a generic struct: whether it has padding depends \
+             on its type arguments",
         ));
     }
     let fields: Vec<&Type> = match &data.fields {
@@ -41,7 +43,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     if fields.is_empty() {
         return Err(Error::new(
             input.ident.span(),
-            "`DeviceRepr` needs at least one field: the size of an empty struct is 0 in Rust, but 1 in C++",
+            "`DeviceRepr` needs at least one field: the size of an empty struct is 0 in Rust, but \
+             1 in C++",
         ));
     }
     let name = &input.ident;
@@ -56,7 +59,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
             }
             assert!(
                 ::core::mem::size_of::<#name>() == 0 #(+ ::core::mem::size_of::<#fields>())*,
-                "a struct that derives `DeviceRepr` must not have padding: declare fields for the gaps between and after its fields"
+                "a struct that derives `DeviceRepr` must not have padding: declare fields for the \
+                 gaps between and after its fields"
             );
         };
         // SAFETY: all bits zero must be a valid value ← this holds for each field.
@@ -64,8 +68,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         // SAFETY: any bit pattern must be a valid value, and there must be no padding ← the former
         // holds for each field, and the assertion above compares the sizes.
         unsafe impl ::cuda_driver::derive::Pod for #name {}
-        // SAFETY: the layouts on host and device must agree ← those of the fields do, and the struct
-        // has the layout of C.
+        // SAFETY: the layouts on host and device must agree ← those of the fields do, and the
+        // struct has the layout of C.
         unsafe impl ::cuda_driver::DeviceRepr for #name {}
     })
 }
@@ -97,7 +101,8 @@ fn check_repr(input: &DeriveInput) -> Result<()> {
     } else {
         Err(Error::new(
             input.ident.span(),
-            "`DeviceRepr` needs `#[repr(C)]` or `#[repr(transparent)]`: otherwise Rust may reorder the fields",
+            "`DeviceRepr` needs `#[repr(C)]` or `#[repr(transparent)]`: otherwise Rust may \
+             reorder the fields",
         ))
     }
 }

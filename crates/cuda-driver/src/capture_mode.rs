@@ -12,7 +12,7 @@ use crate::driver::Driver;
 
 /// A guard: while it exists, calls of this thread to one driver invalidate no capture of other
 /// code. Dropping it restores the previous mode of the thread.
-#[must_use = "the thread is in relaxed mode as long as this value is there"]
+#[must_use = "the thread is in relaxed mode only while this guard exists"]
 pub(crate) struct Relaxed<'a> {
     driver: &'a Driver,
     /// The mode to restore, if it differs.
@@ -50,13 +50,13 @@ impl Drop for Relaxed<'_> {
     }
 }
 
-/// Sets the mode of this thread; returns the one before, or `None` if the driver refuses.
+/// Sets the mode of this thread. Returns the previous mode, or `None` if the driver refuses.
 fn exchange(driver: &Driver, mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
     let mut mode = mode;
     // This bypasses the liveness check of a borrowed context: the mode belongs to the thread, and
     // must be restored even if the context is dead.
     let table = driver.library().table();
-    // SAFETY: the pointer must be readable and writable ← it is to a local.
+    // SAFETY: the pointer must be readable and writable ← it points to a local.
     let status = unsafe { table.cuThreadExchangeStreamCaptureMode(&raw mut mode) };
     status.is_success().then_some(mode)
 }

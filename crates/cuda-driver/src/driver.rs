@@ -46,7 +46,7 @@ pub struct Driver {
     jobs: Option<Arc<Jobs>>,
 }
 
-/// A context that was alive when it was listed.
+/// An entry of the list of contexts. The context was alive when it was added.
 type Known = (Identity, Weak<ContextInner>);
 
 struct Inner {

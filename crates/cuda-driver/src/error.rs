@@ -1,8 +1,8 @@
 //! The errors of this crate.
 //!
-//! Each error of a driver call is a [`DriverError`], which names the C function, its status code and
-//! the version of the driver. CUDA runs work asynchronously, so any call can also return an error of
-//! work that was queued earlier. Printing an error makes no driver call.
+//! Each error of a driver call is a [`DriverError`], which names the C function, its status code
+//! and the version of the driver. CUDA runs work asynchronously, so any call can also return an
+//! error of work that was queued earlier. Printing an error makes no driver call.
 
 mod call;
 mod graph;
@@ -150,8 +150,8 @@ pub enum Error {
         /// The number of bytes that the pool holds, in use and free.
         reserved: usize,
     },
-    /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and the
-    /// owner has declared it dead.
+    /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and
+    /// the owner has declared it dead.
     ContextGone {
         /// The call that was not made.
         call: &'static Function,
@@ -170,7 +170,8 @@ pub enum Error {
         /// The memory.
         what: &'static str,
     },
-    /// A node belongs to another graph, or to a graph that the executable was not instantiated from.
+    /// A node belongs to another graph, or to a graph from which the executable was not
+    /// instantiated.
     OtherGraph,
     /// A node was removed from its graph.
     NodeGone,
@@ -249,10 +250,19 @@ impl fmt::Display for Error {
                     "device {ordinal} does not exist: the driver {driver} has {count} devices"
                 )
             }
-            Self::NoSuchFunction { name } => write!(f, "the module has no kernel named {name:?}; C++ names are mangled"),
-            Self::NoSuchGlobal { name } => write!(f, "the module has no variable named {name:?}; C++ names are mangled"),
+            Self::NoSuchFunction { name } => write!(
+                f,
+                "the module has no kernel named {name:?}; C++ names are mangled"
+            ),
+            Self::NoSuchGlobal { name } => write!(
+                f,
+                "the module has no variable named {name:?}; C++ names are mangled"
+            ),
             Self::GlobalInUse { name } => {
-                write!(f, "another `Global` of the variable {name:?} exists; drop it first")
+                write!(
+                    f,
+                    "another `Global` of the variable {name:?} exists; drop it first"
+                )
             }
             Self::NulByte { what, position } => {
                 write!(f, "{what} contains a NUL byte at offset {position}")
@@ -275,17 +285,22 @@ impl fmt::Display for Error {
                 destination_extent,
             } => write!(
                 f,
-                "the source has {source_extent} elements, but the destination has {destination_extent}"
+                "the source has {source_extent} elements, but the destination has \
+                 {destination_extent}"
             ),
             Self::Misaligned { address, align } => write!(
                 f,
-                "the address {address:#x} is not a multiple of {align}, the alignment of the element type"
+                "the address {address:#x} is not a multiple of {align}, the alignment of the \
+                 element type"
             ),
             Self::UnsafeFlags { call, bits } => {
                 write!(f, "{call} cannot be called safely with the flags {bits:#x}")
             }
             Self::Uneven { bytes, size } => {
-                write!(f, "{bytes} bytes is not a multiple of the element size, {size}")
+                write!(
+                    f,
+                    "{bytes} bytes is not a multiple of the element size, {size}"
+                )
             }
             Self::PoolLimit {
                 bytes,
@@ -293,14 +308,16 @@ impl fmt::Display for Error {
                 reserved,
             } => write!(
                 f,
-                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} of {limit} bytes"
+                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
+                 of {limit} bytes"
             ),
             Self::ContextGone { call } => write!(
                 f,
                 "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
             Self::ForeignContext => f.write_str(
-                "the current context was created by other code; borrow it with `Context::borrow_raw`",
+                "the current context was created by other code; borrow it with \
+                 `Context::borrow_raw`",
             ),
             Self::StillInUse { what } => write!(
                 f,
@@ -320,26 +337,30 @@ impl fmt::Display for Error {
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")
             }
-            Self::GraphMemoryKept => f.write_str("a node allocates memory that no node of the graph frees"),
+            Self::GraphMemoryKept => {
+                f.write_str("a node allocates memory that no node of the graph frees")
+            }
             Self::NotUploaded => f.write_str(
-                "kernels can update nodes of this graph: upload it after instantiating or changing it, \
+                "kernels can update nodes of this graph: upload it after instantiating or \
+                 changing it, \
                  and before launching it",
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported"),
             Self::OutOfRange { len } => {
-                write!(
-                    f,
-                    "the range is out of bounds: there are {len} elements"
-                )
+                write!(f, "the range is out of bounds: there are {len} elements")
             }
-            Self::AlreadyTaken { what } => write!(f, "{what} was already returned; do not poll a future again after it completes"),
+            Self::AlreadyTaken { what } => write!(
+                f,
+                "{what} was already returned; do not poll a future again after it completes"
+            ),
             Self::HostFunctionPanicked { message } => {
                 write!(f, "a host function panicked: {message}")
             }
             Self::OtherContext { what } => {
                 write!(
                     f,
-                    "{what} belongs to a different context or driver than the object it is used with"
+                    "{what} belongs to a different context or driver than the object it is used \
+                     with"
                 )
             }
         }

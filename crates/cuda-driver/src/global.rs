@@ -138,7 +138,7 @@ impl Globals {
 }
 
 impl<T: DeviceRepr> Global<T> {
-    /// The name that it was looked up by.
+    /// The name by which the variable was looked up.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

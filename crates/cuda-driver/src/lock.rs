@@ -5,8 +5,8 @@
 //! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank.
 //!    Mutexes of one rank are locked together only where the rank says so, and then by ascending
 //!    address.
-//! 2. A driver call that can wait for the device is made only while no mutex is held whose rank
-//!    forbids it.
+//! 2. A driver call that can wait for the device is made only while the thread holds no mutex whose
+//!    rank forbids it.
 //! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
 //!    waits for the context.
 //!
@@ -86,7 +86,7 @@ pub(crate) mod rank {
         DEFERRED,
         /// Closures that the driver calls.
         CLOSURES,
-        /// The panic of a closure.
+        /// The panic payload of a closure.
         CLOSURE_PANIC,
         /// The result of a pending operation.
         OUTCOME,
@@ -104,7 +104,7 @@ pub(crate) mod rank {
         LAUNCH_LOSSES,
         /// The streams whose launches are listed.
         LAUNCH_STREAMS,
-        /// The names of the kernels in that list.
+        /// The names of the kernels in the list of launches.
         LAUNCH_NAMES,
         /// The reports of lost devices.
         LOSSES,
@@ -112,7 +112,7 @@ pub(crate) mod rank {
         TOKENS,
     }
 
-    /// Ranks of which a thread may lock several, by ascending address.
+    /// Ranks of which a thread may hold several mutexes, locked by ascending address.
     #[cfg(debug_assertions)]
     pub(super) const LOCKED_TOGETHER: &[u8] = &[GATE, GRAPH, STREAM_TAIL];
     /// Ranks that may be held while the thread waits for the device.
@@ -151,7 +151,7 @@ impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks this thread until it has the mutex.
+    /// Blocks this thread until it has locked the mutex.
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -166,7 +166,7 @@ impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
 }
 
 impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
-    /// Locks a mutex that no other thread has a reference to yet. Its rank does not matter.
+    /// Locks a mutex to which no other thread has a reference yet. Its rank is not checked.
     pub(crate) fn lock_unshared(&self) -> sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,7 +233,7 @@ impl Condvar {
     }
 }
 
-/// Checks rule 2: this thread may make a call that waits for the device, if `function` is one.
+/// Checks rule 2 for a call of `function`, if the function can wait for the device.
 #[inline]
 pub(crate) fn check_call(function: &Function) {
     #[cfg(debug_assertions)]
@@ -265,8 +265,8 @@ mod checks {
     use super::rank;
 
     /// The driver functions that can wait for work on the device. (`cuDevicePrimaryCtxRelease` is
-    /// missing because a count that was taken only to look at a context is given back under a lock.
-    /// Where the last count is given back, `cuCtxSynchronize` is called before.)
+    /// missing because a count that was retained only to inspect a context is released under a
+    /// lock. Before the last count is released, `cuCtxSynchronize` is called.)
     const WAITING: &[&str] = &[
         "cuCtxDestroy",
         "cuCtxSynchronize",

@@ -130,7 +130,7 @@ struct Pushed {
 }
 
 /// A context that is current on this thread: see [`Context::make_current`].
-#[must_use = "the context is current as long as this value is there"]
+#[must_use = "the context is current only while this guard exists"]
 pub struct CurrentContext {
     id: u64,
     /// Not `Send`: each thread has its own stack.
@@ -189,7 +189,7 @@ impl fmt::Debug for CurrentContext {
 /// Returns the context that is current on this thread.
 pub(super) fn current(driver: &Driver) -> Result<CUcontext, DriverError> {
     let mut current = ptr::null_mut();
-    // SAFETY: the pointer must be writable ← it is to a local.
+    // SAFETY: the pointer must be writable ← it points to a local.
     unsafe { call!(driver, cuCtxGetCurrent(&raw mut current)) }?;
     Ok(current)
 }
@@ -197,6 +197,6 @@ pub(super) fn current(driver: &Driver) -> Result<CUcontext, DriverError> {
 /// Pops the current context from the stack of this thread.
 pub(super) fn pop(driver: &Driver) -> Result<(), DriverError> {
     let mut popped = ptr::null_mut();
-    // SAFETY: the pointer must be writable ← it is to a local.
+    // SAFETY: the pointer must be writable ← it points to a local.
     unsafe { call!(driver, cuCtxPopCurrent_v2(&raw mut popped)) }
 }

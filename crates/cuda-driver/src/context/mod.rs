@@ -164,16 +164,16 @@ impl Context {
     ///
     /// - `raw` is a context of `driver`, and stays alive as long as `token.is_alive()` returns
     ///   `true`.
-    /// - The owner does not destroy it during a driver call on it that began while the token
-    ///   returned `true`.
+    /// - The owner does not destroy the context during a driver call that uses it and that began
+    ///   while the token returned `true`.
     /// - When the token starts to return `false`, or is dropped, the work that was queued in the
-    ///   context is done, or never runs. [`synchronize`](Self::synchronize) waits for it, provided
-    ///   that no other thread queues more.
+    ///   context is complete, or will never run. [`synchronize`](Self::synchronize) waits for it,
+    ///   provided that no other thread queues more.
     ///
-    /// The owner need not know about other contexts. No work that is queued in another context uses
+    /// The owner does not need to consider other contexts. No work queued in another context uses
     /// memory of this one: [copies](crate::DeviceSliceMut::copy_from_peer) of its memory into
-    /// another context go through the host and have read it when they return, and its page-locked
-    /// memory is refused by copies in other contexts.
+    /// another context go through the host and have read it when they return, and copies in other
+    /// contexts reject its page-locked memory.
     #[doc(alias = "cuCtxAttach")]
     pub unsafe fn borrow_raw(
         driver: &Driver,
@@ -255,7 +255,7 @@ impl Context {
     /// `cuCtxGetDevice()`—Returns the device of the current context.
     fn device_of_current(driver: &Driver) -> Result<Device> {
         let mut raw: CUdevice = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuCtxGetDevice(&raw mut raw)) }?;
         Device::of_raw(driver, raw)
     }
@@ -324,7 +324,7 @@ impl Context {
     pub fn memory_info(&self) -> Result<(usize, usize)> {
         let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to locals.
         unsafe {
             call!(
                 self.driver(),

@@ -33,10 +33,11 @@ pub(super) struct RawContext {
     pub(super) device: CUdevice,
 }
 
-// SAFETY: a context handle may be used from any thread ← the driver is thread safe (docs/safety.md,
-// Threads).
+// SAFETY: a context handle must be usable from any thread ← the driver is thread-safe
+// (docs/safety.md, Threads).
 unsafe impl Send for RawContext {}
-// SAFETY: a context handle may be used from several threads at once ← as for `Send`.
+// SAFETY: a context handle must be usable from several threads at once ← the driver is thread-safe,
+// as for `Send`.
 unsafe impl Sync for RawContext {}
 
 /// The key by which a context is found.
@@ -114,7 +115,7 @@ impl Owner {
     /// after the jobs that were deferred there.
     pub(super) fn primary(driver: &Driver, device: &Device) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -136,7 +137,7 @@ impl Owner {
         flags: ContextFlags,
     ) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,

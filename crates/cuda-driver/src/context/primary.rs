@@ -30,7 +30,7 @@ impl Device {
     #[doc(alias = "cuDevicePrimaryCtxGetState")]
     pub fn primary_context_state(&self) -> Result<PrimaryContextState> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to locals.
         unsafe {
             call!(
                 self.driver(),

@@ -79,7 +79,7 @@ impl Context {
     pub fn flags(&self) -> Result<ContextFlags> {
         let _current = self.enter()?;
         let mut flags = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver(), cuCtxGetFlags(&raw mut flags)) }?;
         Ok(ContextFlags::from_bits_retain(flags))
     }
@@ -106,7 +106,7 @@ impl Context {
     pub fn limit(&self, limit: Limit) -> Result<usize> {
         let _current = self.enter()?;
         let mut value = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 self.driver(),
@@ -136,7 +136,7 @@ impl Context {
     pub fn cache_config(&self) -> Result<CacheConfig> {
         let _current = self.enter()?;
         let mut config = CUfunc_cache(0);
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver(), cuCtxGetCacheConfig(&raw mut config)) }?;
         Ok(CacheConfig(config.0))
     }

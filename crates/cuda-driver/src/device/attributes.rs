@@ -87,7 +87,7 @@ attributes! {
     surface_alignment: CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT;
     /// The maximum number of elements of a texture in linear memory.
     max_texture_1d_linear_width: CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH;
-    /// The number of memory synchronisation domains that launches can be assigned to.
+    /// The number of memory synchronization domains to which launches can be assigned.
     mem_sync_domain_count: CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT;
     /// The kinds of handles by which memory pools can be shared, as a bit mask.
     mem_pool_handle_types: CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES;

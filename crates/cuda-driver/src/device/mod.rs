@@ -40,7 +40,7 @@ impl Device {
             });
         };
         let mut raw = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuDeviceGet(&raw mut raw, c_ordinal)) }?;
         Ok(Self {
             // A device outlives all contexts, so it must not keep the driver handle of one.
@@ -124,7 +124,7 @@ impl Device {
     #[doc(alias = "cuDeviceGetCount")]
     pub fn count(driver: &Driver) -> Result<u32> {
         let mut count = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuDeviceGetCount(&raw mut count)) }?;
         Ok(u32::try_from(count).unwrap_or(0))
     }
@@ -156,7 +156,7 @@ impl Device {
     #[doc(alias = "cuDeviceGetAttribute")]
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 self.driver,
@@ -185,7 +185,7 @@ impl Device {
     #[doc(alias = "cuDeviceGetUuid")]
     pub fn uuid(&self) -> Result<[u8; 16]> {
         let mut uuid = CUuuid { bytes: [0; 16] };
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver, cuDeviceGetUuid_v2(&raw mut uuid, self.raw)) }?;
         Ok(bytemuck::cast(uuid.bytes))
     }
@@ -194,7 +194,7 @@ impl Device {
     #[doc(alias = "cuDeviceTotalMem")]
     pub fn total_memory(&self) -> Result<usize> {
         let mut bytes = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver, cuDeviceTotalMem_v2(&raw mut bytes, self.raw)) }?;
         Ok(bytes)
     }

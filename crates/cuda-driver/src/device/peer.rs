@@ -54,7 +54,7 @@ impl Device {
             return Ok(false);
         }
         let mut can = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -77,7 +77,7 @@ impl Device {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;
         let mut value = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,

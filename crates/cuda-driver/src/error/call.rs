@@ -55,7 +55,7 @@ impl DriverError {
         self.call
     }
 
-    /// The version of the driver that was called.
+    /// The CUDA version of the driver that was called.
     #[must_use]
     pub fn driver_version(&self) -> Version {
         self.driver

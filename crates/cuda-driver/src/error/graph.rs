@@ -77,7 +77,9 @@ impl fmt::Display for InstantiateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CUgraphInstantiateResult as Reason;
         let reason = match self.reason {
-            Reason::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE => "the structure of the graph is invalid",
+            Reason::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE => {
+                "the structure of the graph is invalid"
+            }
             Reason::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED => {
                 "the operation of a node is not supported with these instantiation flags"
             }
@@ -98,7 +100,9 @@ impl fmt::Display for GraphUpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CUgraphExecUpdateResult as Reason;
         let reason = match self.reason {
-            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED => "the nodes or edges of the graphs differ",
+            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED => {
+                "the nodes or edges of the graphs differ"
+            }
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED => "the kind of a node changed",
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED
             | Reason::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE => {
@@ -110,7 +114,9 @@ impl fmt::Display for GraphUpdateError {
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED => {
                 "attributes of a node changed that cannot be updated"
             }
-            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED => "a node does not support this update",
+            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED => {
+                "a node does not support this update"
+            }
             _ => "the executable graph cannot be updated from this graph",
         };
         write!(f, "{}: {reason} ({})", self.source, self.reason.0)?;

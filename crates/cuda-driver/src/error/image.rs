@@ -62,7 +62,8 @@ impl fmt::Display for JitError {
         {
             write!(
                 f,
-                ": the image is PTX {major}.{minor}, but this driver (CUDA {driver}) supports PTX up to {top}.{sub}; \
+                ": the image is PTX {major}.{minor}, but this driver (CUDA {driver}) supports PTX \
+                 up to {top}.{sub}; \
                  compile to a cubin for the device, or use an NVRTC that is not newer than the driver"
             )?;
         }

@@ -48,7 +48,8 @@ impl fmt::Display for ArgumentError {
                 given,
             } => write!(
                 f,
-                "argument {index} of kernel {kernel} must be {expected} bytes, but the launch passes {given} bytes"
+                "argument {index} of kernel {kernel} must be {expected} bytes, but the launch \
+                 passes {given} bytes"
             ),
         }
     }

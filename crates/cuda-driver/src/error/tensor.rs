@@ -97,7 +97,8 @@ impl fmt::Display for TensorMapError {
                 given_bytes,
             } => write!(
                 f,
-                "the tensor map was created for {map_bytes} bytes at {map:#x}, but is used with {given_bytes} \
+                "the tensor map was created for {map_bytes} bytes at {map:#x}, but is used with \
+                 {given_bytes} \
                  bytes at {given:#x}"
             ),
         }

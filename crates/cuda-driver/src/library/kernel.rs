@@ -70,7 +70,7 @@ impl LibraryKernel {
         Function::new(&place, raw, &self.name)
     }
 
-    /// The name that it was looked up by.
+    /// The name by which the kernel was looked up.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

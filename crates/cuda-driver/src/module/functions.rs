@@ -1,4 +1,4 @@
-//! The kernels of a module, and when their code is loaded.
+//! The kernels of a module, and the time at which their code is loaded.
 
 use std::ffi::{CStr, c_uint};
 use std::ptr;
@@ -29,7 +29,7 @@ impl Driver {
     #[doc(alias = "cuModuleGetLoadingMode")]
     pub fn module_loading_mode(&self) -> Result<LoadingMode> {
         let mut mode = CUmoduleLoadingMode(0);
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self, cuModuleGetLoadingMode(&raw mut mode)) }?;
         Ok(LoadingMode(mode.0))
     }

@@ -18,7 +18,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// What the compiler or the driver says.
+    /// [`CompileError::Nvrtc`] if the program does not compile, [`CompileError::Driver`] if the
+    /// driver does not load it.
     pub fn compile(
         context: &Context,
         program: &Program,

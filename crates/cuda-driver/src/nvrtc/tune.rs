@@ -61,7 +61,7 @@ pub enum TuneError {
     /// The device was lost because of a fault in the kernel of a candidate.
     #[error("{candidate}: {source}")]
     Lost {
-        /// The candidate that ran last.
+        /// The candidate during which the loss was reported.
         candidate: Candidate,
         /// The error of the driver.
         source: Error,

@@ -67,14 +67,14 @@ impl Outcome {
 }
 
 impl Candidate {
-    /// The value of a constant.
+    /// The value of a constant, if the candidate defines it.
     #[must_use]
     pub fn define(&self, name: &str) -> Option<&str> {
         let found = self.defines.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// `options` with the constants of this candidate, to compile the program with.
+    /// Adds the constants of this candidate to `options`, for compiling the program.
     pub fn options(&self, options: &Options) -> Options {
         let set = self.defines.iter();
         set.fold(options.clone(), |options, (name, value)| {
@@ -99,7 +99,7 @@ impl Tuning {
         self.is_remembered
     }
 
-    /// The fastest candidate.
+    /// The fastest candidate, if any ran.
     #[must_use]
     pub fn best(&self) -> Option<&Candidate> {
         let first = self.trials.first()?;
