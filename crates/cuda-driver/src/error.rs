@@ -342,8 +342,7 @@ impl fmt::Display for Error {
             }
             Self::NotUploaded => f.write_str(
                 "kernels can update nodes of this graph: upload it after instantiating or \
-                 changing it, \
-                 and before launching it",
+                 changing it, and before launching it",
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported"),
             Self::OutOfRange { len } => {
