@@ -112,7 +112,7 @@ fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met(
     let text = text(&output);
     assert!(!output.status.success(), "{text}");
     assert!(
-        text.contains("this driver, of CUDA 12.0, reads up to PTX 8.0"),
+        text.contains("this driver (CUDA 12.0) supports PTX up to 8.0"),
         "{text}"
     );
     assert!(!text.contains("panicked"), "{text}");

@@ -1,4 +1,4 @@
-//! `#[derive(DeviceRepr)]` of cuda-driver, which exports it with its feature `derive`.
+//! The derive macro `DeviceRepr` of cuda-driver, which re-exports it if its feature `derive` is on.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -6,11 +6,11 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Result, Type};
 
-/// Implements `DeviceRepr` for a struct, and what that needs: `bytemuck::Pod` and
+/// Implements `DeviceRepr` for a struct, together with its supertraits `bytemuck::Pod` and
 /// `bytemuck::Zeroable`.
 ///
-/// The struct is `#[repr(C)]` or `#[repr(transparent)]`, `Copy`, has fields that are all
-/// `DeviceRepr`, and no padding: what does not hold is an error of the compiler.
+/// The struct must be `#[repr(C)]` or `#[repr(transparent)]` and `Copy`. All its fields must be
+/// `DeviceRepr`, and it must not have padding. The compiler reports an error otherwise.
 #[proc_macro_derive(DeviceRepr)]
 pub fn device_repr(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
@@ -23,14 +23,16 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new(
             input.ident.span(),
-            "DeviceRepr is for structs: not any bits are a value of an enum, and of a union nobody knows which",
+            "`DeviceRepr` can only be derived for structs: not every bit pattern is a valid enum, \
+             and a union has no active field",
         ));
     };
     check_repr(input)?;
     if !input.generics.params.is_empty() {
         return Err(Error::new(
             input.generics.span(),
-            "DeviceRepr is not derived for generic structs: whether they have padding depends on the types",
+            "`DeviceRepr` cannot be derived for a generic struct: whether it has padding depends \
+             on its type arguments",
         ));
     }
     let fields: Vec<&Type> = match &data.fields {
@@ -41,7 +43,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     if fields.is_empty() {
         return Err(Error::new(
             input.ident.span(),
-            "DeviceRepr needs a field: an empty struct has no bytes in Rust and one in C++",
+            "`DeviceRepr` needs at least one field: the size of an empty struct is 0 in Rust, but \
+             1 in C++",
         ));
     }
     let name = &input.ident;
@@ -56,20 +59,22 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
             }
             assert!(
                 ::core::mem::size_of::<#name>() == 0 #(+ ::core::mem::size_of::<#fields>())*,
-                "a struct for the device has no padding: give the gaps between and behind its fields names"
+                "a struct that derives `DeviceRepr` must not have padding: declare fields for the \
+                 gaps between and after its fields"
             );
         };
-        // SAFETY: all bits zero must be a value ← they are one of each field.
+        // SAFETY: all bits zero must be a valid value ← this holds for each field.
         unsafe impl ::cuda_driver::derive::Zeroable for #name {}
-        // SAFETY: any bits must be a value, without padding ← they are one of each field, and the
-        // size was compared.
+        // SAFETY: any bit pattern must be a valid value, and there must be no padding ← the former
+        // holds for each field, and the assertion above compares the sizes.
         unsafe impl ::cuda_driver::derive::Pod for #name {}
-        // SAFETY: layouts must agree ← those of the fields do, and they lie as in C.
+        // SAFETY: the layouts on host and device must agree ← those of the fields do, and the
+        // struct has the layout of C.
         unsafe impl ::cuda_driver::DeviceRepr for #name {}
     })
 }
 
-/// An error unless the struct lies in memory as in C.
+/// Returns an error unless the struct has the layout of C.
 fn check_repr(input: &DeriveInput) -> Result<()> {
     let mut is_c = false;
     for attribute in &input.attrs {
@@ -80,9 +85,9 @@ fn check_repr(input: &DeriveInput) -> Result<()> {
             if meta.path.is_ident("C") || meta.path.is_ident("transparent") {
                 is_c = true;
             } else if meta.path.is_ident("packed") {
-                return Err(meta.error("DeviceRepr is not derived for packed structs"));
+                return Err(meta.error("`DeviceRepr` cannot be derived for packed structs"));
             }
-            // The number of `align(16)`.
+            // Skips the argument of `align(16)`.
             if meta.input.peek(syn::token::Paren) {
                 let inside;
                 syn::parenthesized!(inside in meta.input);
@@ -96,7 +101,8 @@ fn check_repr(input: &DeriveInput) -> Result<()> {
     } else {
         Err(Error::new(
             input.ident.span(),
-            "DeviceRepr needs #[repr(C)] or #[repr(transparent)]: Rust orders fields as it likes",
+            "`DeviceRepr` needs `#[repr(C)]` or `#[repr(transparent)]`: otherwise Rust may \
+             reorder the fields",
         ))
     }
 }

@@ -1,21 +1,21 @@
-//! How calls of a thread interact with captures of other code.
+//! The interaction of calls of this crate with captures of other code.
 //!
 //! While other code captures in global mode, a call that the manual names potentially unsafe, such
-//! as `cuEventQuery` or `cuMemFree`, fails on every thread of the process, and the capture is
-//! broken. A thread in relaxed mode breaks none. So the calls that the program does not ask for by
-//! name are made in relaxed mode: those of our threads, of drops, and of what this crate keeps for
-//! itself (docs/safety.md, Captures of other code).
+//! as `cuEventQuery` or `cuMemFree`, fails on every thread of the process and invalidates the
+//! capture. A thread in relaxed mode invalidates no capture. Therefore the crate makes all calls
+//! that the program does not explicitly request in relaxed mode: those of its own threads, of
+//! drops, and of its internal bookkeeping (docs/safety.md, Captures of other code).
 
 use cuda_sys::CUstreamCaptureMode;
 
 use crate::driver::Driver;
 
-/// This thread's calls of one driver break no capture of other code until this is dropped; then the
-/// thread has the mode that it had before.
-#[must_use = "the thread is in relaxed mode as long as this value is there"]
+/// A guard: while it exists, calls of this thread to one driver invalidate no capture of other
+/// code. Dropping it restores the previous mode of the thread.
+#[must_use = "the thread is in relaxed mode only while this guard exists"]
 pub(crate) struct Relaxed<'a> {
     driver: &'a Driver,
-    /// The mode to go back to, if it is another one.
+    /// The mode to restore, if it differs.
     before: Option<CUstreamCaptureMode>,
 }
 
@@ -28,7 +28,7 @@ impl Driver {
     pub(crate) fn relaxed(&self) -> Relaxed<'_> {
         let relaxed = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         if self.is_gone() {
-            // No call is made through this handle any more.
+            // No calls are made through this handle any more.
             return Relaxed {
                 driver: self,
                 before: None,
@@ -50,13 +50,13 @@ impl Drop for Relaxed<'_> {
     }
 }
 
-/// Sets the mode of this thread; returns the one before, or `None` if the driver refuses.
+/// Sets the mode of this thread. Returns the previous mode, or `None` if the driver refuses.
 fn exchange(driver: &Driver, mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
     let mut mode = mode;
-    // Not through the life of a borrowed context: the mode is the thread's, and must come back when
-    // the context is gone.
+    // This bypasses the liveness check of a borrowed context: the mode belongs to the thread, and
+    // must be restored even if the context is dead.
     let table = driver.library().table();
-    // SAFETY: the pointer must be readable and writable ← it is to a local.
+    // SAFETY: the pointer must be readable and writable ← it points to a local.
     let status = unsafe { table.cuThreadExchangeStreamCaptureMode(&raw mut mode) };
     status.is_success().then_some(mode)
 }

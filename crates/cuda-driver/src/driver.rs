@@ -1,7 +1,7 @@
-//! A CUDA driver that was loaded and initialised.
+//! CUDA drivers: loading, initialization and version.
 //!
-//! Where C has one driver for the process, this is a value: a process can hold the real one and
-//! software ones.
+//! In C, a process has one driver. Here a driver is a value, so a process can use the real driver
+//! and software drivers at the same time.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,10 +18,11 @@ use crate::launch::DriverLaunches;
 use crate::lock::{self, Mutex, MutexGuard, rank};
 use crate::pending::Jobs;
 
-/// Calls a C function through the table and turns its status into a [`DriverError`] that names it.
+/// Calls a C function through the table, and converts its status into a [`DriverError`] that names
+/// the function.
 ///
-/// Through the driver of a borrowed context that was declared dead it calls nothing, and answers
-/// that.
+/// If the driver belongs to a borrowed context that was declared dead, the macro makes no call and
+/// returns an error that says so.
 macro_rules! call {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
         match $driver.table_for(::cuda_sys::calls::$name) {
@@ -32,47 +33,48 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// A CUDA driver: the library, initialised. Cloning it gives another handle of the same one.
+/// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
+/// the same driver.
 #[derive(Clone)]
 pub struct Driver {
     inner: Arc<Inner>,
-    /// In the handles that a borrowed context and its objects have: whether its owner still has it.
+    /// Set in the handles of a borrowed context and its objects: the liveness of the context.
     life: Option<Arc<Life>>,
-    /// In the handles that contexts and their objects have: the ordinal of their device.
+    /// Set in the handles of contexts and their objects: the ordinal of the device.
     device: Option<u32>,
-    /// In the handles that contexts and their objects have: what of them was deferred.
+    /// Set in the handles of contexts and their objects: the deferred jobs of the context.
     jobs: Option<Arc<Jobs>>,
 }
 
-/// A context that was alive when it was listed.
+/// An entry of the list of contexts. The context was alive when it was added.
 type Known = (Identity, Weak<ContextInner>);
 
 struct Inner {
     library: Arc<DriverLibrary>,
-    /// The contexts that are alive, so that all handles of one share its default stream and the
-    /// order of uses.
+    /// The live contexts, so that all handles of a context share its default stream and its
+    /// dependency tracking.
     contexts: Mutex<Vec<Known>, { rank::CONTEXTS }>,
-    /// Whether something was queued that waits for the program: a value, or a host function. Never
-    /// goes back.
+    /// Set once work was queued that waits for the program: a wait for a value, or a host function.
+    /// Never reset.
     may_block: AtomicBool,
-    /// Whether there was ever a use that nothing tells the end of. Never goes back.
+    /// Set once the completion event of a use could not be recorded. Never reset.
     has_strays: AtomicBool,
-    /// What was deferred of objects that belong to no context.
+    /// The deferred jobs of objects that belong to no context.
     jobs: Arc<Jobs>,
-    /// What is told if a device is lost.
+    /// The launches to report if a device is lost.
     launches: DriverLaunches,
 }
 
 impl Driver {
-    /// `cuInit(0)`—Loads the driver of this system and initialises it, once for the process: every
-    /// call gives a handle of the same driver, whose contexts are shared. A failure is not
-    /// remembered.
+    /// `cuInit(0)`—Loads the driver of this system and initializes it once per process: every call
+    /// returns a handle of the same driver, and all handles share its contexts. After a failure,
+    /// the next call tries again.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`](crate::Error::Load) with every place that was tried;
-    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_NO_DEVICE` where there is a driver
-    /// but no device.
+    /// [`Error::Load`](crate::Error::Load) lists every place that was tried;
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_NO_DEVICE` if there is a driver but
+    /// no device.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Self> {
         static SYSTEM: OnceCell<Driver> = OnceCell::new();
@@ -81,15 +83,15 @@ impl Driver {
             .cloned()
     }
 
-    /// `cuInit(0)`—Initialises a library that was loaded by other means: by path, or a software
-    /// device. All drivers of one library are handles of the same one.
+    /// `cuInit(0)`—Initializes a library that was loaded by other means: from a path, or a software
+    /// device. All drivers of one library are handles of the same driver.
     ///
     /// # Errors
     ///
-    /// What `cuInit` answers.
+    /// The error of `cuInit`, such as `CUDA_ERROR_NO_DEVICE`.
     pub fn new(library: impl Into<Arc<DriverLibrary>>) -> Result<Self> {
-        /// By the addresses of their libraries; so that a context has one list of all that is
-        /// ordered there.
+        /// The drivers of the process, keyed by the addresses of their libraries, so that a context
+        /// has only one list of the work that is ordered in it.
         static ALL: Mutex<Vec<(usize, Weak<Inner>)>, { rank::DRIVERS }> = Mutex::new(Vec::new());
         let library = library.into();
         let address = Arc::as_ptr(&library).addr();
@@ -124,26 +126,26 @@ impl Driver {
         Ok(driver)
     }
 
-    /// `cuDriverGetVersion()`—The newest CUDA version that this driver supports.
+    /// `cuDriverGetVersion()`—Returns the newest CUDA version that this driver supports.
     ///
-    /// [`cuda_sys::BINDINGS`] has the version that the bindings were made from: functions that are
-    /// newer than the driver answer an error that says so.
+    /// [`cuda_sys::BINDINGS`] holds the version that the bindings were generated from. Calls of
+    /// functions that are newer than the driver fail with an error that says so.
     #[doc(alias = "cuDriverGetVersion")]
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.library.version()
     }
 
-    /// How the version of this driver compares with that of the [bindings](crate::bindings): `Less`
-    /// means that there are [functions that it does not have](Self::missing_functions), `Greater`
-    /// that it has some that have no binding.
+    /// Compares the version of this driver with that of the [bindings](crate::bindings). `Less`
+    /// means that the driver lacks [some functions](Self::missing_functions) of the bindings,
+    /// `Greater` that it has functions without a binding.
     #[must_use]
     pub fn compare_to_bindings(&self) -> Ordering {
         self.version().cmp(&crate::bindings().version)
     }
 
-    /// The functions of the bindings that are newer than this driver: calls of them answer an error
-    /// that says so.
+    /// The functions of the bindings that are newer than this driver. Calls of them fail with an
+    /// error that says so.
     pub fn missing_functions(&self) -> impl Iterator<Item = &'static Function> {
         let version = self.version();
         cuda_sys::FUNCTIONS
@@ -151,7 +153,7 @@ impl Driver {
             .filter(move |function| function.since() > version)
     }
 
-    /// What was loaded: a file, or the name of a software driver.
+    /// The origin of the driver: a file, or the name of a software driver.
     #[must_use]
     pub fn origin(&self) -> &str {
         self.inner.library.origin()
@@ -163,31 +165,27 @@ impl Driver {
         &self.inner.library
     }
 
-    /// `cuDeviceGet(ordinal)`—The device of this ordinal.
+    /// `cuDeviceGet(ordinal)`—Returns the device with this ordinal.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) if there are not as many.
+    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) if the driver has fewer devices.
     pub fn device(&self, ordinal: u32) -> Result<Device> {
         Device::new(self, ordinal)
     }
 
-    /// All devices, in the order of their ordinals.
-    ///
-    /// # Errors
-    ///
-    /// What `cuDeviceGetCount` and `cuDeviceGet` answer.
+    /// Returns all devices, ordered by ordinal.
     pub fn devices(&self) -> Result<Vec<Device>> {
         (0..Device::count(self)?)
             .map(|ordinal| self.device(ordinal))
             .collect()
     }
 
-    /// The table, to call `call` of it.
+    /// Returns the function table, for a call of `call`.
     ///
     /// # Errors
     ///
-    /// If this is the driver of a borrowed context that was declared dead.
+    /// An error if this driver belongs to a borrowed context that was declared dead.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
@@ -197,13 +195,13 @@ impl Driver {
         }
     }
 
-    /// Whether the context that this is the driver of was declared dead.
+    /// Whether this driver belongs to a borrowed context that was declared dead.
     pub(crate) fn is_gone(&self) -> bool {
         self.life.as_ref().is_some_and(|life| !life.is_alive())
     }
 
-    /// The handle for a borrowed context and its objects: calls through it fail when the context is
-    /// declared dead.
+    /// Returns the handle for a borrowed context and its objects: calls through it fail once the
+    /// context is declared dead.
     pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
         Self {
             life: Some(Arc::clone(life)),
@@ -211,8 +209,9 @@ impl Driver {
         }
     }
 
-    /// The handle for one context on a device and its objects: errors of calls through it tell what
-    /// was running there, and what is deferred of them waits for no other context.
+    /// Returns the handle for one context on a device and its objects. If the device is lost,
+    /// errors of calls through this handle report what was running there. Jobs deferred through it
+    /// do not wait for other contexts.
     pub(crate) fn of_context(&self, ordinal: u32) -> Self {
         Self {
             device: Some(ordinal),
@@ -221,7 +220,8 @@ impl Driver {
         }
     }
 
-    /// The handle that no context can take with it.
+    /// Returns the handle of this driver that is independent of any context: without liveness,
+    /// device and deferred jobs of a context.
     pub(crate) fn of_all(&self) -> Self {
         Self {
             life: None,
@@ -231,13 +231,13 @@ impl Driver {
         }
     }
 
-    /// The launches of all its contexts.
+    /// The launches of all contexts of this driver.
     pub(crate) fn launches(&self) -> &DriverLaunches {
         &self.inner.launches
     }
 
-    /// The deferred jobs of the context that this handle is for, or of the objects that belong to
-    /// none.
+    /// The deferred jobs of the context of this handle, or of the objects that belong to no
+    /// context.
     #[inline]
     pub(crate) fn jobs(&self) -> &Jobs {
         self.jobs.as_ref().unwrap_or(&self.inner.jobs)
@@ -248,18 +248,18 @@ impl Driver {
         self.inner.may_block.load(atomic::Ordering::Acquire)
     }
 
-    /// Notes that from now on a stream may wait for the program.
+    /// Records that from now on a stream may wait for the program.
     pub(crate) fn note_blocking(&self) {
         self.inner.may_block.store(true, atomic::Ordering::Release);
     }
 
-    /// Whether there was ever a use that nothing tells the end of.
+    /// Whether the completion event of any use could not be recorded.
     #[inline]
     pub(crate) fn has_strays(&self) -> bool {
         self.inner.has_strays.load(atomic::Ordering::Acquire)
     }
 
-    /// Notes that there is one.
+    /// Records that the completion event of a use could not be recorded.
     pub(crate) fn note_stray(&self) {
         self.inner.has_strays.store(true, atomic::Ordering::Release);
     }
@@ -288,8 +288,8 @@ impl Driver {
         }
     }
 
-    /// An error unless handles of `other` mean something to this driver: a driver follows the
-    /// pointers that it is given, so they must be its own, and of a context that is not gone.
+    /// Returns an error unless handles of `other` are valid for this driver. A driver dereferences
+    /// the handles that it is given, so they must be its own, and of a context that is not dead.
     pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(self.library(), other.library()) {
             other.table_for(calls::cuCtxPushCurrent_v2)?;
@@ -299,14 +299,14 @@ impl Driver {
         }
     }
 
-    /// The live context for which `is_it` holds, or else the one that `make` makes.
+    /// Returns the live context for which `is_it` holds, or else adds the one that `make` creates.
     pub(crate) fn shared_context(
         &self,
         is_it: impl Fn(&Identity) -> bool,
         make: impl FnOnce() -> Result<(Identity, Arc<ContextInner>)>,
     ) -> Result<Arc<ContextInner>> {
-        // Before the lock, so that they are dropped behind it: one may be the last handle of its
-        // context by then.
+        // Declared before the lock, so that these handles are dropped after it is released: one of
+        // them may be the last handle of its context by then.
         let such: Vec<Arc<ContextInner>>;
         let mut contexts = self.contexts();
         contexts.retain(|(_, context)| context.strong_count() > 0);
@@ -319,7 +319,7 @@ impl Driver {
         Ok(made)
     }
 
-    /// The live context for which `is_it` holds.
+    /// Returns the live context for which `is_it` holds.
     pub(crate) fn find_context(
         &self,
         is_it: impl Fn(&Identity) -> bool,
@@ -328,7 +328,7 @@ impl Driver {
         such.into_iter().find(|context| !context.is_gone())
     }
 
-    /// Whether there is such a live context.
+    /// Whether there is a live context for which `is_it` holds.
     pub(crate) fn has_context(&self, is_it: impl Fn(&Identity) -> bool) -> bool {
         let contexts = self.contexts();
         let mut live = contexts.iter().filter(|(_, it)| it.strong_count() > 0);
@@ -340,8 +340,8 @@ impl Driver {
     }
 }
 
-/// The contexts for which `is_it` holds. No other is touched: whoever has a handle for a moment may
-/// be the last to have one.
+/// Returns the live contexts for which `is_it` holds. The others are not upgraded, because a
+/// temporary handle may turn out to be the last one when it is dropped.
 fn upgraded(contexts: &[Known], is_it: impl Fn(&Identity) -> bool) -> Vec<Arc<ContextInner>> {
     let such = contexts.iter().filter(|(identity, _)| is_it(identity));
     such.filter_map(|(_, context)| context.upgrade()).collect()

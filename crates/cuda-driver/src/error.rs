@@ -1,4 +1,8 @@
-//! What can go wrong, told by values that need no driver to be printed.
+//! The errors of this crate.
+//!
+//! Each error of a driver call is a [`DriverError`], which names the C function, its status code
+//! and the version of the driver. CUDA runs work asynchronously, so any call can also return an
+//! error of work that was queued earlier. Printing an error makes no driver call.
 
 mod call;
 mod graph;
@@ -28,9 +32,9 @@ use crate::memory::Extent;
 /// The result of most calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong in this crate.
+/// The error type of this crate.
 ///
-/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,9 +42,9 @@ pub enum Error {
     Load(LoadError),
     /// A C call failed.
     Driver(DriverError),
-    /// Memory ran out.
+    /// An allocation failed for lack of memory.
     OutOfMemory {
-        /// How much was asked for.
+        /// The number of bytes requested.
         bytes: usize,
         /// The call that failed.
         source: DriverError,
@@ -51,168 +55,170 @@ pub enum Error {
     Lto(Box<LtoError>),
     /// A file could not be read.
     File {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         kind: io::ErrorKind,
     },
-    /// A file holds no image.
+    /// A file does not contain an image.
     Image(Box<LoadableError>),
-    /// The arguments of a launch are not what the kernel takes.
+    /// The arguments of a launch do not match the parameters of the kernel.
     Argument(Box<ArgumentError>),
-    /// Grid, block or shared memory of a launch are beyond a limit.
+    /// The grid, the block or the shared memory of a launch exceeds a limit.
     LaunchConfig(Box<LaunchConfigError>),
-    /// A tensor map that the hardware cannot use, or of other memory.
+    /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
-    /// The driver has no device of this ordinal.
+    /// The driver has no device with this ordinal.
     NoSuchDevice {
-        /// What was asked for.
+        /// The ordinal requested.
         ordinal: u32,
-        /// How many there are.
+        /// The number of devices.
         count: u32,
-        /// Which driver.
+        /// The origin of the driver: a file, or the name of a software driver.
         driver: String,
     },
-    /// The module has no kernel of this name.
+    /// The module has no kernel with this name.
     NoSuchFunction {
-        /// What was asked for.
+        /// The name requested.
         name: String,
     },
-    /// The module has no variable of this name.
+    /// The module has no variable with this name.
     NoSuchGlobal {
-        /// What was asked for.
+        /// The name requested.
         name: String,
     },
-    /// There is a [`Global`](crate::Global) of this variable already.
+    /// Another [`Global`](crate::Global) of this variable exists.
     GlobalInUse {
-        /// The variable.
+        /// The name of the variable.
         name: String,
     },
-    /// A name with a NUL byte, which C cannot take.
+    /// A string contains a NUL byte, and cannot be passed to C.
     NulByte {
-        /// What has it.
+        /// The string that contains it.
         what: &'static str,
-        /// Where.
+        /// The offset of the first NUL byte.
         position: usize,
     },
-    /// A length whose bytes do not fit in an address.
+    /// The size of an array in bytes does not fit in an address.
     SizeOverflow {
         /// The number of elements.
         len: usize,
-        /// The size of one.
+        /// The size of one element in bytes.
         size: usize,
     },
-    /// The two sides of a copy have different lengths.
+    /// The source and the destination of a copy have different lengths.
     LengthMismatch {
-        /// Elements of the source.
+        /// The number of elements of the source.
         source_len: usize,
-        /// Elements of the destination.
+        /// The number of elements of the destination.
         destination_len: usize,
     },
-    /// The two sides of a copy of a box are not of one extent.
+    /// The source and the destination of a two- or three-dimensional copy have different extents.
     ExtentMismatch {
         /// The extent of the source.
         source_extent: Extent,
         /// The extent of the destination.
         destination_extent: Extent,
     },
-    /// An address at which no element of its type may lie.
+    /// An address is not aligned for its element type.
     Misaligned {
-        /// Where.
+        /// The address.
         address: u64,
-        /// The alignment of an element.
+        /// The alignment of an element in bytes.
         align: usize,
     },
-    /// Flags that need a promise which a safe call cannot make.
+    /// Some flags require a guarantee from the caller, which a safe function cannot rely on.
     UnsafeFlags {
-        /// The C function that would get them.
+        /// The C function that takes the flags.
         call: &'static Function,
-        /// Those of them that are not allowed.
+        /// The bits that are not allowed.
         bits: u32,
     },
-    /// Bytes that are not a whole number of elements.
+    /// A number of bytes is not a multiple of the element size.
     Uneven {
-        /// How many there are.
+        /// The number of bytes.
         bytes: usize,
-        /// The size of an element.
+        /// The size of an element in bytes.
         size: usize,
     },
-    /// A caching pool may not have so many bytes.
+    /// An allocation would exceed the limit of a caching pool.
     PoolLimit {
-        /// The bytes of the block that was asked for.
+        /// The size in bytes of the block that the pool would have to allocate.
         bytes: usize,
-        /// What it may have.
+        /// The limit of the pool in bytes.
         limit: usize,
-        /// What it has, in use and waiting.
+        /// The number of bytes that the pool holds, in use and free.
         reserved: usize,
     },
-    /// The call was not made: its context was [borrowed](crate::Context::borrow_raw), and its owner
-    /// has declared it dead.
+    /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and
+    /// the owner has declared it dead.
     ContextGone {
         /// The call that was not made.
         call: &'static Function,
     },
-    /// The context was made by other code, which has not lent it to this crate.
+    /// The context was created by other code, and was not
+    /// [borrowed](crate::Context::borrow_raw).
     ForeignContext,
-    /// An object was to be closed while other handles of it are in use. It is closed when the last
-    /// of them goes.
+    /// An object cannot be closed while other handles of it exist. It is closed when the last of
+    /// them is dropped.
     StillInUse {
-        /// Which object.
+        /// The object.
         what: &'static str,
     },
-    /// Memory cannot be used: the host has it.
+    /// The memory cannot be used while it is mapped by the host.
     Borrowed {
-        /// Which memory.
+        /// The memory.
         what: &'static str,
     },
-    /// A node of another graph, or of a graph that the executable was not made of.
+    /// A node belongs to another graph, or to a graph from which the executable was not
+    /// instantiated.
     OtherGraph,
-    /// A node that was taken out of its graph.
+    /// A node was removed from its graph.
     NodeGone,
-    /// An edge of a graph that would close a circle.
+    /// An edge would create a cycle in a graph.
     GraphCycle,
-    /// A graph could not be made an executable.
+    /// A graph could not be instantiated.
     Instantiate(Box<InstantiateError>),
-    /// An executable graph cannot become like another graph.
+    /// An executable graph could not be updated from another graph.
     GraphUpdate(Box<GraphUpdateError>),
-    /// A node would use memory that another one uses, and neither waits for the other.
+    /// Two nodes of a graph would use the same memory, with no dependency between them.
     GraphOrder {
-        /// The other node, in the order in which nodes were added.
+        /// The index of the other node, in the order in which nodes were added.
         other: u32,
     },
-    /// It would break a [capture](crate::Capture) that is under way.
+    /// The operation would invalidate a [capture](crate::Capture) in progress.
     Capturing {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
     },
-    /// Memory that a graph allocates is not freed by it.
+    /// A graph does not free memory that it allocates.
     GraphMemoryKept,
-    /// Kernels change nodes of the graph, and it was not uploaded since it was made, or since the
-    /// host has changed such a node.
+    /// The graph has nodes that kernels can update, and has not been uploaded since it was
+    /// instantiated, or since the host changed one of these nodes.
     NotUploaded,
-    /// The device or driver cannot do it.
+    /// The device, the driver or this crate does not support the operation.
     Unsupported {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
     },
-    /// A range that is not within the elements there are.
+    /// A range is out of bounds.
     OutOfRange {
-        /// How many there are.
+        /// The number of elements that exist.
         len: usize,
     },
-    /// A future was asked again after it gave its result.
+    /// A future was polled again after it returned its result.
     AlreadyTaken {
-        /// What it gave.
+        /// The result.
         what: &'static str,
     },
     /// A closure that the driver called panicked.
     HostFunctionPanicked {
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
-    /// Two objects of different contexts were used together.
+    /// Objects of different contexts, or of different drivers, were used together.
     OtherContext {
-        /// Which object.
+        /// The object that belongs to the other context or driver.
         what: &'static str,
     },
 }
@@ -223,12 +229,12 @@ impl fmt::Display for Error {
             Self::Load(error) => error.fmt(f),
             Self::Driver(error) => fmt::Display::fmt(error, f),
             Self::OutOfMemory { bytes, source } => {
-                write!(f, "{source}, {bytes} bytes were asked for")
+                write!(f, "{source} while allocating {bytes} bytes")
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
             Self::Lto(error) => fmt::Display::fmt(error, f),
             Self::File { path, kind } => {
-                write!(f, "{} could not be read: {kind}", path.display())
+                write!(f, "could not read {}: {kind}", path.display())
             }
             Self::Image(error) => error.fmt(f),
             Self::Argument(error) => error.fmt(f),
@@ -241,21 +247,30 @@ impl fmt::Display for Error {
             } => {
                 write!(
                     f,
-                    "there is no device {ordinal}: the driver {driver} has {count}"
+                    "device {ordinal} does not exist: the driver {driver} has {count} devices"
                 )
             }
-            Self::NoSuchFunction { name } => write!(f, "the module has no kernel {name:?}"),
-            Self::NoSuchGlobal { name } => write!(f, "the module has no variable {name:?}"),
+            Self::NoSuchFunction { name } => write!(
+                f,
+                "the module has no kernel named {name:?}; C++ names are mangled"
+            ),
+            Self::NoSuchGlobal { name } => write!(
+                f,
+                "the module has no variable named {name:?}; C++ names are mangled"
+            ),
             Self::GlobalInUse { name } => {
-                write!(f, "the variable {name:?} has an owner already")
+                write!(
+                    f,
+                    "another `Global` of the variable {name:?} exists; drop it first"
+                )
             }
             Self::NulByte { what, position } => {
-                write!(f, "{what} has a NUL byte at position {position}")
+                write!(f, "{what} contains a NUL byte at offset {position}")
             }
             Self::SizeOverflow { len, size } => {
                 write!(
                     f,
-                    "{len} elements of {size} bytes are more than an address can hold"
+                    "the size of {len} elements of {size} bytes overflows an address"
                 )
             }
             Self::LengthMismatch {
@@ -263,24 +278,29 @@ impl fmt::Display for Error {
                 destination_len,
             } => write!(
                 f,
-                "the source has {source_len} elements and the destination {destination_len}"
+                "the source has {source_len} elements, but the destination has {destination_len}"
             ),
             Self::ExtentMismatch {
                 source_extent,
                 destination_extent,
             } => write!(
                 f,
-                "the source has {source_extent} elements and the destination {destination_extent}"
+                "the source has {source_extent} elements, but the destination has \
+                 {destination_extent}"
             ),
             Self::Misaligned { address, align } => write!(
                 f,
-                "{address:#x} is not aligned to the {align} bytes that an element needs"
+                "the address {address:#x} is not a multiple of {align}, the alignment of the \
+                 element type"
             ),
             Self::UnsafeFlags { call, bits } => {
-                write!(f, "{call} is not safe with the flags {bits:#x}")
+                write!(f, "{call} cannot be called safely with the flags {bits:#x}")
             }
             Self::Uneven { bytes, size } => {
-                write!(f, "{bytes} bytes are no whole number of elements of {size}")
+                write!(
+                    f,
+                    "{bytes} bytes is not a multiple of the element size, {size}"
+                )
             }
             Self::PoolLimit {
                 bytes,
@@ -288,51 +308,58 @@ impl fmt::Display for Error {
                 reserved,
             } => write!(
                 f,
-                "a block of {bytes} bytes is beyond the limit of the pool: it has {reserved} of {limit} bytes"
+                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
+                 of {limit} bytes"
             ),
             Self::ContextGone { call } => write!(
                 f,
-                "{call} was not called: the owner of its context has declared the context dead"
+                "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
             Self::ForeignContext => f.write_str(
-                "the context was made by other code; `Context::borrow_raw` takes it with a token of its life",
+                "the current context was created by other code; borrow it with \
+                 `Context::borrow_raw`",
             ),
             Self::StillInUse { what } => write!(
                 f,
-                "{what} has other handles in use, and is closed when the last of them goes"
+                "{what} has other handles in use; it is closed when the last of them is dropped"
             ),
-            Self::Borrowed { what } => write!(f, "{what} is in the hands of the host"),
-            Self::OtherGraph => f.write_str("the node is of another graph"),
-            Self::NodeGone => f.write_str("the node was taken out of its graph"),
-            Self::GraphCycle => f.write_str("the edge would make nodes of a graph wait for each other"),
+            Self::Borrowed { what } => write!(f, "{what} is currently mapped by the host"),
+            Self::OtherGraph => f.write_str("the node belongs to another graph"),
+            Self::NodeGone => f.write_str("the node was removed from its graph"),
+            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph"),
             Self::Instantiate(error) => error.fmt(f),
             Self::GraphUpdate(error) => error.fmt(f),
             Self::GraphOrder { other } => write!(
                 f,
-                "node {other} uses the same memory, and neither node waits for the other"
+                "node {other} uses the same memory, and neither node depends on the other; \
+                 add a dependency between them"
             ),
             Self::Capturing { what } => {
-                write!(f, "{what} is not possible while a graph is captured")
+                write!(f, "{what} is not possible while a capture is in progress")
             }
-            Self::GraphMemoryKept => f.write_str("a node allocates memory that no node frees"),
+            Self::GraphMemoryKept => {
+                f.write_str("a node allocates memory that no node of the graph frees")
+            }
             Self::NotUploaded => f.write_str(
-                "kernels change nodes of the graph, which is to be uploaded before it is launched",
+                "kernels can update nodes of this graph: upload it after instantiating or \
+                 changing it, and before launching it",
             ),
-            Self::Unsupported { what } => write!(f, "{what} is not supported here"),
+            Self::Unsupported { what } => write!(f, "{what} is not supported"),
             Self::OutOfRange { len } => {
-                write!(
-                    f,
-                    "the range is not within the {len} elements that there are"
-                )
+                write!(f, "the range is out of bounds: there are {len} elements")
             }
-            Self::AlreadyTaken { what } => write!(f, "{what} was given already"),
+            Self::AlreadyTaken { what } => write!(
+                f,
+                "{what} was already returned; do not poll a future again after it completes"
+            ),
             Self::HostFunctionPanicked { message } => {
                 write!(f, "a host function panicked: {message}")
             }
             Self::OtherContext { what } => {
                 write!(
                     f,
-                    "{what} belongs to another context than the object it is used with"
+                    "{what} belongs to a different context or driver than the object it is used \
+                     with"
                 )
             }
         }
@@ -343,7 +370,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::OutOfMemory { source, .. } => Some(source),
-            // The others print what they hold.
+            // The other variants print the error that they contain.
             _ => None,
         }
     }
@@ -378,7 +405,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// The driver's status code, where there is one.
+    /// The status code of the driver, if a driver call failed or was not made.
     #[must_use]
     pub fn status(&self) -> Option<CUresult> {
         match self {
@@ -391,7 +418,7 @@ impl Error {
         }
     }
 
-    /// What is known of the device, if this error tells that it is lost to this process.
+    /// The report on the lost device, if this error means that the device is lost to this process.
     #[must_use]
     pub fn loss(&self) -> Option<DeviceLoss> {
         match self {
@@ -401,7 +428,7 @@ impl Error {
         }
     }
 
-    /// Names the bytes asked for where memory ran out.
+    /// Converts the error of an allocation; adds the number of bytes if memory ran out.
     pub(crate) fn of_allocation(error: DriverError, bytes: usize) -> Self {
         match error.status() {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {

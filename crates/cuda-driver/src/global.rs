@@ -1,7 +1,7 @@
-//! Variables of a module: globals and constants, by name.
+//! The variables of a module, which are looked up by name.
 //!
-//! Where C hands out an address as often as it is asked, a variable has one owner at a time here,
-//! and its uses an order as those of any buffer.
+//! In C, a variable can be looked up any number of times. Here it has one owner at a time, and its
+//! uses are ordered like those of a buffer.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,35 +20,37 @@ use crate::module::{Module, ModuleInner};
 use crate::order::Tracker;
 use crate::stream::Stream;
 
-/// A `__device__` or `__constant__` variable of a [`Module`], which it keeps loaded, as elements of
-/// `T`.
+/// A `__device__` or `__constant__` variable of a [`Module`], as elements of `T`. It keeps the
+/// module loaded.
 ///
-/// It is read as the [`DeviceBuffer`] that it dereferences to, and may be an argument of kernels.
+/// It dereferences to a [`DeviceBuffer`], through which it is read, and can be an argument of
+/// kernels.
 pub struct Global<T: DeviceRepr> {
     buffer: DeviceBuffer<T>,
     name: String,
 }
 
-/// The variables of a module that were ever looked up, by their addresses. `None`: there is a
-/// [`Global`] of it, which has the tracker.
+/// The variables of a module that have been looked up, keyed by their addresses. `None` means that
+/// a [`Global`] of the variable exists, which owns the tracker.
 #[derive(Default)]
 pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
 impl Module {
-    /// `cuModuleGetGlobal(name)`—The variable of this name, as it stands in the image (C++ names
-    /// mangled), at home on `stream`.
+    /// `cuModuleGetGlobal(name)`—Returns the variable with this name, with `stream` as its owning
+    /// stream. C++ names are mangled, as in the image.
     ///
-    /// There is one [`Global`] of a variable at a time. Kernels that get it as an argument are
-    /// ordered with its other uses on all streams. Kernels that use it by its name are not seen: on
-    /// `stream` they run in the order in which they were queued, elsewhere it is for the caller of
-    /// the launch to wait.
+    /// Only one [`Global`] of a variable can exist at a time. Kernels that take it as an argument
+    /// are ordered with its other uses on all streams. Kernels that access it by name are not
+    /// tracked: on `stream` they run in queue order; on other streams, the caller of the launch
+    /// must order them.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchGlobal`], [`Error::GlobalInUse`] if there is a [`Global`] of it,
-    /// [`Error::Uneven`] if it is not a whole number of `T`, [`Error::Misaligned`] if no `T` may
-    /// start where it does, [`Error::OtherContext`] if `stream` is of another context than the
-    /// module, or [`Error::NulByte`] if there is one in the name.
+    /// [`Error::NoSuchGlobal`], [`Error::GlobalInUse`] if another [`Global`] of the variable
+    /// exists, [`Error::Uneven`] if its size is not a multiple of the size of `T`,
+    /// [`Error::Misaligned`] if its address is not aligned for `T`, [`Error::OtherContext`] if
+    /// `stream` belongs to another context than the module, or [`Error::NulByte`] if the name
+    /// contains a NUL byte.
     #[doc(alias = "cuModuleGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
         Global::of(self.inner(), name, stream)
@@ -56,7 +58,7 @@ impl Module {
 }
 
 impl<T: DeviceRepr> Global<T> {
-    /// The variable of that code.
+    /// Looks up a variable of this code.
     pub(crate) fn of(module: &Arc<ModuleInner>, name: &str, stream: &Stream) -> Result<Self> {
         stream.expect_context(module.context(), "the module")?;
         let c_name = CString::new(name).map_err(|error| Error::NulByte {
@@ -81,9 +83,9 @@ impl<T: DeviceRepr> Global<T> {
             bytes,
             tracker,
         };
-        // SAFETY: the memory must be of that source, nobody else's, and all uses known ← the module
-        // is loaded as long as the source is there, and its list lets one out at a time, with the
-        // order of its uses.
+        // SAFETY: the memory must belong to the given source and have no other owner, and all its
+        // uses must be tracked ← the source keeps the module loaded, and the list in the module
+        // gives the variable to one owner at a time, together with its tracker.
         let memory = unsafe { Memory::of_block(block, Source::Global(Arc::clone(module))) };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
@@ -93,7 +95,7 @@ impl<T: DeviceRepr> Global<T> {
 }
 
 impl Globals {
-    /// Lets the variable at `address` out, at home on `stream`.
+    /// Gives the variable at `address` to a new owner, with `stream` as its owning stream.
     fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
         let kept = match self.0.lock().entry(address) {
             Entry::Vacant(entry) => {
@@ -110,8 +112,8 @@ impl Globals {
         let Some(mut tracker) = kept else {
             return Ok(Arc::new(Tracker::new(stream)));
         };
-        // The list is not locked: this can wait for the device. Meanwhile the variable counts as in
-        // use.
+        // The list is not locked, because this can wait for the device. Meanwhile the variable
+        // counts as in use.
         match Tracker::hand_over(&mut tracker, stream) {
             Ok(()) => Ok(tracker),
             Err(error) => {
@@ -121,14 +123,14 @@ impl Globals {
         }
     }
 
-    /// Takes a variable back, with the order of its uses.
+    /// Takes a variable back, with its tracker.
     fn put(&self, address: CUdeviceptr, tracker: Arc<Tracker>) {
         let former = self.0.lock().insert(address, Some(tracker));
         drop(former);
     }
 
-    /// Removes all variables. Returns the trackers of those that were ever used: none of them is
-    /// out, as a [`Global`] keeps its module.
+    /// Removes all variables, and returns the trackers of those that were ever looked up. None of
+    /// them has an owner, as a [`Global`] keeps its module.
     pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
         let known = mem::take(&mut *self.0.lock());
         known.into_values().flatten().collect()
@@ -136,36 +138,37 @@ impl Globals {
 }
 
 impl<T: DeviceRepr> Global<T> {
-    /// The name that it was looked up by.
+    /// The name by which the variable was looked up.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All elements, to write.
+    /// Returns a mutable slice of all elements.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> DeviceSliceMut<'_, T> {
         self.buffer.as_mut_slice()
     }
 
-    /// The elements of `range`, to write; `None` if it is out of bounds.
+    /// Returns a mutable slice of the elements of `range`, or `None` if the range is out of bounds.
     #[must_use]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
         self.buffer.slice_mut(range)
     }
 
-    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the variable; returns when
-    /// `source` is free again.
+    /// `cuMemcpyHtoDAsync()`, `cuStreamSynchronize()`—Overwrites the variable. When the call
+    /// returns, the copy no longer uses `source`.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both are of one length, or what the calls answer.
+    /// [`Error::LengthMismatch`] unless both have the same length.
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         self.buffer.copy_from_host(source)
     }
 }
 
-/// To read. (Not to write: a buffer of other memory must not take its place.)
+/// Read access only: with `DerefMut`, a buffer of other memory could take the place of the
+/// variable.
 impl<T: DeviceRepr> Deref for Global<T> {
     type Target = DeviceBuffer<T>;
 

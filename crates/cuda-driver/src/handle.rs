@@ -1,4 +1,4 @@
-//! The one owner of raw handles, and the one `Drop` that gives them back.
+//! The only owner of raw handles, and the only `Drop` that destroys them.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -7,32 +7,32 @@ use crate::driver::Driver;
 use crate::error::DriverError;
 use crate::pending;
 
-/// A kind of handle, and how it is given back.
+/// A kind of raw handle, and the call that destroys it.
 pub(crate) trait Destroy: 'static {
     /// The raw handle.
     type Raw: Copy + fmt::Debug + Send + Sync;
 
-    /// Gives it back.
+    /// Destroys the object of the handle.
     ///
     /// # Safety
     ///
-    /// `raw` is alive, and not used after this call.
+    /// `raw` is alive, and is not used after this call.
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError>;
 }
 
-/// Owns a raw handle. No destroying call of the driver needs a current context (docs/safety.md), so
-/// the driver is all that it needs beside the handle.
+/// Owns a raw handle. No call that destroys an object needs a current context (docs/safety.md), so
+/// only the driver is stored with the handle.
 pub(crate) struct Handle<T: Destroy> {
     raw: T::Raw,
     driver: Driver,
 }
 
 impl<T: Destroy> Handle<T> {
-    /// Takes a handle that the driver has just made.
+    /// Takes ownership of a handle that the driver has just created.
     ///
     /// # Safety
     ///
-    /// `raw` is alive and of this driver, and nobody else gives it back.
+    /// `raw` is alive and belongs to this driver, and no other owner destroys it.
     pub(crate) unsafe fn new(driver: &Driver, raw: T::Raw) -> Self {
         Self {
             raw,
@@ -48,23 +48,24 @@ impl<T: Destroy> Handle<T> {
         &self.driver
     }
 
-    /// Gives the handle back and answers what the driver said.
+    /// Destroys the object and returns the result of the driver call.
     pub(crate) fn close(self) -> Result<(), DriverError> {
         let (raw, driver) = self.into_parts();
         let _relaxed = driver.relaxed();
-        // SAFETY: the handle must be alive and not used after ← it was owned, and this is its end.
+        // SAFETY: the handle must be alive and not used afterwards ← `self` owned it, and was
+        // consumed.
         unsafe { T::destroy(&driver, raw) }
     }
 
-    /// Never gives the handle back: something may still use it.
+    /// Gives up the handle without destroying the object, because it may still be in use.
     pub(crate) fn abandon(self) {
         let _ = self.into_parts();
     }
 
     fn into_parts(self) -> (T::Raw, Driver) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the driver must not be used again through `this` ← it is never dropped, and this
-        // is its end.
+        // SAFETY: the driver must not be used again through `this` ← `this` is never dropped, and
+        // its scope ends here.
         let driver = unsafe { std::ptr::read(&raw const this.driver) };
         (this.raw, driver)
     }
@@ -75,9 +76,10 @@ impl<T: Destroy> Drop for Handle<T> {
         let (raw, driver) = (self.raw, self.driver.clone());
         pending::in_turn(&self.driver, move || {
             let _relaxed = driver.relaxed();
-            // A drop has no caller to return an error to; `close` has. What fails here leaks in the
-            // driver, and nothing else. SAFETY: the handle must be alive and not used after ← it
-            // was owned, and this is its end.
+            // `drop` cannot return an error; `close` can. If the call fails, the object leaks in
+            // the driver, with no other effect.
+            // SAFETY: the handle must be alive and not used afterwards ← `self` owned it, and is
+            // being dropped.
             let _ = unsafe { T::destroy(&driver, raw) };
         });
     }

@@ -1,14 +1,15 @@
-//! The launch that looks like CUDA C++'s.
+//! A macro that launches a kernel with a syntax like that of CUDA C++.
 
 /// `kernel<<<grid, block, shared>>>(args)`—Queues a kernel, as
 /// [`Stream::launch`](crate::Stream::launch) does.
 ///
-/// `launch!(stream, kernel[grid, block](args))`, or `[grid, block, shared]` with so many bytes of
-/// dynamic shared memory. Grid and block are whatever a [`Dim3`](crate::Dim3) is made from. The
-/// kernel is a variable or a field; any other expression stands in parentheses.
+/// Write `launch!(stream, kernel[grid, block](args))`, or `[grid, block, shared]` with the number
+/// of bytes of dynamic shared memory. Grid and block are values that convert to
+/// [`Dim3`](crate::Dim3). The kernel is a variable or a field; any other expression must be in
+/// parentheses.
 ///
-/// It is a call of an `unsafe` function: what the caller answers for, and what it gives, stands
-/// there.
+/// It expands to a call of the `unsafe` function [`Stream::launch`](crate::Stream::launch); see
+/// there for the safety contract, the result and the errors.
 ///
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, Function, Stream, launch};

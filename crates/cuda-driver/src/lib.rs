@@ -89,14 +89,14 @@ pub use tensor_map::{
 };
 pub use transfer::{CopyScope, Transfer, TransferError};
 
-/// What the derive macro names.
+/// The items that the expansion of the derive macro uses.
 #[cfg(feature = "derive")]
 #[doc(hidden)]
 pub mod derive {
     pub use bytemuck::{Pod, Zeroable};
 }
 
-/// What the raw bindings were made from, and up to which CUDA version they go.
+/// Returns the source of the raw bindings, and the newest CUDA version that they cover.
 #[must_use]
 pub fn bindings() -> cuda_sys::Bindings {
     cuda_sys::BINDINGS

@@ -1,4 +1,4 @@
-//! The driver's linker: several images become one cubin.
+//! The linker of the driver, which links several images into one cubin.
 
 use std::ffi::{CString, c_void};
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::module::{Compilation, JitLog, JitOptions, read};
 use crate::pending;
 use crate::stream::SendPtr;
 
-/// A link under way: images are added, then [`complete`](Self::complete) makes a cubin of them, in
-/// which what one declares `extern` is what another defines.
+/// A link in progress. Add images, then call [`complete`](Self::complete) to link them into a
+/// cubin. Symbols that one image declares `extern` are resolved to definitions in the others.
 ///
 /// ```no_run
 /// # use cuda_driver::{Context, JitOptions, Linker, Module, Ptx};
@@ -31,42 +31,42 @@ use crate::stream::SendPtr;
 /// # }
 /// ```
 ///
-/// It takes no LTO-IR of CUDA 12.0 and newer: that is for [`LtoLinker`](crate::LtoLinker).
+/// The linker does not accept LTO-IR of CUDA 12.0 and newer: use [`LtoLinker`](crate::LtoLinker).
 pub struct Linker {
-    /// Of what was added, if all of it tells them.
+    /// The kernel parameters of all inputs, if all inputs describe them.
     signatures: Option<Vec<Signature>>,
     link: Link,
-    /// Last: it goes behind the link.
+    /// Declared last, so that it is dropped after the link.
     context: Context,
 }
 
-/// What came of a link.
+/// The result of a link.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Linked {
     /// Machine code for the device of the context, or for the [target](JitOptions::target).
     pub cubin: Cubin,
-    /// What compiler and linker wrote.
+    /// The log of the compiler and linker.
     pub log: JitLog,
 }
 
-/// What a [`Linker`] takes.
+/// An input of a [`Linker`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum LinkInput<'a> {
-    /// Compiled first.
+    /// PTX, which is compiled first.
     Ptx(&'a Ptx),
-    /// Of the architecture that is linked for.
+    /// A cubin for the architecture of the link.
     Cubin(&'a Cubin),
-    /// What fits in it is taken.
+    /// A fat binary, from which the linker selects the image that fits the architecture.
     Fatbin(&'a Fatbin),
-    /// The device code in an object file of the host.
+    /// The device code in a host object file.
     Object(&'a Object),
-    /// The device code in an archive of them.
+    /// The device code in an archive of host object files.
     Archive(&'a Archive),
 }
 
-/// What a file is, for [`Linker::add_file`].
+/// The kind of a file, for [`Linker::add_file`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LinkFile {
@@ -76,13 +76,13 @@ pub enum LinkFile {
     Cubin,
     /// A fat binary.
     Fatbin,
-    /// An object file of the host.
+    /// A host object file.
     Object,
-    /// An archive of object files.
+    /// An archive of host object files.
     Archive,
 }
 
-/// The driver's link, and the buffers that it writes to until it is destroyed.
+/// The raw link of the driver, and the buffers that it writes to until it is destroyed.
 struct Link {
     handle: ManuallyDrop<Handle<RawLink>>,
     compilation: ManuallyDrop<Compilation>,
@@ -96,9 +96,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // SAFETY: it must not be used again ← this is its end.
+        // SAFETY: the handle must not be used again ← `self` is being dropped.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        // SAFETY: as above.
+        // SAFETY: the value must not be used again ← `self` is being dropped.
         let compilation = unsafe { ManuallyDrop::take(&mut self.compilation) };
         let driver = handle.driver().clone();
         pending::in_turn(&driver, move || {
@@ -114,27 +114,27 @@ impl Destroy for RawLink {
     type Raw = SendPtr<CUlinkState_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: it must be alive and not used after ← the handle owns it, and this is its end.
+        // SAFETY: the link must be alive and not used afterwards ← the handle owned it, and is
+        // being dropped.
         unsafe { call!(driver, cuLinkDestroy(raw.0)) }
     }
 }
 
 impl Linker {
-    /// `cuLinkCreate(options)`—Begins a link, for the device of `context` unless `options` say
-    /// otherwise.
+    /// `cuLinkCreate(options)`—Begins a link, for the device of `context` unless `options` name
+    /// another target.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an option that the driver is too old for, or what the call
-    /// answers.
+    /// [`Error::Unsupported`] if the driver is too old for an option.
     #[doc(alias = "cuLinkCreate")]
     pub fn new(context: &Context, options: &JitOptions) -> Result<Self> {
         let driver = context.driver();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlinkState = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: options and buffers must be valid as long as the link ← they are dropped behind
-        // it ([`Link`]), and do not move when `compilation` does; there are as many values as
+        // SAFETY: the options and buffers must be valid as long as the link ← they are dropped
+        // after it ([`Link`]), and do not move when `compilation` does; there are as many values as
         // options.
         unsafe {
             call!(
@@ -147,7 +147,7 @@ impl Linker {
                 )
             )
         }?;
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: no other owner may destroy the link ← it was created just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         Ok(Self {
             signatures: Some(Vec::new()),
@@ -159,25 +159,25 @@ impl Linker {
         })
     }
 
-    /// `cuLinkAddData(input, name)`—Adds an image; the log calls it `name`.
+    /// `cuLinkAddData(input, name)`—Adds an image, which the log calls `name`.
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`] with the log: PTX that is wrong, machine code of another architecture.
-    /// [`Error::NulByte`] if there is one in the name.
+    /// [`Error::Jit`] with the log, if the PTX is invalid or the machine code is for another
+    /// architecture. [`Error::NulByte`] if the name contains a NUL byte.
     #[doc(alias = "cuLinkAddData")]
     pub fn add<'a>(&mut self, input: impl Into<LinkInput<'a>>, name: &str) -> Result<&mut Self> {
         let input = input.into();
         let c_name = CString::new(name).map_err(|error| Error::NulByte {
-            what: "the name of what is linked",
+            what: "the name of the linker input",
             position: error.nul_position(),
         })?;
         let (kind, bytes) = input.raw();
         let data: *mut c_void = bytes.as_ptr().cast_mut().cast();
         let current = self.context.enter()?;
-        // SAFETY: the data must be a whole image of its kind, the name a string ← a `Ptx` ends with
-        // NUL, which is counted, and the others are whole by their contracts; the driver copies
-        // both and writes to neither.
+        // SAFETY: the data must be a whole image of its kind, and the name a C string ← a `Ptx`
+        // ends with NUL, which is included in the length, and the others are whole by their
+        // contracts; the driver copies both and writes to neither.
         let result = unsafe {
             call!(
                 self.context.driver(),
@@ -211,18 +211,18 @@ impl Linker {
         Ok(self)
     }
 
-    /// `cuLinkAddData(input)`—Adds the file at `path`, under that name. It is read here, as driver
-    /// and program may not agree on what a path is.
+    /// `cuLinkAddData(input)`—Adds the file at `path`, which the log calls by its path. This crate
+    /// reads the file itself, because the driver and the program may interpret a path differently.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if it cannot be read, [`Error::Image`] if it is nothing of that kind; else
-    /// as [`add`](Self::add).
+    /// [`Error::File`] if the file cannot be read, [`Error::Image`] if it is not of the given kind.
+    /// Otherwise fails as [`add`](Self::add) does.
     ///
     /// # Safety
     ///
-    /// Unless it is PTX: the file is of that kind, whole and unaltered since a compiler or linker
-    /// made it.
+    /// Unless the file is PTX, it is of the given kind, and complete and unmodified since a
+    /// compiler or linker created it.
     #[doc(alias = "cuLinkAddFile")]
     pub unsafe fn add_file(&mut self, kind: LinkFile, path: impl AsRef<Path>) -> Result<&mut Self> {
         let path = path.as_ref();
@@ -235,36 +235,40 @@ impl Linker {
                 self.add(&ptx, &name)
             }
             LinkFile::Fatbin => {
-                // SAFETY: it must be an unaltered fat binary ← the caller says so.
+                // SAFETY: the bytes must be an unmodified fat binary ← this is the contract of the
+                // caller.
                 let fatbin = unsafe { Fatbin::from_bytes(bytes) };
                 let fatbin = fatbin.map_err(LoadableError::Fatbin).map_err(image)?;
                 self.add(&fatbin, &name)
             }
             LinkFile::Cubin => {
-                // SAFETY: it must be a whole cubin ← the caller says so.
+                // SAFETY: the bytes must be a complete cubin ← this is the contract of the caller.
                 self.add(&unsafe { Cubin::from_bytes(bytes) }, &name)
             }
             LinkFile::Object => {
-                // SAFETY: it must be a whole object file ← the caller says so.
+                // SAFETY: the bytes must be a complete object file ← this is the contract of the
+                // caller.
                 self.add(&unsafe { Object::from_bytes(bytes) }, &name)
             }
             LinkFile::Archive => {
-                // SAFETY: it must be a whole archive ← the caller says so.
+                // SAFETY: the bytes must be a complete archive ← this is the contract of the
+                // caller.
                 self.add(&unsafe { Archive::from_bytes(bytes) }, &name)
             }
         }
     }
 
-    /// `cuLinkComplete()`—Makes the cubin, and ends the link.
+    /// `cuLinkComplete()`—Links the inputs into a cubin, and ends the link.
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`] with the log: a name that nobody defines, or that two define.
+    /// [`Error::Jit`] with the log, if a symbol is undefined or has two definitions.
     #[doc(alias = "cuLinkComplete")]
     pub fn complete(self) -> Result<Linked> {
         let (mut data, mut size) = (ptr::null_mut(), 0);
         let _current = self.context.enter()?;
-        // SAFETY: the pointers must be writable, the link alive ← locals, and `self` owns it.
+        // SAFETY: the pointers must be writable, and the link alive ← the pointers are to locals,
+        // and `self` owns the link.
         let result = unsafe {
             call!(
                 self.context.driver(),
@@ -275,17 +279,19 @@ impl Linker {
         if let Err(source) = result {
             return Err(JitError::error(source, log, None));
         }
-        // SAFETY: so many bytes must be there, and not change meanwhile ← the driver says so, and
-        // they stay as they are until the link ends, at the end of this function.
+        // SAFETY: `size` bytes must be readable and must not change meanwhile ← the driver returned
+        // this size, and the bytes stay unchanged until the link ends, at the end of this function.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast_const().cast::<u8>(), size) };
-        // SAFETY: they must be a whole cubin ← a linker of the driver has made them just now.
+        // SAFETY: the bytes must be a complete cubin ← the linker of the driver has created them
+        // just now.
         let cubin = unsafe { Cubin::from_bytes(bytes.to_vec()) };
-        // SAFETY: they must be those of its kernels ← all that was linked told them.
+        // SAFETY: the signatures must be those of the kernels in the cubin ← they come from all
+        // inputs of the link.
         let cubin = unsafe { cubin.with_signatures(self.signatures) };
         Ok(Linked { cubin, log })
     }
 
-    /// What compiler and linker have written so far.
+    /// Returns what the compiler and linker have written so far.
     #[must_use]
     pub fn log(&self) -> JitLog {
         self.link.compilation.log()

@@ -5,16 +5,16 @@
 //! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank.
 //!    Mutexes of one rank are locked together only where the rank says so, and then by ascending
 //!    address.
-//! 2. A driver call that can wait for the device is made only while no mutex is held whose rank
-//!    forbids it.
+//! 2. A driver call that can wait for the device is made only while the thread holds no mutex whose
+//!    rank forbids it.
 //! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
 //!    waits for the context.
 //!
-//! A debug build checks the rules at every lock, driver call and drop, also where nothing has to
-//! wait this time, and aborts the process with a message if one is broken. A release build checks
-//! and stores nothing.
+//! A debug build checks the rules at every lock, driver call and drop, even if nothing has to wait
+//! this time. It aborts the process with a message if a rule is broken. A release build checks and
+//! stores nothing.
 //!
-//! A poisoned mutex is used as it is: what the mutexes of this crate guard is consistent after each
+//! Poisoning is ignored: the values that the mutexes of this crate guard are consistent after each
 //! statement.
 
 use std::ops::{Deref, DerefMut};
@@ -61,15 +61,15 @@ pub(crate) mod rank {
         CAPTURE_FORKS,
         /// The free blocks of one size in a caching pool.
         CACHE_CLASS,
-        /// Held while a replay, or a use of memory that graphs use, is ordered and queued.
+        /// Held while a graph replay, or a use of memory that graphs use, is ordered and queued.
         GATE,
-        /// The uses of one piece of memory.
+        /// The tracked uses of one memory block.
         TRACKER,
         /// The replays of one executable graph.
         REPLAYS,
         /// The page-locked blocks for copies from and to pageable memory.
         STAGING,
-        /// The order of the events on a stream.
+        /// The events recorded on a stream, in order.
         STREAM_TAIL,
         /// The events of a context that are free to be used again.
         FREE_EVENTS,
@@ -79,17 +79,18 @@ pub(crate) mod rank {
         SIDE_STREAMS,
         /// The captures in a context.
         CAPTURES,
-        /// The work that the driver has not reported yet.
+        /// Work whose completion the driver has not reported yet.
         PENDING,
-        /// The jobs of a worker thread, which gives back what was dropped where nothing may wait.
+        /// The jobs of a worker thread, which frees objects that were dropped where the thread must
+        /// not wait.
         DEFERRED,
-        /// The closures that the driver calls.
+        /// Closures that the driver calls.
         CLOSURES,
-        /// The panic of a closure.
+        /// The panic payload of a closure.
         CLOSURE_PANIC,
-        /// The outcome of something pending.
+        /// The result of a pending operation.
         OUTCOME,
-        /// The jobs of the threads that copy.
+        /// The jobs of the copy threads.
         COPY_THREADS,
         /// The ranges of a copy that have to be copied again.
         COPY_RETURNED,
@@ -103,7 +104,7 @@ pub(crate) mod rank {
         LAUNCH_LOSSES,
         /// The streams whose launches are listed.
         LAUNCH_STREAMS,
-        /// The names of the kernels in that list.
+        /// The names of the kernels in the list of launches.
         LAUNCH_NAMES,
         /// The reports of lost devices.
         LOSSES,
@@ -111,7 +112,7 @@ pub(crate) mod rank {
         TOKENS,
     }
 
-    /// Ranks of which a thread may lock several, by ascending address.
+    /// Ranks of which a thread may hold several mutexes, locked by ascending address.
     #[cfg(debug_assertions)]
     pub(super) const LOCKED_TOGETHER: &[u8] = &[GATE, GRAPH, STREAM_TAIL];
     /// Ranks that may be held while the thread waits for the device.
@@ -123,7 +124,7 @@ pub(crate) mod rank {
 #[derive(Default)]
 pub(crate) struct Mutex<T: ?Sized, const RANK: u8>(sync::Mutex<T>);
 
-/// The access to the value of a locked [`Mutex`].
+/// Access to the value of a locked [`Mutex`].
 pub(crate) struct MutexGuard<'a, T: ?Sized> {
     // Unlocked before the thread forgets that it holds the mutex.
     inner: sync::MutexGuard<'a, T>,
@@ -150,7 +151,7 @@ impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks this thread until it has the mutex.
+    /// Blocks this thread until it has locked the mutex.
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -165,7 +166,7 @@ impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
 }
 
 impl<T: ?Sized, const RANK: u8> Mutex<T, RANK> {
-    /// Locks a mutex that no other thread has a reference to yet. Its rank does not matter.
+    /// Locks a mutex to which no other thread has a reference yet. Its rank is not checked.
     pub(crate) fn lock_unshared(&self) -> sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,7 +203,7 @@ impl Condvar {
 
     /// Unlocks the mutex until another thread notifies, then locks it again.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        // While the thread waits it locks nothing, so the mutex may stay on its list.
+        // A waiting thread locks nothing, so the mutex may stay on its list.
         MutexGuard {
             inner: self
                 .0
@@ -232,7 +233,7 @@ impl Condvar {
     }
 }
 
-/// Checks rule 2: this thread may make a call that waits for the device, if `function` is one.
+/// Checks rule 2 for a call of `function`, if the function can wait for the device.
 #[inline]
 pub(crate) fn check_call(function: &Function) {
     #[cfg(debug_assertions)]
@@ -264,8 +265,8 @@ mod checks {
     use super::rank;
 
     /// The driver functions that can wait for work on the device. (`cuDevicePrimaryCtxRelease` is
-    /// missing because a count that was taken only to look at a context is given back under a lock.
-    /// Where the last count is given back, `cuCtxSynchronize` is called before.)
+    /// missing because a count that was retained only to inspect a context is released under a
+    /// lock. Before the last count is released, `cuCtxSynchronize` is called.)
     const WAITING: &[&str] = &[
         "cuCtxDestroy",
         "cuCtxSynchronize",
@@ -324,7 +325,7 @@ mod checks {
                 address,
                 place: Location::caller(),
             };
-            // The list is gone while the thread ends: nothing is checked then.
+            // The list may already be destroyed while the thread ends; then nothing is checked.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
                 for other in held.iter() {
@@ -388,7 +389,7 @@ mod checks {
         let thread = thread::current();
         let name = thread.name().unwrap_or("unnamed");
         let trace = Backtrace::force_capture();
-        // Not by `eprintln!`, whose output test harnesses withhold.
+        // `eprintln!` is not used, because test harnesses capture its output.
         let _ = writeln!(
             io::stderr(),
             "cuda-driver: lock rule violated: thread {name}: {what}\n{trace}"

@@ -1,4 +1,4 @@
-//! What most programs need: `use cuda_driver::prelude::*;`.
+//! The items that most programs need: `use cuda_driver::prelude::*;`.
 
 pub use crate::{
     Context, Cubin, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver,

@@ -1,7 +1,7 @@
-//! CUDA's vector types: two to four numbers that lie, and are aligned, as those of CUDA C++.
+//! The vector types of CUDA: two to four numbers with the layout and alignment of CUDA C++.
 //!
-//! They are arguments of kernels and elements of buffers. The device reads and writes an aligned
-//! one in one go.
+//! They can be arguments of kernels and elements of buffers. The device reads or writes an aligned
+//! vector with one access.
 
 use crate::memory::DeviceRepr;
 
@@ -21,10 +21,10 @@ macro_rules! vectors {
 
             $(#[$cfg])*
             impl $name {
-                /// So many components.
+                /// The number of components.
                 const LEN: usize = [$(stringify!($field)),*].len();
 
-                /// One of its components.
+                /// Creates a vector from its components.
                 #[must_use]
                 pub const fn new($($field: $element),*) -> Self {
                     Self { $($field),* }
@@ -35,16 +35,17 @@ macro_rules! vectors {
             const _: () = assert!(size_of::<$name>() == $name::LEN * size_of::<$element>());
 
             $(#[$cfg])*
-            // SAFETY: all bits zero must be a value ← they are one of each number.
+            // SAFETY: all bits zero must be a valid value ← this holds for each component.
             unsafe impl bytemuck::Zeroable for $name {}
             $(#[$cfg])*
-            // SAFETY: any bits must be a value, without padding ← they are one of each number, and
-            // the size was compared.
+            // SAFETY: any bit pattern must be a valid value, and there must be no padding ← the
+            // former holds for each component, and the assertion above compares the sizes.
             unsafe impl bytemuck::Pod for $name {}
             $(#[$cfg])*
             #[diagnostic::do_not_recommend]
-            // SAFETY: layouts must agree ← components in order, aligned as the table of built-in
-            // vector types in the CUDA C++ Programming Guide has it.
+            // SAFETY: the layouts on host and device must agree ← the components are in order, and
+            // the alignment is that of the table of built-in vector types in the CUDA C++
+            // Programming Guide.
             unsafe impl DeviceRepr for $name {}
 
             $(#[$cfg])*

@@ -1,37 +1,38 @@
-//! Captures under way in a context, and what would break them.
+//! Captures in progress in a context, and the calls that would invalidate them.
 //!
-//! `cuCtxSynchronize`, on any thread, invalidates every capture in its context (docs/safety.md). So
-//! a capture begins only when nobody waits for the whole context, and while there is one nobody
-//! begins to: a hidden wait is deferred until the last capture has ended.
+//! `cuCtxSynchronize` on any thread invalidates every capture in its context (docs/safety.md).
+//! Therefore a capture begins only when no thread is waiting for the whole context, and no thread
+//! begins such a wait while a capture is in progress. A wait that the program did not ask for is
+//! deferred until the last capture has ended.
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 use super::Context;
 
-/// What is to be done once nothing captures.
+/// A closure that runs when no capture is in progress.
 type Deferred = Box<dyn FnOnce() + Send>;
 
 /// The captures of a context.
 #[derive(Default)]
 pub(crate) struct Captures {
     state: Mutex<State, { rank::CAPTURES }>,
-    /// Signalled when the last wait for the context is over.
+    /// Signalled when the last wait for the whole context is over.
     waited: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many captures there are.
+    /// The number of captures in progress.
     active: usize,
-    /// How many threads wait for the whole context.
+    /// The number of threads that wait for the whole context.
     waits: usize,
     deferred: Vec<Deferred>,
 }
 
-/// As long as it lives no capture begins.
+/// A guard: no capture begins while it exists.
 pub(crate) struct Quiet<'a>(&'a Captures);
 
-/// A capture in a context: as long as it lives nobody waits for the whole context.
+/// A capture in a context: no thread waits for the whole context while it exists.
 pub(crate) struct Capturing {
     context: Context,
 }
@@ -41,7 +42,7 @@ impl Captures {
         self.state.lock()
     }
 
-    /// Keeps captures from beginning; `None` if there is one.
+    /// Prevents captures from beginning. Returns `None` if a capture is in progress.
     pub(crate) fn quiet(&self) -> Option<Quiet<'_>> {
         let mut state = self.lock();
         (state.active == 0).then(|| self.wait(&mut state))
@@ -64,7 +65,7 @@ impl Drop for Quiet<'_> {
 }
 
 impl Context {
-    /// Does something that would break a capture: now, or when the last capture has ended.
+    /// Runs `call`, which would invalidate a capture, now or when the last capture has ended.
     pub(crate) fn when_quiet(&self, call: impl FnOnce() + Send + 'static) {
         let captures = self.captures();
         let mut state = captures.lock();
@@ -79,7 +80,7 @@ impl Context {
 }
 
 impl Capturing {
-    /// Waits until nobody waits for the whole context.
+    /// Registers a capture, after waiting until no thread waits for the whole context.
     pub(crate) fn new(context: &Context) -> Self {
         let captures = context.captures();
         let mut state = captures.lock();
@@ -104,7 +105,8 @@ impl Drop for Capturing {
             Vec::new()
         };
         drop(state);
-        // The program has dropped what these give back earlier.
+        // The deferred calls free objects that the program dropped earlier, so they must not
+        // invalidate a capture of other code.
         let _relaxed = self.context.driver().relaxed();
         for call in deferred {
             self.context.when_quiet(call);

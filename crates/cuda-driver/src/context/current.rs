@@ -1,4 +1,4 @@
-//! Which context is current on a thread.
+//! The current context of a thread.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,27 +13,27 @@ use super::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 
-/// A context that is current on this thread for the time of a call; what was before comes back when
-/// it goes.
+/// Makes a context current on this thread for the time of a call. Dropping it restores the previous
+/// context.
 ///
-/// It goes onto the driver's stack and off it again: what was current is never named, so it matters
-/// to nobody if it has been destroyed meanwhile.
+/// It pushes the context onto the stack of the driver and pops it again. The previous context is
+/// never named, so it does not matter whether that context has been destroyed meanwhile.
 pub(crate) struct Current<'a> {
-    /// The driver, if there is something to pop.
+    /// The driver, if a context was pushed and must be popped.
     pushed: Option<&'a Driver>,
 }
 
 impl Context {
-    /// Makes this context current on this thread until the guard goes.
+    /// Makes this context current on this thread until the guard is dropped.
     ///
-    /// The driver is asked each time what is current (8 ns): other code may have changed it.
+    /// Queries the current context every time (8 ns), because other code may have changed it.
     pub(crate) fn enter(&self) -> Result<Current<'_>, DriverError> {
         if current(self.driver())? == self.as_raw() {
             return Ok(Current { pushed: None });
         }
         self.push()?;
-        // Not the driver of the context, which refuses calls once the context is declared dead: it
-        // must come off all the same.
+        // This is not the driver of the context, which refuses calls once the context is declared
+        // dead: the context must be popped in that case too.
         Ok(Current {
             pushed: Some(self.device().driver()),
         })
@@ -44,12 +44,12 @@ impl Context {
         unsafe { call!(self.driver(), cuCtxPushCurrent_v2(self.as_raw())) }
     }
 
-    /// `cuCtxGetCurrent()`—The context that is current on this thread, if one is.
+    /// `cuCtxGetCurrent()`—Returns the context that is current on this thread, if any.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignContext`](crate::Error::ForeignContext) if it is neither a primary context
-    /// nor one of this crate, or what the calls answer.
+    /// [`Error::ForeignContext`](crate::Error::ForeignContext) if the current context is neither a
+    /// primary context nor known to this crate.
     #[doc(alias = "cuCtxGetCurrent")]
     pub fn current(driver: &Driver) -> Result<Option<Self>> {
         let driver = driver.of_all();
@@ -60,18 +60,18 @@ impl Context {
         Self::known(&driver, raw).map(Some)
     }
 
-    /// `cuCtxPushCurrent()`—Makes this context current on this thread until the guard goes: for
-    /// other code that works in whatever context is current, such as the CUDA runtime. This crate
-    /// needs it for nothing.
+    /// `cuCtxPushCurrent()`—Makes this context current on this thread until the guard is dropped.
+    /// This is for other code that uses the current context, such as the CUDA runtime. This crate
+    /// does not need it.
     ///
-    /// The guard keeps the context alive, and stays on its thread. When it goes, what was current
-    /// before comes back. Guards may go in any order: one that is not the last made takes effect
-    /// when those behind it are gone.
+    /// The guard keeps the context alive and cannot move to another thread. Dropping it restores
+    /// the previous context. Guards may be dropped in any order: dropping a guard that is not the
+    /// most recent one takes effect when all guards made after it are dropped.
     ///
     /// # Errors
     ///
-    /// What the call answers, and `CUDA_ERROR_NOT_PERMITTED` in the destructor of a thread-local
-    /// variable, when the thread has nowhere left to remember what is current.
+    /// `CUDA_ERROR_NOT_PERMITTED` in the destructor of a thread-local variable, after the list of
+    /// guards of this thread has been destroyed.
     #[doc(alias = "cuCtxPushCurrent")]
     #[doc(alias = "cuCtxSetCurrent")]
     pub fn make_current(&self) -> Result<CurrentContext> {
@@ -107,41 +107,42 @@ impl Context {
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         if let Some(driver) = self.pushed {
-            // A drop has nobody to tell.
+            // `drop` cannot return an error.
             let _ = pop(driver);
         }
     }
 }
 
 thread_local! {
-    /// What guards have made current on this thread, of all drivers; the last is the top.
+    /// The contexts that guards have made current on this thread, of all drivers; the last is the
+    /// top.
     static PUSHED: RefCell<Vec<Pushed>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Pushed {
     id: u64,
-    /// Kept alive as long as it may be on the driver's stack.
+    /// Kept alive as long as it may be on the stack of the driver.
     context: Context,
-    /// What was current before, to compare.
+    /// The address of the previous context, for comparison only.
     before: usize,
-    /// Whether its guard is there.
+    /// Whether its guard still exists.
     is_open: bool,
 }
 
 /// A context that is current on this thread: see [`Context::make_current`].
-#[must_use = "the context is current as long as this value is there"]
+#[must_use = "the context is current only while this guard exists"]
 pub struct CurrentContext {
     id: u64,
-    /// A thread's stack is its own.
+    /// Not `Send`: each thread has its own stack.
     of_thread: PhantomData<*const ()>,
 }
 
 impl Drop for CurrentContext {
     fn drop(&mut self) {
-        // Contexts go behind the borrow: one may be the last handle, and its token run code that
-        // comes back here.
+        // Contexts are dropped after the borrow ends: one may be the last handle, and its token may
+        // run code that enters this module again.
         let mut gone = Vec::new();
-        // At the end of a thread its stack goes, and `PUSHED` with it.
+        // At the end of a thread, its stack is destroyed together with `PUSHED`.
         let _ = PUSHED.try_with(|pushed| {
             let mut pushed = pushed.borrow_mut();
             let Some(at) = pushed.iter().position(|entry| entry.id == self.id) else {
@@ -149,7 +150,7 @@ impl Drop for CurrentContext {
             };
             pushed[at].is_open = false;
             let driver = pushed[at].context.device().driver().clone();
-            // Each driver has a stack of its own.
+            // Each driver has its own stack.
             let is_of_stack =
                 |entry: &Pushed| Arc::ptr_eq(entry.context.driver().library(), driver.library());
             while let Some(top) = pushed.iter().rposition(is_of_stack) {
@@ -165,7 +166,7 @@ impl Drop for CurrentContext {
 }
 
 impl Pushed {
-    /// Brings back what was current before, unless other code has done so.
+    /// Restores the previous context, unless other code has already done so.
     fn take_off(&self, driver: &Driver) {
         let own = self.context.as_raw() as usize;
         let is_back = current(driver).is_ok_and(|now| {
@@ -173,7 +174,7 @@ impl Pushed {
             now == self.before && now != own
         });
         if !is_back {
-            // A drop has nobody to tell.
+            // `drop` cannot return an error.
             let _ = pop(driver);
         }
     }
@@ -185,17 +186,17 @@ impl fmt::Debug for CurrentContext {
     }
 }
 
-/// What is current on this thread.
+/// Returns the context that is current on this thread.
 pub(super) fn current(driver: &Driver) -> Result<CUcontext, DriverError> {
     let mut current = ptr::null_mut();
-    // SAFETY: the pointer must be writable ← it is to a local.
+    // SAFETY: the pointer must be writable ← it points to a local.
     unsafe { call!(driver, cuCtxGetCurrent(&raw mut current)) }?;
     Ok(current)
 }
 
-/// Takes what is current off this thread's stack.
+/// Pops the current context from the stack of this thread.
 pub(super) fn pop(driver: &Driver) -> Result<(), DriverError> {
     let mut popped = ptr::null_mut();
-    // SAFETY: the pointer must be writable ← it is to a local.
+    // SAFETY: the pointer must be writable ← it points to a local.
     unsafe { call!(driver, cuCtxPopCurrent_v2(&raw mut popped)) }
 }

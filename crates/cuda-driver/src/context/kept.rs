@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::Context;
 use crate::pending;
 
-/// A context handle that a use of memory keeps, so that the context outlives the work of that use.
+/// A context handle that a tracked use of memory holds, so that the context outlives the work of
+/// that use.
 ///
-/// Dropping it never waits and makes no driver call, so it may be dropped at any place. If it is
-/// the last handle, the worker thread of the context waits for the work in it and ends it.
+/// Dropping it never waits and makes no driver call, so it may be dropped anywhere. If it is the
+/// last handle, the worker thread of the context waits for the work in the context and ends it.
 #[derive(Clone)]
 pub(crate) struct KeptContext(ManuallyDrop<Context>);
 
@@ -30,10 +31,11 @@ impl Deref for KeptContext {
 
 impl Drop for KeptContext {
     fn drop(&mut self) {
-        // SAFETY: the context must not be used or dropped again ← this is the end of `self`, and a
-        // `ManuallyDrop` drops nothing.
+        // SAFETY: the context must not be used or dropped again ← `self` is being dropped, and
+        // dropping a `ManuallyDrop` has no effect.
         let Context(inner, check) = unsafe { ManuallyDrop::take(&mut self.0) };
-        // The check that a context handle is not dropped under a lock is for drops that may wait.
+        // The check that no context handle is dropped under a lock concerns drops that may wait.
+        // This one does not wait.
         let _check = ManuallyDrop::new(check);
         let driver = inner.driver.clone();
         // Of two threads that drop the last two handles, exactly one gets the context.

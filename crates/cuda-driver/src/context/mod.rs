@@ -1,8 +1,8 @@
-//! Contexts: what a process has on a device.
+//! Contexts: the state of a process on a device.
 //!
-//! Where C keeps a current context for each thread, which calls then use silently, a call here uses
-//! the context of its object: it makes it current for as long as the call needs it, and then puts
-//! back what was current.
+//! In C, each thread has a current context, which calls use implicitly. Here, a call uses the
+//! context of its object: it makes that context current for the time of the call, and restores the
+//! previous one afterwards.
 
 mod captures;
 mod current;
@@ -38,18 +38,22 @@ use crate::pending;
 use crate::stream::ContextStreams;
 use owner::{Owner, RawContext};
 
-/// A context on a device. Cloning it gives another handle of the same one.
+/// A context on a device. Cloning it creates another handle of the same context.
 ///
-/// There are three kinds, which differ in nothing but their end: the device's
-/// [primary](Device::primary_context) context, shared by all code of the process, is released; one
-/// of [our own](Self::new) is destroyed; one [borrowed](Self::borrow_raw) from other code is left
-/// alone. All handles of one context are equal, however they were come by. The last handle of one
-/// that ends waits for the work that is queued in it.
+/// There are three kinds of contexts, which differ only in how they end:
+/// - The [primary](Device::primary_context) context of the device, which all code of the process
+///   shares, is released.
+/// - A context [created here](Self::new) is destroyed.
+/// - A context [borrowed](Self::borrow_raw) from other code is left alone.
+///
+/// All handles of one context are equal, no matter how they were obtained. Dropping the last handle
+/// of a context that is released or destroyed waits for the work queued in it.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>, DropOutsideLocks);
 
 pub(crate) struct ContextInner {
-    /// Before `owner`, as the events and the staging blocks: all go before their context.
+    /// Declared before `owner`, like the events and the staging blocks: all of them must be dropped
+    /// before their context.
     streams: ContextStreams,
     events: Arc<EventPool>,
     staging: Staging,
@@ -57,27 +61,28 @@ pub(crate) struct ContextInner {
     strays: Strays,
     captures: Captures,
     owner: Owner,
-    /// Calls through it end with a context that is borrowed.
+    /// If the context is borrowed, calls through this driver fail once the context is declared
+    /// dead.
     driver: Driver,
     device: Device,
     limits: Limits,
-    /// What is told if the device is lost.
+    /// The launches to report if the device is lost.
     launches: Arc<ContextLaunches>,
 }
 
-/// What a launch is checked against.
+/// The limits that launches are checked against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
-    /// Whether `cuMemAllocAsync` works here.
+    /// Whether the device supports `cuMemAllocAsync`.
     pub(crate) pools: bool,
 }
 
 impl ContextInner {
-    /// `owner` is asked last, so that none is ever dropped here, where the list of contexts is
-    /// locked.
+    /// Calls `owner` last, so that no error path drops an owner: the list of contexts may be locked
+    /// here.
     fn new(
         device: &Device,
         owner: impl FnOnce(&Driver) -> Result<Owner>,
@@ -104,29 +109,29 @@ impl ContextInner {
         Ok((identity, inner))
     }
 
-    /// Whether it was declared dead.
+    /// Whether the context was declared dead.
     pub(crate) fn is_gone(&self) -> bool {
         self.driver.is_gone()
     }
 }
 
 impl Context {
-    /// `cuCtxCreate(flags)`—A context of our own on `device`, beside the primary one: it shares
-    /// nothing with it.
+    /// `cuCtxCreate(flags)`—Creates a context on `device`, separate from the primary one: the two
+    /// share nothing.
     ///
-    /// It costs memory and time, and kernels of two contexts do not run at once; most programs want
-    /// the [primary](Device::primary_context) one. It is destroyed when the last handle and the
-    /// last object of it are gone.
+    /// A separate context costs memory and time, and kernels of two contexts do not run
+    /// concurrently; most programs should use the [primary](Device::primary_context) context. The
+    /// new context is destroyed when its last handle and its last object are dropped.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together, `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// `CUDA_ERROR_INVALID_VALUE` if the flags contradict each other, `CUDA_ERROR_OUT_OF_MEMORY`.
     #[doc(alias = "cuCtxCreate")]
     pub fn new(device: &Device, flags: ContextFlags) -> Result<Self> {
-        // Made before the list of contexts is locked: on an error the driver's context is
-        // destroyed, which can wait.
+        // Created before the list of contexts is locked: on an error the context is destroyed,
+        // which can wait for the device.
         let made = ContextInner::new(device, |driver| Ok(Owner::owned(driver, device, flags)?))?;
-        // No other context that is alive has this handle.
+        // No other live context has this handle.
         device
             .driver()
             .shared_context(|_| false, || Ok(made))
@@ -139,35 +144,36 @@ impl Context {
         device.driver().shared_context(is_it, make).map(Self::of)
     }
 
-    /// A handle of a context that other code made: of another library, or through raw calls.
+    /// Borrows a context that other code created: another library, or raw calls.
     ///
-    /// It does not end with the last handle of it. `token` says how long it lives: it is kept as
-    /// long as an object of the context, and asked before each call that concerns the context. Once
-    /// it says that the context is dead, no call reaches the driver any more, and each answers
-    /// [`Error::ContextGone`].
+    /// Dropping the last handle does not end the context. `token` reports whether the context is
+    /// alive: it is kept as long as any object of the context exists, and is queried before each
+    /// call that concerns the context. Once it reports that the context is dead, no call reaches
+    /// the driver any more, and each fails with [`Error::ContextGone`].
     ///
-    /// All handles of one context are the same, so that buffers stay ordered between them: if the
-    /// context is borrowed already, `token` counts beside the other. If it is a primary context or
-    /// one of ours, this is another handle of it, which needs no token.
+    /// All handles of one context share its state, so that uses of a buffer stay ordered between
+    /// them. If the context is borrowed already, `token` is added to the tokens of the earlier
+    /// borrows. If it is a primary context or was created by [`Context::new`], this function
+    /// returns another handle of it, which needs no token.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextGone`] if the token says so, or what the driver answers.
+    /// [`Error::ContextGone`] if the token reports that the context is dead.
     ///
     /// # Safety
     ///
     /// - `raw` is a context of `driver`, and stays alive as long as `token.is_alive()` returns
     ///   `true`.
-    /// - The owner does not destroy it during a driver call on it that began while the token
-    ///   returned `true`.
+    /// - The owner does not destroy the context during a driver call that uses it and that began
+    ///   while the token returned `true`.
     /// - When the token starts to return `false`, or is dropped, the work that was queued in the
-    ///   context is done, or never runs. [`synchronize`](Self::synchronize) waits for it, provided
-    ///   that no other thread queues more.
+    ///   context is complete, or will never run. [`synchronize`](Self::synchronize) waits for it,
+    ///   provided that no other thread queues more.
     ///
-    /// The owner need not know about other contexts. No work that is queued in another context uses
+    /// The owner does not need to consider other contexts. No work queued in another context uses
     /// memory of this one: [copies](crate::DeviceSliceMut::copy_from_peer) of its memory into
-    /// another context go through the host and have read it when they return, and its page-locked
-    /// memory is refused by copies in other contexts.
+    /// another context go through the host and have read it when they return, and copies in other
+    /// contexts reject its page-locked memory.
     #[doc(alias = "cuCtxAttach")]
     pub unsafe fn borrow_raw(
         driver: &Driver,
@@ -205,14 +211,15 @@ impl Context {
         Self(inner, DropOutsideLocks)
     }
 
-    /// The context of a handle that is current on this thread, if it is the primary one or known.
+    /// Returns the context `raw`, which is current on this thread, if it is a primary context or
+    /// one that this crate knows.
     fn known(driver: &Driver, raw: CUcontext) -> Result<Self> {
         if let Some(inner) = driver.find_context(|context| context.is(raw)) {
             return Ok(Self::of(inner));
         }
         let device = Self::device_of_current(driver)?;
         match Self::retained(driver, &device, raw)? {
-            // The handle that was retained here keeps it the same while the other is made.
+            // The count retained here keeps the context alive until the other handle is made.
             Some(retained) => {
                 let context = Self::primary(&device);
                 retained.release()?;
@@ -222,7 +229,7 @@ impl Context {
         }
     }
 
-    /// A count of the primary context of `device`, if that is `raw`. It is given back through
+    /// Retains the primary context of `device`, if that is `raw`. The count is released through
     /// `driver`.
     fn retained(driver: &Driver, device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
         if !device.primary_context_state()?.is_active {
@@ -236,19 +243,19 @@ impl Context {
         Ok(None)
     }
 
-    /// The device of a context that is alive.
+    /// Returns the device of a live context.
     fn device_of(driver: &Driver, raw: CUcontext) -> Result<Device> {
-        // SAFETY: the context must be alive ← the callers' caller says so.
+        // SAFETY: the context must be alive ← this is part of the contract of `borrow_raw`.
         unsafe { call!(driver, cuCtxPushCurrent_v2(raw)) }?;
         let device = Self::device_of_current(driver);
         current::pop(driver)?;
         device
     }
 
-    /// `cuCtxGetDevice()`.
+    /// `cuCtxGetDevice()`—Returns the device of the current context.
     fn device_of_current(driver: &Driver) -> Result<Device> {
         let mut raw: CUdevice = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuCtxGetDevice(&raw mut raw)) }?;
         Device::of_raw(driver, raw)
     }
@@ -259,8 +266,8 @@ impl Context {
         &self.0.device
     }
 
-    /// The driver of the context. That of a borrowed context calls nothing once the context is
-    /// declared dead.
+    /// The driver of the context. If the context is borrowed, this driver makes no calls once the
+    /// context is declared dead.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.0.driver
@@ -272,28 +279,28 @@ impl Context {
         matches!(self.0.owner, Owner::Primary(_))
     }
 
-    /// Whether this context is other code's.
+    /// Whether this context is [borrowed](Self::borrow_raw) from other code.
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0.owner, Owner::Borrowed(..))
     }
 
-    /// The raw context. It stays alive as long as a handle of it, unless it is borrowed.
+    /// The raw context. Unless it is borrowed, it stays alive as long as any handle of it.
     #[must_use]
     pub fn as_raw(&self) -> CUcontext {
         self.0.owner.raw()
     }
 
-    /// `cuCtxSynchronize()`—Waits until everything that was queued in this context is done.
+    /// `cuCtxSynchronize()`—Waits until all work queued in this context is complete.
     ///
-    /// A [capture](crate::Capture) that is to begin meanwhile, on another thread, begins when this
-    /// is over.
+    /// If another thread starts a [capture](crate::Capture) in the meantime, the capture begins
+    /// when this call returns.
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] as long as there is a capture in this context, which the call would
-    /// break; streams can be waited for. A fault of any kernel that was still running: see
-    /// [`DriverError::is_sticky`](crate::DriverError::is_sticky).
+    /// [`Error::Capturing`] while a capture is in progress in this context, because the call would
+    /// invalidate it; wait for single streams instead. Also the fault of any kernel that was still
+    /// running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _quiet = self.captures().quiet().ok_or(Error::Capturing {
@@ -302,7 +309,8 @@ impl Context {
         self.synchronize_quiet()
     }
 
-    /// The same where no capture can begin.
+    /// Waits like [`synchronize`](Self::synchronize). The caller ensures that no capture is in
+    /// progress or can begin.
     pub(crate) fn synchronize_quiet(&self) -> Result<()> {
         let _current = self.enter()?;
         self.launches().settle_after(|| {
@@ -311,16 +319,12 @@ impl Context {
         })
     }
 
-    /// `cuMemGetInfo()`—The free and the total bytes of the device's memory.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuMemGetInfo()`—Returns the free and the total memory of the device in bytes.
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<(usize, usize)> {
         let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to locals.
         unsafe {
             call!(
                 self.driver(),
@@ -342,23 +346,23 @@ impl Context {
         &self.0.streams
     }
 
-    /// What pageable memory is copied through.
+    /// The page-locked blocks through which pageable memory is copied.
     pub(crate) fn staging(&self) -> &Staging {
         &self.0.staging
     }
 
-    /// What keeps replays of graphs apart from other uses of their memory.
+    /// The lock that separates graph replays from other uses of the memory of these graphs.
     #[inline]
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
     }
 
-    /// Uses that nothing tells the end of.
+    /// Uses whose completion event could not be recorded.
     pub(crate) fn strays(&self) -> &Strays {
         &self.0.strays
     }
 
-    /// The captures under way, which a wait for the whole context would break.
+    /// The captures in progress, which a wait for the whole context would invalidate.
     pub(crate) fn captures(&self) -> &Captures {
         &self.0.captures
     }
@@ -367,19 +371,20 @@ impl Context {
         &self.0.limits
     }
 
-    /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Ends the context, and answers what the
-    /// driver says.
+    /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Destroys or releases the context, and
+    /// returns the result of the driver call.
     ///
-    /// That is for the last handle. Work that is still queued is waited for; whether it failed is
-    /// told by [`synchronize`](Self::synchronize) only. A borrowed context is only let go. If
-    /// something of it was dropped in a host function and is yet to be given back, the context ends
-    /// behind that, on another thread, and this answers `Ok` before.
+    /// This must be the last handle. The call waits for work that is still queued, but only
+    /// [`synchronize`](Self::synchronize) reports whether that work failed. A borrowed context is
+    /// only given up. If objects of the context were dropped inside a host function and are still
+    /// to be freed, the context ends after them on another thread, and this call returns `Ok`
+    /// without waiting for that.
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if there are other handles or objects of the context; it then ends
-    /// with the last of them. A buffer of another context that was copied from this one, or into
-    /// it, can be one until it is used again.
+    /// [`Error::StillInUse`] if other handles or objects of the context exist; the context then
+    /// ends when the last of them is dropped. A buffer of another context that was copied from or
+    /// to this one can count as such an object until it is used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]
@@ -390,8 +395,8 @@ impl Context {
             });
         };
         if !pending::settle(&inner.driver) {
-            // Something of it is yet to be given back, by another thread, which then ends the
-            // context too.
+            // Another thread still has to free objects of this context, and then ends the context
+            // too.
             drop(inner);
             return Ok(());
         }
@@ -405,7 +410,8 @@ impl Context {
         } = inner;
         drop((streams, events, staging));
         if pending::must_defer(&driver) {
-            // These may be deferred, as others have begun to defer: behind them.
+            // The events and streams may have been deferred, as other threads have begun to defer
+            // drops. The context must end after them.
             drop(owner);
             return Ok(());
         }

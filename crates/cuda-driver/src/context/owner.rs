@@ -1,4 +1,4 @@
-//! Who keeps a context alive: this process's count of the primary one, this crate, or other code.
+//! The owner of a context: a count of the primary context, this crate, or other code.
 
 use std::fmt;
 use std::mem;
@@ -16,13 +16,13 @@ use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, rank};
 
-/// What ends with a context.
+/// The driver resource that ends together with a [`Context`](super::Context).
 pub(super) enum Owner {
-    /// A count of the primary context.
+    /// A count of the primary context, which is released.
     Primary(Handle<Primary>),
-    /// The context.
+    /// A context created by this crate, which is destroyed.
     Owned(Handle<Owned>),
-    /// Nothing: it is other code's.
+    /// A context of other code, which is left alone.
     Borrowed(RawContext, Arc<Life>),
 }
 
@@ -33,13 +33,14 @@ pub(super) struct RawContext {
     pub(super) device: CUdevice,
 }
 
-// SAFETY: a context handle may be used from any thread ← the driver is thread safe (docs/safety.md,
-// Threads).
+// SAFETY: a context handle must be usable from any thread ← the driver is thread-safe
+// (docs/safety.md, Threads).
 unsafe impl Send for RawContext {}
-// SAFETY: as above.
+// SAFETY: a context handle must be usable from several threads at once ← the driver is thread-safe,
+// as for `Send`.
 unsafe impl Sync for RawContext {}
 
-/// What a context is found by.
+/// The key by which a context is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     raw: RawContext,
@@ -47,13 +48,13 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Whether it is the context of that handle, dead or alive: the driver may use the handle of
-    /// one that is dead again.
+    /// Whether the context has this handle. The context may be dead: the driver can reuse the
+    /// handle of a dead context.
     pub(crate) fn is(&self, raw: CUcontext) -> bool {
         self.raw.context == raw
     }
 
-    /// Whether it is the primary context of a device.
+    /// Whether this is the primary context of `device`.
     pub(crate) fn is_primary_of(&self, device: CUdevice) -> bool {
         self.is_primary && self.raw.device == device
     }
@@ -73,8 +74,8 @@ impl Destroy for Primary {
 }
 
 impl Primary {
-    /// Waits for the work in the context, unless other handles retain it: then it does not end, and
-    /// a wait could break a capture in it.
+    /// Waits for the work in the context, unless other handles retain the context: in that case it
+    /// does not end, and a wait could invalidate a capture in it.
     fn finish(driver: &Driver, raw: RawContext) {
         if !driver.has_context(|context| context.is_primary_of(raw.device)) {
             finish(driver, raw.context);
@@ -82,7 +83,7 @@ impl Primary {
     }
 }
 
-/// A context that was made by this crate.
+/// A context created by this crate.
 pub(super) struct Owned;
 
 impl Destroy for Owned {
@@ -90,19 +91,19 @@ impl Destroy for Owned {
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
         finish(driver, raw.context);
-        // SAFETY: the context must be alive and not used by another thread ← the handle owns it,
-        // and went with the last object of it. A thread that still has it current is told so by the
-        // driver (docs/safety.md).
+        // SAFETY: the context must be alive and no other thread may use it ← the handle owns it,
+        // and is dropped after its last object. If the context is still current on a thread, the
+        // driver reports that to calls of the thread (docs/safety.md).
         unsafe { call!(driver, cuCtxDestroy_v2(raw.context)) }
     }
 }
 
-/// Waits for what is queued in a context before it ends: what that does under running work is not
-/// documented, and streams of other contexts may wait for it.
+/// Waits for the work queued in a context before the context ends: NVIDIA does not document how
+/// ending a context affects running work, and streams of other contexts may wait for that work.
 fn finish(driver: &Driver, context: CUcontext) {
     // SAFETY: the context must be alive ← the callers own it.
     if unsafe { call!(driver, cuCtxPushCurrent_v2(context)) }.is_ok() {
-        // A lost device has nothing left to wait for, and it is nobody's error here.
+        // A lost device has no work to wait for, and its error is not an error of this call.
         // SAFETY: no pointers.
         let _ = unsafe { call!(driver, cuCtxSynchronize()) };
         let _ = super::current::pop(driver);
@@ -110,11 +111,11 @@ fn finish(driver: &Driver, context: CUcontext) {
 }
 
 impl Owner {
-    /// `cuDevicePrimaryCtxRetain()`. It is released through `driver`, behind what was deferred
-    /// there.
+    /// `cuDevicePrimaryCtxRetain()`—Retains the primary context. It is released through `driver`,
+    /// after the jobs that were deferred there.
     pub(super) fn primary(driver: &Driver, device: &Device) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -122,21 +123,21 @@ impl Owner {
             )
         }?;
         let device = device.as_raw();
-        // SAFETY: nobody else must give it back ← this retain is this handle's.
+        // SAFETY: no other owner may release the count ← this call has just retained it.
         let handle = unsafe { Handle::new(driver, RawContext { context, device }) };
         Ok(Self::Primary(handle))
     }
 
-    /// `cuCtxCreate(flags)`: the revision that has been there since CUDA 3.2; later ones add
-    /// parameters that are not used. It is destroyed through `driver`, behind what was deferred
-    /// there.
+    /// `cuCtxCreate(flags)`—Creates a context, with the revision of the call that exists since CUDA
+    /// 3.2; later revisions add parameters that this crate does not use. The context is destroyed
+    /// through `driver`, after the jobs that were deferred there.
     pub(super) fn owned(
         driver: &Driver,
         device: &Device,
         flags: ContextFlags,
     ) -> Result<Self, DriverError> {
         let mut context = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -147,9 +148,9 @@ impl Owner {
             context,
             device: device.as_raw(),
         };
-        // SAFETY: nobody else must destroy it ← it was made just now.
+        // SAFETY: no other owner may destroy the context ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
-        // The call has also made it current.
+        // The call has also made the context current.
         super::current::pop(driver)?;
         Ok(Self::Owned(handle))
     }
@@ -171,7 +172,7 @@ impl Owner {
         Identity { raw, is_primary }
     }
 
-    /// The driver for the calls of this context and its objects.
+    /// The driver handle for calls of this context and its objects.
     pub(super) fn driver(&self, driver: &Driver) -> Driver {
         match self {
             Self::Borrowed(_, life) => driver.of_borrowed(life),
@@ -179,8 +180,8 @@ impl Owner {
         }
     }
 
-    /// Gives a count of the primary context back that was taken only to look at it. Nothing is
-    /// waited for: what is queued there is others', and a wait would break a capture.
+    /// Releases a count of the primary context that was retained only to inspect the context. Does
+    /// not wait: the work queued there belongs to others, and a wait would invalidate a capture.
     pub(super) fn release(self) -> Result<(), DriverError> {
         let Self::Primary(handle) = self else {
             return self.close();
@@ -188,11 +189,11 @@ impl Owner {
         let (driver, device) = (handle.driver().clone(), handle.raw().device);
         handle.abandon();
         // SAFETY: each retain must be released once ← the handle owned one retain, and has been
-        // given up.
+        // abandoned.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(device)) }
     }
 
-    /// Ends what it owns, and answers what the driver says.
+    /// Releases or destroys the context, and returns the result of the driver call.
     pub(super) fn close(self) -> Result<(), DriverError> {
         match self {
             Self::Primary(handle) => handle.close(),
@@ -202,16 +203,16 @@ impl Owner {
     }
 }
 
-/// Says whether a context that other code owns is still there: see
+/// Reports whether a context that other code owns is still alive: see
 /// [`Context::borrow_raw`](super::Context::borrow_raw).
 ///
-/// It is asked before each call that concerns the context, and dropped with the last object of it:
-/// a token that owns what keeps the context alive needs no more than the default method. Before its
-/// owner ends the context, it waits for the work that is queued there; no work in other contexts
-/// uses the memory of this one. It must neither block nor use this crate, and if it panics the
-/// process is aborted.
+/// The token is queried before each call that concerns the context, and is dropped with the last
+/// object of the context. If the token owns the resource that keeps the context alive, the default
+/// method is sufficient. Before the owner ends the context, it must wait for the work queued in the
+/// context; work in other contexts does not use the memory of this one. The method must neither
+/// block nor use this crate. A panic in it aborts the process.
 pub trait LivenessToken: Send + Sync + 'static {
-    /// Whether the context is alive. Once `false`, it stays so.
+    /// Whether the context is alive. After it has returned `false`, it must always return `false`.
     fn is_alive(&self) -> bool {
         true
     }
@@ -224,10 +225,10 @@ impl LivenessToken for AtomicBool {
     }
 }
 
-/// What the owners of a borrowed context say of its life.
+/// The liveness of a borrowed context, as its tokens report it.
 pub(crate) struct Life {
     tokens: Mutex<Vec<Arc<dyn LivenessToken>>, { rank::TOKENS }>,
-    /// One has said that it is dead. Never goes back.
+    /// Set once a token has reported that the context is dead. Never reset.
     is_dead: AtomicBool,
 }
 
@@ -239,7 +240,7 @@ impl Life {
         })
     }
 
-    /// Takes the token of another borrow of the same context.
+    /// Adds the token of another borrow of the same context.
     pub(super) fn add(&self, token: Arc<dyn LivenessToken>) {
         let mut tokens = self.tokens.lock();
         let same = |known: &Arc<_>| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&token));
@@ -248,14 +249,14 @@ impl Life {
         }
     }
 
-    /// Whether every owner says that the context is alive.
+    /// Whether all tokens report that the context is alive.
     pub(crate) fn is_alive(&self) -> bool {
         if self.is_dead.load(Ordering::Acquire) {
             return false;
         }
         let tokens = self.tokens.lock();
-        // Who asks may have queued a copy of memory that it only borrows, and must not unwind
-        // before it has waited.
+        // The caller may have queued a copy of memory that it only borrows. It must not unwind
+        // before it has waited for that copy.
         let ends = AbortOnUnwind;
         let is_alive = tokens.iter().all(|token| token.is_alive());
         mem::forget(ends);
@@ -266,7 +267,7 @@ impl Life {
     }
 }
 
-/// Ends the process if a panic drops it.
+/// Aborts the process when a panic drops it.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {

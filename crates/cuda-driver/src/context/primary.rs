@@ -1,42 +1,36 @@
-//! The primary context of a device: what can be known and set before it is there.
+//! The primary context of a device, and its state, which can be queried and set before the context
+//! exists.
 
 use super::{Context, ContextFlags};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::Result;
 
-/// What the primary context of a device is at: see [`Device::primary_context_state`].
+/// The state of the primary context of a device: see [`Device::primary_context_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrimaryContextState {
-    /// The flags that it has or will be made with.
+    /// The flags that the context has, or will be created with.
     pub flags: ContextFlags,
-    /// Whether it is there: some code of the process holds it.
+    /// Whether the context exists, because some code of the process retains it.
     pub is_active: bool,
 }
 
 impl Device {
-    /// `cuDevicePrimaryCtxRetain()`—The context that the whole process shares on this device.
+    /// `cuDevicePrimaryCtxRetain()`—Returns the context that the whole process shares on this
+    /// device.
     ///
-    /// It is made by the first call and lives as long as a handle of it; all handles share one
-    /// default stream.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// The first call creates the context. It lives as long as any handle of it; all handles share
+    /// one default stream.
     #[doc(alias = "cuDevicePrimaryCtxRetain")]
     pub fn primary_context(&self) -> Result<Context> {
         Context::primary(self)
     }
 
-    /// `cuDevicePrimaryCtxGetState()`—Whether the primary context is there, and its flags.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDevicePrimaryCtxGetState()`—Returns whether the primary context exists, and its flags.
     #[doc(alias = "cuDevicePrimaryCtxGetState")]
     pub fn primary_context_state(&self) -> Result<PrimaryContextState> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to locals.
         unsafe {
             call!(
                 self.driver(),
@@ -49,14 +43,14 @@ impl Device {
         })
     }
 
-    /// `cuDevicePrimaryCtxSetFlags(flags)`—Sets the flags of the primary context, whether it is
-    /// there or not.
+    /// `cuDevicePrimaryCtxSetFlags(flags)`—Sets the flags of the primary context, whether it exists
+    /// or not.
     ///
-    /// They are the whole process's: code that waits in this context waits the new way.
+    /// The flags apply to the whole process: all code that waits in this context is affected.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for flags that do not go together.
+    /// `CUDA_ERROR_INVALID_VALUE` if the flags contradict each other.
     #[doc(alias = "cuDevicePrimaryCtxSetFlags")]
     pub fn set_primary_context_flags(&self, flags: ContextFlags) -> Result<()> {
         // SAFETY: no pointers.
@@ -68,19 +62,19 @@ impl Device {
         }?)
     }
 
-    /// `cuDevicePrimaryCtxReset()`—Destroys all that is in the primary context, whoever made it.
+    /// `cuDevicePrimaryCtxReset()`—Destroys all resources in the primary context, no matter which
+    /// code created them.
     ///
-    /// # Errors
-    ///
-    /// What the call answers. A lost device does not come back by this.
+    /// It does not recover a lost device.
     ///
     /// # Safety
     ///
-    /// No object of the primary context is used or dropped afterwards, of this crate or of any
-    /// other code of the process, and none is in use now. (Leak them, with [`std::mem::forget`].)
+    /// No object of the primary context is in use now, nor used or dropped afterwards, by this
+    /// crate or by any other code of the process. (Leak such objects with [`std::mem::forget`].)
     #[doc(alias = "cuDevicePrimaryCtxReset")]
     pub unsafe fn reset_primary_context(&self) -> Result<()> {
-        // SAFETY: nothing of the context may be used any more ← the caller says so.
+        // SAFETY: no object of the context may be used any more ← this is the contract of the
+        // caller.
         Ok(unsafe { call!(self.driver(), cuDevicePrimaryCtxReset_v2(self.as_raw())) }?)
     }
 }

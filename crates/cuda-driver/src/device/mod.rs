@@ -1,6 +1,6 @@
-//! Devices and what they are capable of.
+//! Devices, their attributes and their properties.
 //!
-//! Where C asks one call for any of 160 attributes, each of the common ones is a method here.
+//! C has one call that takes one of 160 attributes. Here each common attribute also has a method.
 
 mod attributes;
 mod peer;
@@ -20,7 +20,8 @@ use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 
-/// A CUDA device of a [`Driver`]. Copying it is cheap; it owns nothing.
+/// A CUDA device of a [`Driver`]. It is a plain handle: cloning it is cheap, and dropping it has no
+/// effect on the device.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Device {
     driver: Driver,
@@ -39,17 +40,17 @@ impl Device {
             });
         };
         let mut raw = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuDeviceGet(&raw mut raw, c_ordinal)) }?;
         Ok(Self {
-            // A device outlives any context.
+            // A device outlives all contexts, so it must not keep the driver handle of one.
             driver: driver.of_all(),
             raw,
             ordinal,
         })
     }
 
-    /// The device of a raw one that the driver gave.
+    /// Returns the device of a raw handle that the driver returned.
     pub(crate) fn of_raw(driver: &Driver, raw: CUdevice) -> Result<Self> {
         let count = Self::count(driver)?;
         for ordinal in 0..count {
@@ -65,15 +66,16 @@ impl Device {
         })
     }
 
-    /// The device that most work is soonest done on: of those that contexts can be made on, the one
-    /// with the highest product of multiprocessors and clock; of equals the one with most memory,
-    /// then the one with the lowest ordinal.
+    /// Returns the device that is likely to be fastest: of the devices on which contexts can be
+    /// created, the one with the highest product of multiprocessor count and clock rate; among
+    /// equals the one with the most memory, then the one with the lowest ordinal.
     ///
-    /// That says nothing of what is running there: [`DevicePool::most_free_memory`] looks at that.
+    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`] for
+    /// a choice by free memory.
     ///
     /// # Errors
     ///
-    /// What the calls answer; [`Error::NoSuchDevice`] if no contexts can be made on any.
+    /// [`Error::NoSuchDevice`] if contexts cannot be created on any device.
     pub fn best(driver: &Driver) -> Result<Self> {
         let devices = driver.devices()?;
         let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
@@ -98,12 +100,12 @@ impl Device {
         }
     }
 
-    /// `cuDeviceGetByPCIBusId(id)`—The device at an address of the PCI bus:
-    /// `domain:bus:device.function`, in hexadecimal; domain and function can be left out.
+    /// `cuDeviceGetByPCIBusId(id)`—Returns the device at a PCI address:
+    /// `domain:bus:device.function`, in hexadecimal; domain and function can be omitted.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_INVALID_VALUE` if there is none there,
+    /// `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_INVALID_VALUE` if the address has no CUDA device,
     /// [`Error::NulByte`].
     #[doc(alias = "cuDeviceGetByPCIBusId")]
     pub fn by_pci_bus_id(driver: &Driver, id: &str) -> Result<Self> {
@@ -112,32 +114,28 @@ impl Device {
             position: error.nul_position(),
         })?;
         let mut raw = 0;
-        // SAFETY: the pointers must be writable and to a text that ends with NUL ← a local, and a
-        // `CString`.
+        // SAFETY: one pointer must be writable, the other must be to a string that ends with NUL ←
+        // a local, and a `CString`.
         unsafe { call!(driver, cuDeviceGetByPCIBusId(&raw mut raw, id.as_ptr())) }?;
         Self::of_raw(driver, raw)
     }
 
-    /// `cuDeviceGetCount()`—How many devices the driver has.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetCount()`—Returns the number of devices of the driver.
     #[doc(alias = "cuDeviceGetCount")]
     pub fn count(driver: &Driver) -> Result<u32> {
         let mut count = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(driver, cuDeviceGetCount(&raw mut count)) }?;
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// The ordinal that the device was got by.
+    /// The ordinal of the device.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// The raw device.
+    /// The raw handle of the device.
     #[must_use]
     pub fn as_raw(&self) -> CUdevice {
         self.raw
@@ -149,7 +147,8 @@ impl Device {
         &self.driver
     }
 
-    /// `cuDeviceGetAttribute(attribute)`—Any attribute, also one that has no method here.
+    /// `cuDeviceGetAttribute(attribute)`—Returns the value of any attribute, including those
+    /// without a method here.
     ///
     /// # Errors
     ///
@@ -157,7 +156,7 @@ impl Device {
     #[doc(alias = "cuDeviceGetAttribute")]
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 self.driver,
@@ -167,16 +166,12 @@ impl Device {
         Ok(value)
     }
 
-    /// `cuDeviceGetName()`—The name of the product.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetName()`—Returns the product name.
     #[doc(alias = "cuDeviceGetName")]
     pub fn name(&self) -> Result<String> {
         let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: the pointer must be writable for the length given ← it is a local array of 256,
-        // and the driver ends what it writes with NUL.
+        // SAFETY: the pointer must be writable for the given length ← it is to a local array of 256
+        // bytes, and the driver ends the text with NUL.
         unsafe {
             call!(
                 self.driver,
@@ -186,42 +181,31 @@ impl Device {
         Ok(text_of(&text))
     }
 
-    /// `cuDeviceGetUuid()`—The 16 bytes that name this device in the world.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetUuid()`—Returns the UUID of the device: 16 bytes that identify it worldwide.
     #[doc(alias = "cuDeviceGetUuid")]
     pub fn uuid(&self) -> Result<[u8; 16]> {
         let mut uuid = CUuuid { bytes: [0; 16] };
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver, cuDeviceGetUuid_v2(&raw mut uuid, self.raw)) }?;
         Ok(bytemuck::cast(uuid.bytes))
     }
 
-    /// `cuDeviceTotalMem()`—The bytes of its memory.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceTotalMem()`—Returns the size of the memory of the device in bytes.
     #[doc(alias = "cuDeviceTotalMem")]
     pub fn total_memory(&self) -> Result<usize> {
         let mut bytes = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self.driver, cuDeviceTotalMem_v2(&raw mut bytes, self.raw)) }?;
         Ok(bytes)
     }
 
-    /// `cuDeviceGetPCIBusId()`—Where it is on the PCI bus: `domain:bus:device.function`, in
-    /// hexadecimal.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuDeviceGetPCIBusId()`—Returns the PCI address of the device: `domain:bus:device.function`,
+    /// in hexadecimal.
     #[doc(alias = "cuDeviceGetPCIBusId")]
     pub fn pci_bus_id(&self) -> Result<String> {
         let mut text: [c_char; 32] = [0; 32];
-        // SAFETY: the pointer must be writable for the length given ← it is a local array of 32.
+        // SAFETY: the pointer must be writable for the given length ← it is to a local array of 32
+        // bytes.
         unsafe {
             call!(
                 self.driver,
@@ -231,11 +215,7 @@ impl Device {
         Ok(text_of(&text))
     }
 
-    /// Which instructions and limits the device has.
-    ///
-    /// # Errors
-    ///
-    /// What `cuDeviceGetAttribute` answers.
+    /// Returns the compute capability, which determines the instructions and limits of the device.
     pub fn compute_capability(&self) -> Result<ComputeCapability> {
         let major =
             self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -248,17 +228,13 @@ impl Device {
         })
     }
 
-    /// Everything that [`DeviceProperties`] holds, in one call.
-    ///
-    /// # Errors
-    ///
-    /// What the calls answer.
+    /// Returns all values of [`DeviceProperties`].
     pub fn properties(&self) -> Result<DeviceProperties> {
         DeviceProperties::of(self)
     }
 }
 
-/// What the driver wrote, up to its NUL.
+/// Returns the text that the driver wrote, up to the NUL.
 fn text_of(text: &[c_char]) -> String {
     CStr::from_bytes_until_nul(bytemuck::cast_slice(text))
         .map(|text| text.to_string_lossy().into_owned())
@@ -270,7 +246,7 @@ fn text_of(text: &[c_char]) -> String {
 pub struct ComputeCapability {
     /// The part before the dot.
     pub major: u32,
-    /// The part behind the dot.
+    /// The part after the dot.
     pub minor: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What two devices can do with each other's memory.
+//! Peer access between two devices.
 
 use cuda_sys::CUdevice_P2PAttribute;
 
@@ -6,47 +6,46 @@ use super::Device;
 use crate::driver::call;
 use crate::error::Result;
 
-/// What can be asked of the link from one device to another.
+/// An attribute of the link from one device to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAttribute(pub u32);
 
 impl PeerAttribute {
-    /// How the link compares with those of other pairs; 0 is the fastest.
+    /// The rank of the link compared with the links of other pairs; 0 is the fastest.
     pub const PERFORMANCE_RANK: Self =
         Self(CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK.0);
-    /// Whether kernels of the one can use the memory of the other.
+    /// Whether kernels on the first device can access the memory of the second.
     pub const ACCESS_SUPPORTED: Self =
         Self(CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED.0);
-    /// Whether the link has atomic operations of its own.
+    /// Whether the link supports native atomic operations.
     pub const NATIVE_ATOMIC_SUPPORTED: Self =
         Self(CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED.0);
-    /// Whether arrays can be used over the link.
+    /// Whether CUDA arrays can be accessed over the link.
     pub const ARRAY_ACCESS_SUPPORTED: Self =
         Self(CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED.0);
 }
 
-/// All that [`PeerAttribute`] names, of the link from one device to another.
+/// The values of all [`PeerAttribute`]s of the link from one device to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerAttributes {
-    /// How the link compares with those of other pairs; 0 is the fastest.
+    /// The rank of the link compared with the links of other pairs; 0 is the fastest.
     pub performance_rank: i32,
-    /// Whether kernels of the one can use the memory of the other.
+    /// Whether kernels on the first device can access the memory of the second.
     pub has_access: bool,
-    /// Whether the link has atomic operations of its own.
+    /// Whether the link supports native atomic operations.
     pub has_native_atomics: bool,
-    /// Whether arrays can be used over the link.
+    /// Whether CUDA arrays can be accessed over the link.
     pub has_array_access: bool,
 }
 
 impl Device {
-    /// `cuDeviceCanAccessPeer(peer)`—Whether kernels on this device can use the memory of `peer`. A
-    /// device is not its own peer.
+    /// `cuDeviceCanAccessPeer(peer)`—Returns whether kernels on this device can access the memory
+    /// of `peer`. A device is not its own peer.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` is of another driver, or what
-    /// the call answers.
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs to another driver.
     #[doc(alias = "cuDeviceCanAccessPeer")]
     pub fn can_access_peer(&self, peer: &Self) -> Result<bool> {
         let driver = self.driver();
@@ -55,7 +54,7 @@ impl Device {
             return Ok(false);
         }
         let mut can = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -65,19 +64,20 @@ impl Device {
         Ok(can != 0)
     }
 
-    /// `cuDeviceGetP2PAttribute(attribute)`—An attribute of the link from this device to `peer`.
+    /// `cuDeviceGetP2PAttribute(attribute)`—Returns an attribute of the link from this device to
+    /// `peer`.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_DEVICE` if both are the same, `CUDA_ERROR_INVALID_VALUE` if the driver
-    /// does not know the attribute, [`Error::OtherContext`](crate::Error::OtherContext) if `peer`
-    /// is of another driver.
+    /// `CUDA_ERROR_INVALID_DEVICE` if both devices are the same, `CUDA_ERROR_INVALID_VALUE` if the
+    /// driver does not know the attribute, [`Error::OtherContext`](crate::Error::OtherContext) if
+    /// `peer` belongs to another driver.
     #[doc(alias = "cuDeviceGetP2PAttribute")]
     pub fn peer_attribute(&self, peer: &Self, attribute: PeerAttribute) -> Result<i32> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;
         let mut value = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe {
             call!(
                 driver,
@@ -92,11 +92,11 @@ impl Device {
         Ok(value)
     }
 
-    /// All attributes of the link from this device to `peer`.
+    /// Returns all attributes of the link from this device to `peer`.
     ///
     /// # Errors
     ///
-    /// As [`peer_attribute`](Self::peer_attribute).
+    /// Fails as [`peer_attribute`](Self::peer_attribute) does.
     pub fn peer_attributes(&self, peer: &Self) -> Result<PeerAttributes> {
         let has = |attribute| Ok::<_, crate::Error>(self.peer_attribute(peer, attribute)? != 0);
         Ok(PeerAttributes {

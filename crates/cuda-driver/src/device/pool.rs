@@ -1,4 +1,4 @@
-//! Devices that share the work of a program.
+//! A pool of devices that share the work of a program.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,24 +7,21 @@ use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::Result;
 
-/// Contexts on several devices, one each, to choose from for each piece of work.
+/// A set of contexts, one for each of several devices, from which to choose one for each piece of
+/// work.
 ///
-/// Sharing it between threads is what it is for.
+/// It is meant to be shared between threads.
 #[derive(Debug)]
 pub struct DevicePool {
-    /// At least one.
+    /// Never empty.
     contexts: Vec<Context>,
     next: AtomicUsize,
 }
 
 impl DevicePool {
-    /// The primary contexts of all devices of `driver`.
-    ///
-    /// # Errors
-    ///
-    /// What `cuDevicePrimaryCtxRetain` answers for one of them.
+    /// Creates a pool of the primary contexts of all devices of `driver`.
     pub fn new(driver: &Driver) -> Result<Self> {
-        // `cuInit` has failed where there is no device.
+        // Device 0 exists: otherwise `cuInit` would have failed.
         let mut contexts = vec![driver.device(0)?.primary_context()?];
         for ordinal in 1..Device::count(driver)? {
             contexts.push(driver.device(ordinal)?.primary_context()?);
@@ -35,7 +32,7 @@ impl DevicePool {
         })
     }
 
-    /// These contexts; `None` if there is none.
+    /// Creates a pool of these contexts. Returns `None` if there are none.
     #[must_use]
     pub fn of(contexts: Vec<Context>) -> Option<Self> {
         (!contexts.is_empty()).then(|| Self {
@@ -44,24 +41,21 @@ impl DevicePool {
         })
     }
 
-    /// All contexts.
+    /// The contexts of the pool.
     #[must_use]
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }
 
-    /// Each in its turn.
+    /// Returns the contexts in turn (round-robin).
     #[must_use]
     pub fn next(&self) -> &Context {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.contexts[turn % self.contexts.len()]
     }
 
-    /// The one whose device has the most free memory at this moment; of equals the first.
-    ///
-    /// # Errors
-    ///
-    /// What `cuMemGetInfo` answers for one of them.
+    /// Returns the context whose device has the most free memory at this moment; among equals the
+    /// first.
     pub fn most_free_memory(&self) -> Result<&Context> {
         let mut best = (&self.contexts[0], self.contexts[0].memory_info()?.0);
         for context in &self.contexts[1..] {

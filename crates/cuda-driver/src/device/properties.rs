@@ -1,4 +1,4 @@
-//! What people ask of a device, in one call.
+//! A summary of the properties of a device.
 
 use std::fmt;
 
@@ -7,53 +7,54 @@ use cuda_sys::CUdevice_attribute;
 use super::{ComputeCapability, Device};
 use crate::error::Result;
 
-/// What people ask of a device, as one value that prints as a listing.
+/// The most important properties of a device, as one value that prints as a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
     /// The ordinal.
     pub ordinal: u32,
-    /// The name of the product.
+    /// The product name.
     pub name: String,
-    /// The name in the world.
+    /// The UUID.
     pub uuid: [u8; 16],
-    /// Where it is on the PCI bus: `domain:bus:device.function`.
+    /// The PCI address: `domain:bus:device.function`.
     pub pci_bus_id: String,
-    /// Which instructions and limits it has.
+    /// The compute capability, which determines the instructions and limits.
     pub compute_capability: ComputeCapability,
-    /// Bytes of memory.
+    /// The size of the memory in bytes.
     pub total_memory: usize,
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessor_count: u32,
-    /// Threads in a warp.
+    /// The number of threads in a warp.
     pub warp_size: u32,
-    /// The most threads in a block.
+    /// The maximum number of threads in a block.
     pub max_threads_per_block: u32,
-    /// The most threads resident on a multiprocessor.
+    /// The maximum number of threads resident on a multiprocessor.
     pub max_threads_per_multiprocessor: u32,
-    /// The most threads in each dimension of a block.
+    /// The maximum number of threads in each dimension of a block.
     pub max_block_dim: [u32; 3],
-    /// The most blocks in each dimension of a grid.
+    /// The maximum number of blocks in each dimension of a grid.
     pub max_grid_dim: [u32; 3],
-    /// Bytes of shared memory: of a block, of a block that asks for more, of a multiprocessor.
+    /// The amount of shared memory in bytes: of a block, of a block that opts in to more, and of a
+    /// multiprocessor.
     pub shared_memory: [u32; 3],
-    /// 32-bit registers that a block can have.
+    /// The maximum number of 32-bit registers of a block.
     pub max_registers_per_block: u32,
-    /// Bytes of L2 cache.
+    /// The size of the L2 cache in bytes.
     pub l2_cache_size: u32,
-    /// The clock of the multiprocessors in kHz.
+    /// The clock rate of the multiprocessors in kHz.
     pub clock_rate: u32,
-    /// The clock of the memory in kHz.
+    /// The clock rate of the memory in kHz.
     pub memory_clock_rate: u32,
     /// The width of the memory bus in bits.
     pub memory_bus_width: u32,
-    /// Engines that copy beside kernels.
+    /// The number of copy engines.
     pub async_engine_count: u32,
-    /// What the device has and has not, by name.
+    /// Whether the device has each of some features, by name.
     pub abilities: Vec<(&'static str, bool)>,
 }
 
-/// Attributes that are yes or no.
+/// The features that are listed.
 const ABILITIES: [(&str, CUdevice_attribute); 8] = [
     (
         "ECC memory",

@@ -1,4 +1,4 @@
-//! A call that failed.
+//! Errors of driver calls.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use cuda_sys::{CUresult, Function, Version};
 
 use super::loss::{DeviceLoss, LossId};
 
-/// A C call that answered something else than success.
+/// A C call that returned a status other than success.
 ///
-/// Small and `Copy`: made without asking the driver anything.
+/// It is small and `Copy`, and creating it makes no driver call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DriverError {
     status: CUresult,
     call: &'static Function,
     driver: Version,
     loss: Option<LossId>,
-    /// The call was not made: its context was borrowed, and its owner has it no more.
+    /// Set if the call was not made, because its borrowed context was declared dead.
     pub(super) is_gone: bool,
 }
 
@@ -30,7 +30,7 @@ impl DriverError {
         }
     }
 
-    /// Of a call that was not made, as its context is gone.
+    /// Creates the error of a call that was not made, because its context was declared dead.
     pub(crate) fn gone(call: &'static Function, driver: Version) -> Self {
         Self {
             is_gone: true,
@@ -38,7 +38,7 @@ impl DriverError {
         }
     }
 
-    /// The same with what is known of the device that it tells is lost.
+    /// Attaches the report on the device, if this error means that the device is lost.
     pub(crate) fn with_loss(self, loss: Option<LossId>) -> Self {
         Self { loss, ..self }
     }
@@ -49,20 +49,20 @@ impl DriverError {
         self.status
     }
 
-    /// The C function that answered it.
+    /// The C function that returned the status.
     #[must_use]
     pub fn call(&self) -> &'static Function {
         self.call
     }
 
-    /// The version of the driver that was called.
+    /// The CUDA version of the driver that was called.
     #[must_use]
     pub fn driver_version(&self) -> Version {
         self.driver
     }
 
-    /// Whether the device is lost to this process: every later call on it answers the same code,
-    /// and only a new process gets it back.
+    /// Whether the device is lost to this process. If so, every later call on the device returns
+    /// the same status, and only a new process can use the device again.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
         matches!(
@@ -82,8 +82,8 @@ impl DriverError {
         )
     }
 
-    /// What is known of the device that this error tells is lost: every such error of one device
-    /// has the same.
+    /// The report on the lost device, if this error means that the device is lost. All such errors
+    /// of one device share one report.
     #[must_use]
     pub fn loss(&self) -> Option<DeviceLoss> {
         self.loss?.loss()
@@ -102,13 +102,13 @@ impl fmt::Display for DriverError {
         if *is_gone {
             return write!(
                 f,
-                "{call} was not called: the owner of its context has declared the context dead"
+                "{call} was not called: the owner of the borrowed context has declared it dead"
             );
         }
         if *status == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER && call.since() > *driver {
             return write!(
                 f,
-                "{call} needs a driver of CUDA {}, this one is of CUDA {driver}",
+                "{call} requires a driver of CUDA {} or newer; this driver is of CUDA {driver}",
                 call.since()
             );
         }

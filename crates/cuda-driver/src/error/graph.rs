@@ -1,4 +1,4 @@
-//! Graphs that the driver refuses.
+//! Errors of instantiating and updating graphs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use cuda_sys::{CUgraphExecUpdateResult, CUgraphInstantiateResult};
 use super::DriverError;
 use crate::graph::{NodeId, NodeKind};
 
-/// Why a graph could not be made an executable.
+/// The reason why a graph could not be instantiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstantiateError {
     pub(crate) source: DriverError,
@@ -15,7 +15,8 @@ pub struct InstantiateError {
     pub(crate) node: Option<(NodeId, NodeKind)>,
 }
 
-/// Why an executable graph could not become like another graph. It is as it was.
+/// The reason why an executable graph could not be updated from another graph. The executable is
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphUpdateError {
     pub(crate) source: DriverError,
@@ -30,13 +31,14 @@ impl InstantiateError {
         self.source
     }
 
-    /// The reason that the driver gives.
+    /// The reason that the driver reports.
     #[must_use]
     pub fn reason(&self) -> CUgraphInstantiateResult {
         self.reason
     }
 
-    /// The node that is in the way, and what it does, if the driver names one that is known.
+    /// The node that caused the failure and its kind, if the driver reports a node that this crate
+    /// knows.
     #[must_use]
     pub fn node(&self) -> Option<(NodeId, NodeKind)> {
         self.node
@@ -50,14 +52,14 @@ impl GraphUpdateError {
         self.source
     }
 
-    /// The reason that the driver gives.
+    /// The reason that the driver reports.
     #[must_use]
     pub fn reason(&self) -> CUgraphExecUpdateResult {
         self.reason
     }
 
-    /// The node of the other graph that is in the way, and what it does, if the driver names one
-    /// that is known.
+    /// The node of the other graph that caused the failure and its kind, if the driver reports a
+    /// node that this crate knows.
     #[must_use]
     pub fn node(&self) -> Option<(NodeId, NodeKind)> {
         self.node
@@ -75,17 +77,19 @@ impl fmt::Display for InstantiateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CUgraphInstantiateResult as Reason;
         let reason = match self.reason {
-            Reason::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE => "the graph has no valid structure",
+            Reason::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE => {
+                "the structure of the graph is invalid"
+            }
             Reason::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED => {
-                "a node cannot be run in this way"
+                "the operation of a node is not supported with these instantiation flags"
             }
             Reason::CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED => {
-                "nodes of several contexts cannot be run in this way"
+                "nodes of several contexts are not supported with these instantiation flags"
             }
             Reason::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED => {
-                "a conditional handle has no node"
+                "a conditional handle is not used by any node"
             }
-            _ => "the graph cannot be made an executable",
+            _ => "the graph cannot be instantiated",
         };
         write!(f, "{}: {reason} ({})", self.source, self.reason.0)?;
         at(f, self.node)
@@ -96,20 +100,24 @@ impl fmt::Display for GraphUpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CUgraphExecUpdateResult as Reason;
         let reason = match self.reason {
-            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED => "nodes or edges are others",
-            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED => "a node is of another kind",
+            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED => {
+                "the nodes or edges of the graphs differ"
+            }
+            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED => "the kind of a node changed",
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED
             | Reason::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE => {
-                "the kernel of a node is another"
+                "the kernel of a node changed in an unsupported way"
             }
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED => {
-                "parameters changed that cannot"
+                "parameters of a node changed that cannot be updated"
             }
             Reason::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED => {
-                "attributes changed that cannot"
+                "attributes of a node changed that cannot be updated"
             }
-            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED => "a node cannot be changed so",
-            _ => "the executable cannot be changed so",
+            Reason::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED => {
+                "a node does not support this update"
+            }
+            _ => "the executable graph cannot be updated from this graph",
         };
         write!(f, "{}: {reason} ({})", self.source, self.reason.0)?;
         at(f, self.node)

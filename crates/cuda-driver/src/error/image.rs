@@ -1,4 +1,4 @@
-//! An image that was not loaded.
+//! Errors of loading and linking images.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use cuda_sys::image::newest_ptx;
 use super::{DriverError, Error};
 use crate::module::JitLog;
 
-/// An image that the driver would not load or link, with what its compiler or linker said.
+/// The driver failed to load or link an image. Contains the log of its compiler or linker.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JitError {
     pub(super) source: DriverError,
@@ -17,7 +17,8 @@ pub struct JitError {
 }
 
 impl JitError {
-    /// As an [`Error`]: a context that is gone has no compiler.
+    /// Converts the error to an [`Error`]. A call that was not made because its context was
+    /// declared dead has no log, and becomes [`Error::ContextGone`].
     pub(crate) fn error(
         source: DriverError,
         log: JitLog,
@@ -39,13 +40,13 @@ impl JitError {
         self.source
     }
 
-    /// What the driver's compiler or linker wrote.
+    /// The log of the driver's compiler or linker.
     #[must_use]
     pub fn log(&self) -> &JitLog {
         &self.log
     }
 
-    /// The version that the PTX states.
+    /// The PTX version that the image declares, if the image is PTX.
     #[must_use]
     pub fn ptx_version(&self) -> Option<(u32, u32)> {
         self.ptx_version
@@ -61,8 +62,9 @@ impl fmt::Display for JitError {
         {
             write!(
                 f,
-                ": it is of PTX {major}.{minor}, and this driver, of CUDA {driver}, reads up to PTX {top}.{sub}; \
-                 compile to a cubin for the device, or with an NVRTC no newer than the driver"
+                ": the image is PTX {major}.{minor}, but this driver (CUDA {driver}) supports PTX \
+                 up to {top}.{sub}; \
+                 compile to a cubin for the device, or use an NVRTC that is not newer than the driver"
             )?;
         }
         for line in self.log.to_string().lines() {

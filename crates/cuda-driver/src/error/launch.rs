@@ -1,12 +1,12 @@
-//! A launch that was not made.
+//! Errors of launches that were rejected before the driver was called.
 
 use std::fmt;
 
-/// The arguments of a launch against the kernel's parameters.
+/// The arguments of a launch do not match the parameters of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentError {
-    /// Too many or too few.
+    /// The number of arguments is wrong.
     Count {
         /// The kernel.
         kernel: String,
@@ -15,15 +15,15 @@ pub enum ArgumentError {
         /// The number of arguments.
         given: usize,
     },
-    /// One of another size.
+    /// The size of an argument is wrong.
     Size {
         /// The kernel.
         kernel: String,
-        /// Which argument, from 0.
+        /// The index of the argument, counted from 0.
         index: usize,
-        /// The bytes of the parameter.
+        /// The size of the parameter in bytes.
         expected: usize,
-        /// The bytes of the argument.
+        /// The size of the argument in bytes.
         given: usize,
     },
 }
@@ -38,7 +38,7 @@ impl fmt::Display for ArgumentError {
             } => {
                 write!(
                     f,
-                    "kernel {kernel} takes {expected} arguments, {given} were given"
+                    "kernel {kernel} takes {expected} arguments, but the launch passes {given}"
                 )
             }
             Self::Size {
@@ -48,7 +48,8 @@ impl fmt::Display for ArgumentError {
                 given,
             } => write!(
                 f,
-                "argument {index} of kernel {kernel} is of {expected} bytes, {given} were given"
+                "argument {index} of kernel {kernel} must be {expected} bytes, but the launch \
+                 passes {given} bytes"
             ),
         }
     }
@@ -56,19 +57,19 @@ impl fmt::Display for ArgumentError {
 
 impl std::error::Error for ArgumentError {}
 
-/// A launch configuration against the limits of device and kernel.
+/// A launch configuration exceeds a limit of the device or the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaunchConfigError {
     /// The kernel.
     pub kernel: String,
-    /// What is out of its range.
+    /// The quantity that is out of range: `grid.x`, `threads per block`, …
     pub what: &'static str,
-    /// What it is.
+    /// The value requested.
     pub given: u64,
-    /// The least that it may be.
+    /// The smallest value allowed.
     pub least: u64,
-    /// The most that it may be.
+    /// The largest value allowed.
     pub most: u64,
 }
 
@@ -83,7 +84,7 @@ impl fmt::Display for LaunchConfigError {
         } = self;
         write!(
             f,
-            "kernel {kernel}: {what} is {given}, allowed is {least} to {most}"
+            "kernel {kernel}: {what} is {given}; {least} to {most} is allowed"
         )
     }
 }
@@ -91,19 +92,19 @@ impl fmt::Display for LaunchConfigError {
 impl std::error::Error for LaunchConfigError {}
 
 impl LaunchConfigError {
-    /// Which quantity: `grid.x`, `threads per block`, …
+    /// The quantity that is out of range: `grid.x`, `threads per block`, …
     #[must_use]
     pub fn what(&self) -> &'static str {
         self.what
     }
 
-    /// What was asked for.
+    /// The value requested.
     #[must_use]
     pub fn given(&self) -> u64 {
         self.given
     }
 
-    /// The limit.
+    /// The largest value allowed.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.most

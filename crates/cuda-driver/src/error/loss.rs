@@ -1,4 +1,4 @@
-//! Devices that were lost, and what was running on them.
+//! Reports on lost devices: the first error, and the launches in flight at that time.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,11 +10,11 @@ use super::DriverError;
 use crate::launch::LaunchesInFlight;
 use crate::lock::{Mutex, rank};
 
-/// What is known of a device that was lost to this process: who told so first, and which launches
-/// were in flight then.
+/// The report on a device that was lost to this process: the call that first reported the loss, and
+/// the launches that were in flight at that time.
 ///
-/// If a kernel of this crate has caused it, that is one of them, unless more than 64 waited on its
-/// stream.
+/// If a kernel launched through this crate caused the loss, the report lists its launch, unless
+/// more than 64 launches were in flight on its stream.
 #[derive(Clone)]
 pub struct DeviceLoss(Arc<Facts>);
 
@@ -25,17 +25,17 @@ struct Facts {
     launches: Vec<LaunchesInFlight>,
 }
 
-/// The number of a loss: what an error that can be copied has of it.
+/// The index of a [`DeviceLoss`] in [`LOSSES`], for errors that are `Copy`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LossId(NonZeroU32);
 
-/// Those of this process. So many are kept: as few as it has devices, unless it makes software ones
-/// again and again.
+/// The losses of this process, at most [`MOST`]. Each device adds at most one, so the limit matters
+/// only to a process that keeps creating and losing software devices.
 static LOSSES: Mutex<Vec<DeviceLoss>, { rank::LOSSES }> = Mutex::new(Vec::new());
 const MOST: usize = 4096;
 
 impl LossId {
-    /// Keeps `loss`; `None` if there is no room.
+    /// Stores `loss`. Returns `None` if the list is full.
     pub(crate) fn new(loss: DeviceLoss) -> Option<Self> {
         let mut losses = LOSSES.lock();
         if losses.len() == MOST {
@@ -67,19 +67,19 @@ impl DeviceLoss {
         self.0.device
     }
 
-    /// What the driver answered first.
+    /// The status that the driver returned first.
     #[must_use]
     pub fn status(&self) -> CUresult {
         self.0.status
     }
 
-    /// The call that it answered it to.
+    /// The call that returned that status.
     #[must_use]
     pub fn call(&self) -> &'static Function {
         self.0.call
     }
 
-    /// For each stream of the device the launches that were not known to be done by then.
+    /// The launches that were not known to be complete at that time, for each stream of the device.
     #[must_use]
     pub fn launches(&self) -> &[LaunchesInFlight] {
         &self.0.launches
@@ -96,12 +96,12 @@ impl fmt::Display for DeviceLoss {
         } = &*self.0;
         write!(
             f,
-            "the device is lost to this process: device {device}, as {call} was "
+            "the device is lost to this process: device {device}, first reported by {call}; "
         )?;
         let Some((first, others)) = launches.split_first() else {
-            return f.write_str("told first; no launch was in flight");
+            return f.write_str("no launch was in flight");
         };
-        write!(f, "told first; in flight were, the last first: {first}")?;
+        write!(f, "launches in flight, the most recent first: {first}")?;
         others.iter().try_for_each(|other| write!(f, "; {other}"))
     }
 }

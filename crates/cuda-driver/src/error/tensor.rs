@@ -1,56 +1,58 @@
-//! A tensor map that was not made.
+//! Errors of creating and using tensor maps.
 
 use std::fmt;
 
-/// What is asked of a tensor map against what the hardware can. Bytes and elements, as `what` says.
+/// The parameters of a tensor map violate a constraint of the hardware, or the map was used with
+/// other memory. `what` names the quantity, which is in bytes or in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorMapError {
-    /// A number beyond its limits.
+    /// A value is out of range.
     OutOfRange {
-        /// Which number.
+        /// The quantity.
         what: &'static str,
-        /// Of which dimension, from 0, where there are several.
+        /// The dimension, counted from 0, if the quantity has a value for each dimension.
         dimension: Option<usize>,
-        /// It.
+        /// The value.
         given: i64,
-        /// The least that it can be.
+        /// The smallest value allowed.
         least: i64,
-        /// The most that it can be.
+        /// The largest value allowed.
         most: i64,
     },
-    /// A number that is not a multiple of another.
+    /// A value is not a multiple of another.
     NotMultiple {
-        /// Which number.
+        /// The quantity.
         what: &'static str,
-        /// Of which dimension, from 0, where there are several.
+        /// The dimension, counted from 0, if the quantity has a value for each dimension.
         dimension: Option<usize>,
-        /// It.
+        /// The value.
         given: u64,
-        /// Of what it has to be one.
+        /// The divisor.
         of: u64,
     },
-    /// Two things that do not go together.
+    /// Two parameters contradict each other.
     Together {
-        /// Which.
+        /// A sentence that states the constraint.
         what: &'static str,
     },
-    /// The tensor is longer than the memory that it is to lie in.
+    /// The tensor does not fit in its memory.
     Memory {
-        /// The bytes of the tensor, from the first to the last.
+        /// The number of bytes from the first to the last element of the tensor.
         tensor: u64,
-        /// The bytes of the memory.
+        /// The size of the memory in bytes.
         memory: u64,
     },
-    /// The memory is not what the map was made for: it begins elsewhere, or is shorter.
+    /// The memory is not the memory that the map was created for: it starts at another address, or
+    /// is shorter.
     OtherMemory {
-        /// Where the map's memory begins.
+        /// The address of the memory of the map.
         map: u64,
-        /// How many bytes it has.
+        /// The size of the memory of the map in bytes.
         map_bytes: u64,
-        /// Where the memory given begins.
+        /// The address of the memory given.
         given: u64,
-        /// How many bytes it has.
+        /// The size of the memory given in bytes.
         given_bytes: u64,
     },
 }
@@ -70,7 +72,7 @@ impl fmt::Display for TensorMapError {
                 most,
             } => write!(
                 f,
-                "the {what}{} of a tensor map: {given} is not within {least} to {most}",
+                "the {what}{} of a tensor map is {given}; {least} to {most} is allowed",
                 of(dimension)
             ),
             Self::NotMultiple {
@@ -80,7 +82,7 @@ impl fmt::Display for TensorMapError {
                 of: divisor,
             } => write!(
                 f,
-                "the {what}{} of a tensor map: {given} is not a multiple of {divisor}",
+                "the {what}{} of a tensor map is {given}, which is not a multiple of {divisor}",
                 of(dimension)
             ),
             Self::Together { what } => write!(f, "in a tensor map, {what}"),
@@ -95,7 +97,9 @@ impl fmt::Display for TensorMapError {
                 given_bytes,
             } => write!(
                 f,
-                "the tensor map is of {map_bytes} bytes at {map:#x}, not of {given_bytes} at {given:#x}"
+                "the tensor map was created for {map_bytes} bytes at {map:#x}, but is used with \
+                 {given_bytes} \
+                 bytes at {given:#x}"
             ),
         }
     }

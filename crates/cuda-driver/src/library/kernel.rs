@@ -1,4 +1,5 @@
-//! Kernels of a library: the same in every context, until they are asked for the function in one.
+//! The kernels of a library, which belong to no context. Each of them returns a function for a
+//! context.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -34,32 +35,32 @@ impl LibraryKernel {
         }
     }
 
-    /// `cuKernelGetName()`.
+    /// `cuKernelGetName()`—Creates a kernel with the name that the driver returns.
     pub(super) fn named(library: &Arc<LibraryInner>, raw: CUkernel) -> Result<Self> {
         let mut name = ptr::null();
-        // SAFETY: the pointer must be writable, the kernel of a loaded library ← a local, and
-        // `library` owns it.
+        // SAFETY: the pointer must be writable, and the library of the kernel loaded ← the pointer
+        // is to a local, and `library` owns it.
         unsafe { call!(library.driver(), cuKernelGetName(&raw mut name, raw)) }?;
-        // SAFETY: it must be a string that lives as long as it is used ← the driver's, which lives
-        // with the library.
+        // SAFETY: the string must be alive while it is used ← it belongs to the driver and lives as
+        // long as the library.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         Ok(Self::new(library, raw, &name))
     }
 
-    /// `cuKernelGetFunction()`—The kernel in `context`, to launch on its streams. Loads the library
-    /// there if it is not.
+    /// `cuKernelGetFunction()`—Returns the function of the kernel in `context`, for launches on the
+    /// streams of that context. Loads the library into the context if necessary.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherContext`] if the context is of another driver; what the driver's compiler has
-    /// against the image, if it was not compiled before.
+    /// [`Error::OtherContext`] if the context belongs to another driver; the error of the driver's
+    /// compiler, if the image was not compiled before.
     #[doc(alias = "cuKernelGetFunction")]
     pub fn function(&self, context: &Context) -> Result<Function> {
         let place = self.library.place(context)?;
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its
-        // library.
+        // SAFETY: the pointer must be writable, and the kernel alive ← the pointer is to a local,
+        // and `self` keeps the library of the kernel.
         unsafe {
             call!(
                 context.driver(),
@@ -69,19 +70,19 @@ impl LibraryKernel {
         Function::new(&place, raw, &self.name)
     }
 
-    /// The name that it was looked up by.
+    /// The name by which the kernel was looked up.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// `cuKernelGetParamInfo()`—The parameters of the kernel, as its image or else the driver tells
-    /// them; `None` where neither does, as for [`Function::parameters`].
+    /// `cuKernelGetParamInfo()`—Returns the parameters of the kernel, as described by its image or
+    /// else by the driver; `None` if neither describes them, as with [`Function::parameters`].
     ///
     /// # Errors
     ///
-    /// What the calls answer: `CUDA_ERROR_INVALID_CONTEXT` where only the driver knows and no
-    /// context is current on this thread.
+    /// `CUDA_ERROR_INVALID_CONTEXT` if the image does not describe the parameters and no context is
+    /// current on this thread.
     #[doc(alias = "cuKernelGetParamInfo")]
     #[doc(alias = "cuKernelGetParamCount")]
     pub fn parameters(&self) -> Result<Option<Vec<Parameter>>> {
@@ -100,26 +101,27 @@ impl LibraryKernel {
         }
         let known = parameters::collect(driver, None, count, |index, offset, size| {
             let table = driver.table_for(calls::cuKernelGetParamInfo)?;
-            // SAFETY: as above, for two pointers.
+            // SAFETY: the pointers must be writable, and the kernel alive ← the pointers are to
+            // locals of `collect`, and `self` keeps the library of the kernel.
             let status = unsafe { table.cuKernelGetParamInfo(kernel, index, offset, size) };
             Ok((status, calls::cuKernelGetParamInfo))
         });
         Ok(known?)
     }
 
-    /// `cuKernelGetAttribute(attribute, device)`—An attribute of the kernel on a device, as the
-    /// driver gives it.
+    /// `cuKernelGetAttribute(attribute, device)`—Returns an attribute of the kernel on a device, as
+    /// the driver reports it.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that this driver does not know,
-    /// [`Error::OtherContext`] for a device of another driver.
+    /// `CUDA_ERROR_INVALID_VALUE` if this driver does not know the attribute,
+    /// [`Error::OtherContext`] if the device belongs to another driver.
     #[doc(alias = "cuKernelGetAttribute")]
     pub fn attribute(&self, attribute: FunctionAttribute, device: &Device) -> Result<i32> {
         let driver = self.driver_of(device)?;
         let mut value = 0;
-        // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps its
-        // library.
+        // SAFETY: the pointer must be writable, and the kernel alive ← the pointer is to a local,
+        // and `self` keeps the library of the kernel.
         unsafe {
             call!(
                 driver,
@@ -134,9 +136,9 @@ impl LibraryKernel {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for an attribute that cannot be set, or not to this.
-    /// [`Error::Unsupported`] for the limit of dynamic shared memory: launches raise it by
-    /// themselves, and lowering it would break those of other threads.
+    /// `CUDA_ERROR_INVALID_VALUE` if the attribute cannot be set, or not to this value.
+    /// [`Error::Unsupported`] for the limit of dynamic shared memory: launches raise it
+    /// automatically, and lowering it would break launches of other threads.
     #[doc(alias = "cuKernelSetAttribute")]
     pub fn set_attribute(
         &self,
@@ -146,7 +148,7 @@ impl LibraryKernel {
     ) -> Result<()> {
         if attribute == FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
             return Err(Error::Unsupported {
-                what: "setting the limit of dynamic shared memory, which launches raise,",
+                what: "setting the limit of dynamic shared memory, which launches raise automatically,",
             });
         }
         let driver = self.driver_of(device)?;
@@ -159,11 +161,12 @@ impl LibraryKernel {
         }?)
     }
 
-    /// `cuKernelSetCacheConfig(config, device)`—What the kernel prefers on a device.
+    /// `cuKernelSetCacheConfig(config, device)`—Sets the cache preference of the kernel on a
+    /// device.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for a preference that is none.
+    /// `CUDA_ERROR_INVALID_VALUE` if the driver does not know the preference.
     #[doc(alias = "cuKernelSetCacheConfig")]
     pub fn set_cache_config(&self, config: CacheConfig, device: &Device) -> Result<()> {
         let driver = self.driver_of(device)?;
@@ -177,14 +180,14 @@ impl LibraryKernel {
         }?)
     }
 
-    /// The library's driver, if it is the device's.
+    /// Returns the driver of the library, or an error if the device belongs to another driver.
     fn driver_of(&self, device: &Device) -> Result<&crate::Driver> {
         let driver = self.library.driver();
         driver.expect_handles_of(device.driver(), "the device")?;
         Ok(driver)
     }
 
-    /// The raw kernel. It stays alive as long as a handle of it.
+    /// The raw kernel. It stays alive as long as any handle of it exists.
     #[must_use]
     pub fn as_raw(&self) -> CUkernel {
         self.raw.0

@@ -1,4 +1,4 @@
-//! Libraries: device code that belongs to no context, loaded into each when it is first used there.
+//! Libraries: device code for all contexts, which the driver loads into each context on first use.
 
 mod kernel;
 
@@ -26,22 +26,23 @@ use crate::module::{
 };
 use crate::stream::{SendPtr, Stream};
 
-/// Device code for all contexts of a driver. Cloning it gives another handle of the same code.
+/// Device code for all contexts of a driver. Cloning it creates another handle of the same code.
 ///
-/// The driver loads it into a context when something of it is first used there. It is unloaded when
-/// the last handle, the last kernel and the last function of it are gone; that waits for the uses
-/// of its variables and for every context that it was used in. It keeps those contexts.
+/// The driver loads the code into a context when it is first used there. The code is unloaded when
+/// the last handle, the last kernel and the last function of it are dropped. Unloading waits for
+/// the uses of its variables and for every context in which it was used. The library keeps those
+/// contexts alive.
 #[derive(Clone)]
 pub struct Library(Arc<LibraryInner>);
 
 pub(crate) struct LibraryInner {
-    /// Before the contexts in it end, the library goes.
+    /// The library is unloaded before the contexts in `places` end.
     handle: ManuallyDrop<Handle<RawLibrary>>,
     log: JitLog,
-    /// What the image says of its kernels, if it says anything.
+    /// The parameters of its kernels, if the image describes them.
     signatures: Option<Vec<Signature>>,
-    /// The contexts that it was used in. What is there once for each comes first: its streams go
-    /// before the context.
+    /// The contexts in which the library was used. The state of the code in each comes first, so
+    /// that its streams are dropped before the context.
     places: Mutex<Vec<(Arc<Shared>, Context)>, { rank::LIBRARY_CONTEXTS }>,
 }
 
@@ -51,21 +52,20 @@ impl Destroy for RawLibrary {
     type Raw = SendPtr<CUlib_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the library must be loaded, none of its kernels may run and nothing may use its
-        // variables ← the handle owns it, and `Unloading` has waited for both.
+        // SAFETY: the library must be loaded, none of its kernels may run, and nothing may use its
+        // variables ← the handle owns the library, and `Unloading` has waited for both.
         unsafe { call!(driver, cuLibraryUnload(raw.0)) }
     }
 }
 
 impl Library {
-    /// `cuLibraryLoadData(image, options)`—Takes PTX, a cubin or a fat binary.
+    /// `cuLibraryLoadData(image, options)`—Loads PTX, a cubin or a fat binary.
     ///
     /// # Errors
     ///
     /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may also
-    /// leave the work, and this error without the log, to the first use in a context.
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for an option that the driver is too old
-    /// for.
+    /// postpone compilation, and then this error without the log, until the first use in a context.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old for an option.
     #[doc(alias = "cuLibraryLoadData")]
     pub fn load<'a>(
         driver: &Driver,
@@ -73,14 +73,14 @@ impl Library {
         options: &JitOptions,
     ) -> Result<Self> {
         let image = image.into();
-        // No context can take the library with it.
+        // The library must not depend on the liveness of a context.
         let driver = &driver.of_all();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlibrary = ptr::null_mut();
-        // SAFETY: the data must be a whole image, the options and buffers valid for the call ← a
-        // `Ptx` ends with NUL, a `Cubin` and a `Fatbin` are whole by their contracts; there are as
-        // many values as options, and the buffers are of the sizes given. There are no options of
-        // the library: the driver copies the image.
+        // SAFETY: the data must be a whole image, and the options and buffers must be valid for the
+        // call ← a `Ptx` ends with NUL, and a `Cubin` and a `Fatbin` are whole by their contracts;
+        // there are as many values as options, and the buffers have the given sizes. Without
+        // library options, the driver copies the image.
         let result = unsafe {
             call!(
                 driver,
@@ -100,7 +100,7 @@ impl Library {
         if let Err(source) = result {
             return Err(JitError::error(source, log, image.ptx_version()));
         }
-        // SAFETY: nobody else must unload it ← it was loaded just now.
+        // SAFETY: no other owner may unload the library ← it was loaded just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         Ok(Self(Arc::new(LibraryInner {
             handle: ManuallyDrop::new(handle),
@@ -110,41 +110,44 @@ impl Library {
         })))
     }
 
-    /// `cuLibraryLoadData(image, options)`—Takes the file at `path`: PTX, a cubin or a fat binary,
-    /// as it begins.
+    /// `cuLibraryLoadData(image, options)`—Loads the file at `path`. The first bytes of the file
+    /// determine whether it is PTX, a cubin or a fat binary.
     ///
     /// # Errors
     ///
-    /// [`Error::File`](crate::Error::File) if it cannot be read,
-    /// [`Error::Image`](crate::Error::Image) if it is no image; else as [`load`](Self::load).
+    /// [`Error::File`](crate::Error::File) if the file cannot be read,
+    /// [`Error::Image`](crate::Error::Image) if it is not an image. Otherwise fails as
+    /// [`load`](Self::load) does.
     ///
     /// # Safety
     ///
-    /// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker
-    /// of NVIDIA's made it.
+    /// If the file is a cubin or a fat binary, it must be complete and unmodified since a compiler
+    /// or linker of NVIDIA created it.
     #[doc(alias = "cuLibraryLoadFromFile")]
     pub unsafe fn load_file(
         driver: &Driver,
         path: impl AsRef<Path>,
         options: &JitOptions,
     ) -> Result<Self> {
-        // SAFETY: machine code must be whole and unaltered ← the caller says so.
+        // SAFETY: machine code must be complete and unmodified ← this is the contract of the
+        // caller.
         let image = unsafe { read_image(path.as_ref()) }?;
         Self::load(driver, image_of(&image)?, options)
     }
 
-    /// `cuLibraryGetKernel(name)`—The kernel of this name, as it stands in the image (C++ names
-    /// mangled).
+    /// `cuLibraryGetKernel(name)`—Returns the kernel with this name. C++ names are mangled, as in
+    /// the image.
     ///
     /// # Errors
     ///
     /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or
-    /// [`Error::NulByte`](crate::Error::NulByte) if there is one in the name.
+    /// [`Error::NulByte`](crate::Error::NulByte) if the name contains a NUL byte.
     #[doc(alias = "cuLibraryGetKernel")]
     pub fn kernel(&self, name: &str) -> Result<LibraryKernel> {
         let c_name = kernel_name(name)?;
         let mut raw: CUkernel = ptr::null_mut();
-        // SAFETY: pointer and name must be valid, the library loaded ← locals, and `self` owns it.
+        // SAFETY: the pointer and the name must be valid, and the library loaded ← they are locals,
+        // and `self` owns the library.
         let result = unsafe {
             call!(
                 self.0.driver(),
@@ -155,17 +158,18 @@ impl Library {
         Ok(LibraryKernel::new(&self.0, raw, name))
     }
 
-    /// `cuLibraryEnumerateKernels()`—All kernels, with their names as they stand in the image.
+    /// `cuLibraryEnumerateKernels()`—Returns all kernels, with their names as in the image.
     ///
     /// # Errors
     ///
-    /// That the driver lacks the call, before CUDA 12.4.
+    /// An error that names the required version if the driver is older than CUDA 12.4.
     #[doc(alias = "cuLibraryEnumerateKernels")]
     #[doc(alias = "cuLibraryGetKernelCount")]
     pub fn kernels(&self) -> Result<Vec<LibraryKernel>> {
         let driver = self.0.driver();
         let mut count = 0;
-        // SAFETY: the pointer must be writable, the library loaded ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable, and the library loaded ← the pointer is to a local,
+        // and `self` owns the library.
         unsafe {
             call!(
                 driver,
@@ -173,8 +177,8 @@ impl Library {
             )
         }?;
         let mut raw: Vec<CUkernel> = vec![ptr::null_mut(); count as usize];
-        // SAFETY: there must be room for `count` kernels, the library loaded ← there is; `self`
-        // owns it.
+        // SAFETY: there must be room for `count` kernels, and the library must be loaded ← the
+        // vector has that length, and `self` owns the library.
         unsafe {
             call!(
                 driver,
@@ -186,20 +190,20 @@ impl Library {
             .collect()
     }
 
-    /// `cuLibraryGetGlobal(name)`—The variable of this name in the context of `stream`, at home on
-    /// `stream`. Each context has its own.
+    /// `cuLibraryGetGlobal(name)`—Returns the variable with this name in the context of `stream`,
+    /// with `stream` as its owning stream. Each context has its own copy of the variable.
     ///
-    /// What holds for [`Module::global`](crate::Module::global) holds for it.
+    /// The rules of [`Module::global`](crate::Module::global) apply.
     ///
     /// # Errors
     ///
-    /// As [`Module::global`](crate::Module::global).
+    /// Fails as [`Module::global`](crate::Module::global) does.
     #[doc(alias = "cuLibraryGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
         Global::of(&self.0.place(stream.context())?, name, stream)
     }
 
-    /// What the driver's compiler wrote while it took the image.
+    /// The log of the driver's compiler from loading the library.
     #[must_use]
     pub fn log(&self) -> &JitLog {
         &self.0.log
@@ -211,7 +215,7 @@ impl Library {
         self.0.driver()
     }
 
-    /// The raw library. It stays loaded as long as a handle, a kernel or a function of it.
+    /// The raw library. It stays loaded as long as any handle, kernel or function of it exists.
     #[must_use]
     pub fn as_raw(&self) -> CUlibrary {
         self.0.as_raw()
@@ -239,7 +243,7 @@ impl LibraryInner {
         self.places.lock()
     }
 
-    /// The code in that context, from now on waited for before it goes.
+    /// Returns the code in `context`. From now on, unloading the library waits for this context.
     fn place(self: &Arc<Self>, context: &Context) -> Result<Arc<ModuleInner>> {
         self.driver()
             .expect_handles_of(context.driver(), "the context")?;
@@ -265,8 +269,8 @@ impl Drop for LibraryInner {
             variables.extend(shared.take_trackers());
             contexts.push(context);
         }
-        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a
-        // `ManuallyDrop` stays.
+        // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
+        // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
         Unloading::new(handle, variables, contexts).start();
     }

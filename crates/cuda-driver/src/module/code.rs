@@ -1,4 +1,4 @@
-//! Loaded code in a context: what functions and variables keep.
+//! Code loaded into a context, which functions and variables keep loaded.
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
@@ -25,10 +25,10 @@ pub(crate) struct ModuleInner {
 }
 
 enum Code {
-    /// It is unloaded with this.
+    /// A module, which is unloaded when this is dropped.
     Module(Box<Owned>),
-    /// The library has what all its handles of one context share, and the order of the uses of its
-    /// variables.
+    /// A library. It also owns the state that all its handles of one context share, with the
+    /// dependency tracking of its variables.
     Library(Arc<LibraryInner>, Arc<Shared>),
 }
 
@@ -36,20 +36,21 @@ struct Owned {
     shared: Shared,
     handle: ManuallyDrop<Handle<RawModule>>,
     log: JitLog,
-    /// What the image says of its kernels, if it says anything.
+    /// The parameters of its kernels, if the image describes them.
     signatures: Option<Vec<Signature>>,
 }
 
-/// What there is once for the code in a context.
+/// State that exists once for the code in a context.
 #[derive(Default)]
 pub(crate) struct Shared {
     globals: Globals,
-    /// Held while a function's limit of shared memory is raised.
+    /// Held while the shared memory limit of a function is raised.
     raising: Mutex<(), { rank::SHARED_MEMORY_LIMIT }>,
 }
 
 impl Shared {
-    /// Removes the trackers of the variables: their uses must be over before the code is unloaded.
+    /// Removes and returns the trackers of the variables, whose uses must complete before the code
+    /// is unloaded.
     pub(crate) fn take_trackers(&self) -> Vec<Arc<Tracker>> {
         self.globals.take_all()
     }
@@ -61,8 +62,8 @@ impl Destroy for RawModule {
     type Raw = SendPtr<CUmod_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the module must be loaded, none of its kernels may run and nothing may use its
-        // variables ← the handle owns it, and `Unloading` has waited for both.
+        // SAFETY: the module must be loaded, none of its kernels may run, and nothing may use its
+        // variables ← the handle owns the module, and `Unloading` has waited for both.
         unsafe { call!(driver, cuModuleUnload(raw.0)) }
     }
 }
@@ -124,7 +125,7 @@ impl ModuleInner {
         raising.lock()
     }
 
-    /// What the image says of a kernel's parameters.
+    /// Returns the parameters of a kernel, if the image describes them.
     pub(crate) fn signature(&self, kernel: &str) -> Option<&[Parameter]> {
         let signatures = match &self.code {
             Code::Module(owned) => owned.signatures.as_deref()?,
@@ -133,7 +134,8 @@ impl ModuleInner {
         find_signature(signatures, kernel)
     }
 
-    /// Address and bytes of a variable. Its context is current.
+    /// Returns the address and the size in bytes of a variable. The caller has made the context
+    /// current.
     pub(crate) fn variable(&self, name: &CStr) -> Result<(CUdeviceptr, usize), DriverError> {
         let driver = self.context.driver();
         let (mut address, mut bytes) = (0, 0);
@@ -141,8 +143,8 @@ impl ModuleInner {
         match &self.code {
             Code::Module(owned) => {
                 let module = owned.handle.raw().0;
-                // SAFETY: pointers and name must be valid, the module loaded ← locals, and `self`
-                // owns it.
+                // SAFETY: the pointers and the name must be valid, and the module loaded ← they are
+                // locals, and `self` owns the module.
                 unsafe {
                     call!(
                         driver,
@@ -152,7 +154,8 @@ impl ModuleInner {
             }
             Code::Library(library, _) => {
                 let library = library.as_raw();
-                // SAFETY: as above, and `self` keeps the library.
+                // SAFETY: the pointers and the name must be valid, and the library loaded ← they
+                // are locals, and `self` keeps the library.
                 unsafe {
                     call!(
                         driver,
@@ -165,7 +168,7 @@ impl ModuleInner {
     }
 }
 
-/// What `signatures` say of a kernel's parameters.
+/// Finds the parameters of a kernel in `signatures`.
 pub(crate) fn find_signature<'a>(
     signatures: &'a [Signature],
     kernel: &str,
@@ -178,12 +181,13 @@ pub(crate) fn find_signature<'a>(
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // Code that a library has loaded into a context is unloaded with the library.
+        // Code that the driver has loaded into a context for a library is unloaded with the
+        // library.
         let Code::Module(owned) = &mut self.code else {
             return;
         };
-        // SAFETY: it must not be used or dropped again ← this is the end of `self`, and a
-        // `ManuallyDrop` stays.
+        // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
+        // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
         let variables = owned.shared.take_trackers();
         Unloading::new(handle, variables, vec![self.context.clone()]).start();

@@ -1,4 +1,4 @@
-//! The kernels of a module, and when their code is loaded.
+//! The kernels of a module, and the time at which their code is loaded.
 
 use std::ffi::{CStr, c_uint};
 use std::ptr;
@@ -11,41 +11,37 @@ use crate::driver::{Driver, call};
 use crate::error::Result;
 use crate::function::Function;
 
-/// When the driver loads the code of a module.
+/// The time at which the driver loads the code of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoadingMode(pub u32);
 
 impl LoadingMode {
-    /// With the module.
+    /// All code is loaded with the module.
     pub const EAGER: Self = Self(CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING.0);
-    /// Each kernel when it is first used. That may wait for the device, and deadlock kernels that
-    /// wait for each other: [`Function::load`] loads one before.
+    /// Each kernel is loaded when it is first used. Loading may wait for the device, and can
+    /// deadlock kernels that wait for each other: [`Function::load`] loads a kernel beforehand.
     pub const LAZY: Self = Self(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING.0);
 }
 
 impl Driver {
-    /// `cuModuleGetLoadingMode()`—When code is loaded in this process: as the variable
-    /// `CUDA_MODULE_LOADING` says.
-    ///
-    /// # Errors
-    ///
-    /// What the call answers.
+    /// `cuModuleGetLoadingMode()`—Returns the loading mode of this process, which the environment
+    /// variable `CUDA_MODULE_LOADING` sets.
     #[doc(alias = "cuModuleGetLoadingMode")]
     pub fn module_loading_mode(&self) -> Result<LoadingMode> {
         let mut mode = CUmoduleLoadingMode(0);
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         unsafe { call!(self, cuModuleGetLoadingMode(&raw mut mode)) }?;
         Ok(LoadingMode(mode.0))
     }
 }
 
 impl Module {
-    /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—All kernels of the module, loaded, with their
-    /// names as they stand in the image.
+    /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—Loads and returns all kernels of the module,
+    /// with their names as in the image.
     ///
     /// # Errors
     ///
-    /// That the driver lacks the call, before CUDA 12.4.
+    /// An error that names the required version if the driver is older than CUDA 12.4.
     #[doc(alias = "cuModuleEnumerateFunctions")]
     #[doc(alias = "cuModuleGetFunctionCount")]
     #[doc(alias = "cuFuncGetName")]
@@ -53,7 +49,8 @@ impl Module {
         let driver = self.context().driver();
         let _current = self.context().enter()?;
         let mut count: c_uint = 0;
-        // SAFETY: the pointer must be writable, the module loaded ← a local, and `self` owns it.
+        // SAFETY: the pointer must be writable, and the module loaded ← the pointer is to a local,
+        // and `self` owns the module.
         unsafe {
             call!(
                 driver,
@@ -61,8 +58,8 @@ impl Module {
             )
         }?;
         let mut raw: Vec<CUfunction> = vec![ptr::null_mut(); count as usize];
-        // SAFETY: there must be room for `count` functions, the module loaded ← there is; `self`
-        // owns it.
+        // SAFETY: there must be room for `count` functions, and the module must be loaded ← the
+        // vector has that length, and `self` owns the module.
         unsafe {
             call!(
                 driver,
@@ -72,14 +69,14 @@ impl Module {
         let mut functions = Vec::with_capacity(raw.len());
         for raw in raw {
             let mut name = ptr::null();
-            // SAFETY: the pointer must be writable, the function of a loaded module ← a local, and
-            // `self` owns it.
+            // SAFETY: the pointer must be writable, and the module of the function loaded ← the
+            // pointer is to a local, and `self` owns the module.
             unsafe { call!(driver, cuFuncGetName(&raw mut name, raw)) }?;
-            // SAFETY: it must be a string that lives as long as it is used ← the driver's, which
-            // lives with the module.
+            // SAFETY: the string must be alive while it is used ← it belongs to the driver and
+            // lives as long as the module.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-            // Of one that is enumerated but not loaded the driver tells no attributes.
-            // SAFETY: the function must be of a loaded module ← `self` owns it.
+            // The driver returns no attributes of a function that is enumerated but not loaded.
+            // SAFETY: the module of the function must be loaded ← `self` owns it.
             unsafe { call!(driver, cuFuncLoad(raw)) }?;
             functions.push(Function::new(self.inner(), raw, &name)?);
         }
@@ -88,28 +85,29 @@ impl Module {
 }
 
 impl Function {
-    /// `cuFuncIsLoaded()`—Whether its code is on the device: always, unless loading is
-    /// [lazy](LoadingMode::LAZY).
+    /// `cuFuncIsLoaded()`—Returns whether the code of the kernel is on the device. It always is,
+    /// unless loading is [lazy](LoadingMode::LAZY).
     ///
     /// # Errors
     ///
-    /// That the driver lacks the call, before CUDA 12.4.
+    /// An error that names the required version if the driver is older than CUDA 12.4.
     #[doc(alias = "cuFuncIsLoaded")]
     pub fn is_loaded(&self) -> Result<bool> {
         let mut state = CUfunctionLoadingState(0);
         let _current = self.context().enter()?;
-        // SAFETY: the pointer must be writable, the function alive ← a local, and `self` keeps its
-        // module.
+        // SAFETY: the pointer must be writable, and the function alive ← the pointer is to a local,
+        // and `self` keeps the module of the function.
         unsafe { call!(self.driver(), cuFuncIsLoaded(&raw mut state, self.as_raw())) }?;
         Ok(state == CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
     }
 
-    /// `cuFuncLoad()`—Loads its code now, if it is not loaded: the first launch then waits for
-    /// nothing.
+    /// `cuFuncLoad()`—Loads the code of the kernel now, if it is not loaded, so that the first
+    /// launch does not have to wait for loading.
     ///
     /// # Errors
     ///
-    /// That the driver lacks the call, before CUDA 12.4; `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// An error that names the required version if the driver is older than CUDA 12.4;
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
     #[doc(alias = "cuFuncLoad")]
     pub fn load(&self) -> Result<()> {
         let _current = self.context().enter()?;
@@ -117,13 +115,13 @@ impl Function {
         Ok(unsafe { call!(self.driver(), cuFuncLoad(self.as_raw())) }?)
     }
 
-    /// `cuFuncSetCacheConfig(config)`—What this kernel prefers, before what its
-    /// [context](crate::Context) does. A launch may wait for the device where it changes the
-    /// preference.
+    /// `cuFuncSetCacheConfig(config)`—Sets the cache preference of this kernel, which overrides the
+    /// preference of its [context](crate::Context). A launch may wait for the device if it changes
+    /// the configuration.
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` for a preference that is none.
+    /// `CUDA_ERROR_INVALID_VALUE` if the driver does not know the preference.
     #[doc(alias = "cuFuncSetCacheConfig")]
     pub fn set_cache_config(&self, config: CacheConfig) -> Result<()> {
         let config = CUfunc_cache(config.0);

@@ -1,4 +1,4 @@
-//! What a module is loaded from.
+//! The images from which modules are loaded.
 
 use std::ffi::c_void;
 use std::fs;
@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Image<'a> {
-    /// Compiled by the driver for its device.
+    /// PTX, which the driver compiles for the device.
     Ptx(&'a Ptx),
-    /// Loaded as it is.
+    /// A cubin, which is loaded unchanged.
     Cubin(&'a Cubin),
-    /// The driver takes from it what the device runs.
+    /// A fat binary, from which the driver selects the image that fits the device.
     Fatbin(&'a Fatbin),
 }
 
@@ -29,7 +29,7 @@ impl Image<'_> {
         }
     }
 
-    /// What it tells of its kernels' parameters, if it does.
+    /// Returns the parameters of its kernels, if the image describes them.
     pub(crate) fn signatures(self) -> Option<Vec<Signature>> {
         match self {
             Self::Ptx(ptx) => ptx.signatures(),
@@ -64,7 +64,7 @@ impl<'a> From<&'a Fatbin> for Image<'a> {
     }
 }
 
-/// The bytes of a file.
+/// Reads a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| Error::File {
         path: path.to_owned(),
@@ -72,19 +72,19 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The image in a file.
+/// Reads the image in a file.
 ///
 /// # Safety
 ///
-/// If the file is a cubin or a fat binary: it is whole and unaltered since a compiler or linker of
-/// NVIDIA's made it.
+/// If the file is a cubin or a fat binary, it must be complete and unmodified since a compiler or
+/// linker of NVIDIA created it.
 pub(crate) unsafe fn read_image(path: &Path) -> Result<Loadable> {
     let bytes = read(path)?;
-    // SAFETY: machine code must be whole and unaltered ← the caller says so.
+    // SAFETY: machine code must be complete and unmodified ← this is the contract of the caller.
     unsafe { Loadable::from_bytes(bytes) }.map_err(|error| Error::Image(Box::new(error)))
 }
 
-/// The image of any kind.
+/// Borrows a loaded file as an [`Image`].
 pub(crate) fn image_of(loadable: &Loadable) -> Result<Image<'_>> {
     match loadable {
         Loadable::Ptx(ptx) => Ok(Image::Ptx(ptx)),

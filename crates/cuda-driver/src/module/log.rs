@@ -1,4 +1,4 @@
-//! What the driver's compiler and linker write, and how they are asked for it.
+//! The logs of the driver's compiler and linker, and the options that request them.
 
 use std::ffi::{c_uint, c_void};
 use std::fmt;
@@ -11,7 +11,7 @@ use cuda_sys::{CUjit_option, Version};
 use super::JitOptions;
 use crate::error::Result;
 
-/// What the driver's compiler or linker wrote, in an error and where all went well.
+/// The log of the driver's compiler or linker. It is available on success as well as in an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JitLog {
     info: Log,
@@ -20,7 +20,7 @@ pub struct JitLog {
 }
 
 impl JitLog {
-    /// Both logs of a linker that tells no time.
+    /// Creates a log from both logs of a linker that does not report the time it took.
     pub(crate) fn of(info: Log, errors: Log) -> Self {
         Self {
             info,
@@ -29,7 +29,7 @@ impl JitLog {
         }
     }
 
-    /// Information: what [`JitOptions::verbose`] asks for, and remarks.
+    /// Informational messages: remarks, and the details that [`JitOptions::verbose`] requests.
     #[must_use]
     pub fn info(&self) -> &Log {
         &self.info
@@ -41,7 +41,7 @@ impl JitLog {
         &self.errors
     }
 
-    /// The diagnostics of both, errors first, with the lines of PTX that they are about.
+    /// The diagnostics of both logs, errors first, each with its line in the PTX.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let mut found = self.errors.diagnostics();
@@ -49,7 +49,8 @@ impl JitLog {
         found
     }
 
-    /// How long compiling and linking took, by the driver's clock; zero if there was nothing to do.
+    /// The time that compiling and linking took, as measured by the driver; zero if there was
+    /// nothing to compile or link.
     #[must_use]
     pub fn wall_time(&self) -> Duration {
         self.wall_time
@@ -63,11 +64,11 @@ impl fmt::Display for JitLog {
     }
 }
 
-/// How much of each log is kept.
+/// The maximum size of each log in bytes.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Options in the form that the driver takes, with the buffers that it writes to. None of it moves
-/// when this does.
+/// Options in the form that the driver takes, with the buffers that it writes to. Moving this value
+/// does not move the arrays or the buffers.
 pub(crate) struct Compilation {
     names: Vec<CUjit_option>,
     values: Vec<*mut c_void>,
@@ -75,14 +76,15 @@ pub(crate) struct Compilation {
     errors: Vec<u8>,
 }
 
-// SAFETY: the pointers must be usable from any thread ← they are to the buffers beside them, and
-// only the driver follows them, in calls that are given this.
+// SAFETY: the pointers must be usable from any thread ← they are to the buffers owned by this
+// value, and only the driver dereferences them, in calls that are given this value.
 unsafe impl Send for Compilation {}
-// SAFETY: through `&self` nothing is written.
+// SAFETY: shared references must be usable from several threads ← nothing is written through
+// `&self`.
 unsafe impl Sync for Compilation {}
 
 impl Compilation {
-    /// Buffers for the logs, and `options`.
+    /// Allocates the buffers for the logs, and converts `options`.
     pub(crate) fn new(options: &JitOptions, driver: Version) -> Result<Self> {
         let (mut info, mut errors) = (vec![0; LOG_BYTES], vec![0; LOG_BYTES]);
         let size = ptr::without_provenance_mut(LOG_BYTES);
@@ -115,7 +117,7 @@ impl Compilation {
 
     /// The number of options.
     pub(crate) fn len(&self) -> c_uint {
-        // No truncation: there are as many as methods of `JitOptions`.
+        // This does not truncate: there are at most as many options as methods of `JitOptions`.
         self.names.len() as c_uint
     }
 
@@ -127,13 +129,13 @@ impl Compilation {
         self.values.as_mut_ptr()
     }
 
-    /// What was written. Not while the driver may write.
+    /// Returns the logs. The driver must not be writing them.
     pub(crate) fn log(&self) -> JitLog {
         let text = |bytes: &[u8]| {
             let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
             Log::new(text.trim_ascii())
         };
-        // The driver put a float into the first value, in milliseconds.
+        // The driver has written an `f32` into the first value: the time in milliseconds.
         let bits = self.values.first().map_or(0, |value| value.addr());
         let milliseconds = f32::from_bits(bits as u32);
         JitLog {

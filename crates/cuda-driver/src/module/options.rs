@@ -1,4 +1,4 @@
-//! What the driver's compiler and linker are told.
+//! The options of the driver's compiler and linker.
 
 use cuda_sys::{CUjit_cacheMode, CUjit_fallback, CUjit_option, CUjit_target, Version};
 
@@ -6,28 +6,29 @@ use crate::device::ComputeCapability;
 use crate::error::{Error, Result};
 
 /// Options for [`Module::load_with`](crate::Module::load_with),
-/// [`Library::load`](crate::Library::load) and [`Linker::new`](crate::Linker::new). What is not set
-/// is as the driver likes; what is set twice is as set last.
+/// [`Library::load`](crate::Library::load) and [`Linker::new`](crate::Linker::new). The driver
+/// chooses the value of an option that is not set. If an option is set twice, the last value is
+/// used.
 ///
-/// They are for code that is compiled: PTX. Machine code is loaded as it is. An option that the
-/// driver does not know is an error.
+/// They apply only to code that is compiled, that is, PTX. Machine code is loaded unchanged. An
+/// option that the driver does not know is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JitOptions {
     values: Vec<(CUjit_option, u32)>,
 }
 
-/// How much the compiler optimises.
+/// The optimization level of the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OptimizationLevel {
-    /// Not at all.
+    /// No optimization.
     O0,
-    /// A little.
+    /// Basic optimizations.
     O1,
-    /// More.
+    /// More optimizations than at `O1`.
     O2,
-    /// Much.
+    /// More optimizations than at `O2`.
     O3,
-    /// As much as it can: what it does by itself.
+    /// All optimizations. This is the default.
     O4,
 }
 
@@ -35,23 +36,24 @@ pub enum OptimizationLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JitTarget(CUjit_target);
 
-/// What to make of an image that has PTX, and machine code that the device does not run.
+/// The choice for an image that contains PTX, and machine code that does not fit the device
+/// exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JitFallback {
     /// Compile the PTX.
     Ptx,
-    /// Take machine code of a device that is compatible.
+    /// Use machine code for a compatible device.
     Binary,
 }
 
-/// Where loads from global memory are cached.
+/// The caches used by loads from global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JitCacheMode {
-    /// As the code says.
+    /// The caches that the code specifies.
     AsWritten,
-    /// In L2 only: `-dlcm=cg`.
+    /// L2 only: `-dlcm=cg`.
     L2,
-    /// In L1 and L2: `-dlcm=ca`.
+    /// L1 and L2: `-dlcm=ca`.
     L1AndL2,
 }
 
@@ -80,62 +82,67 @@ macro_rules! switch_options {
 }
 
 impl JitOptions {
-    /// No options.
+    /// Creates an empty set of options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     number_options! {
-        /// `CU_JIT_MAX_REGISTERS`—The most registers that a thread may use.
+        /// `CU_JIT_MAX_REGISTERS`—Sets the maximum number of registers of a thread.
         max_registers(count) = CU_JIT_MAX_REGISTERS;
-        /// `CU_JIT_THREADS_PER_BLOCK`—So many threads in a block must be possible: the compiler
-        /// keeps the registers few enough. Not together with [`target`](Self::target).
+        /// `CU_JIT_THREADS_PER_BLOCK`—Sets the block size that must be launchable: the compiler
+        /// limits the number of registers accordingly. Cannot be combined with
+        /// [`target`](Self::target).
         threads_per_block(count) = CU_JIT_THREADS_PER_BLOCK;
-        /// `CU_JIT_MIN_CTA_PER_SM`—So many blocks on a multiprocessor at once are to be possible.
-        /// Not in CUDA 12.0. It needs [`max_threads_per_block`](Self::max_threads_per_block), and
-        /// goes not together with [`max_registers`](Self::max_registers) and
+        /// `CU_JIT_MIN_CTA_PER_SM`—Sets the number of blocks that must fit on a multiprocessor at
+        /// once. Requires a driver newer than CUDA 12.0, and
+        /// [`max_threads_per_block`](Self::max_threads_per_block). Cannot be combined with
+        /// [`max_registers`](Self::max_registers) or
         /// [`threads_per_block`](Self::threads_per_block).
         min_blocks_per_multiprocessor(count) = CU_JIT_MIN_CTA_PER_SM;
-        /// `CU_JIT_MAX_THREADS_PER_BLOCK`—The most threads in a block. Not in CUDA 12.0.
+        /// `CU_JIT_MAX_THREADS_PER_BLOCK`—Sets the maximum number of threads in a block. Requires a
+        /// driver newer than CUDA 12.0.
         max_threads_per_block(count) = CU_JIT_MAX_THREADS_PER_BLOCK;
-        /// `CU_JIT_SPLIT_COMPILE`—Compile on so many threads; 0: one for each processor. From CUDA
-        /// 13.0 on.
+        /// `CU_JIT_SPLIT_COMPILE`—Sets the number of threads that compile; 0 uses one per
+        /// processor. Requires CUDA 13.0.
         split_compile(threads) = CU_JIT_SPLIT_COMPILE;
-        /// `CU_JIT_BINARY_LOADER_THREAD_COUNT`—Load machine code on so many threads. From CUDA 13.1
-        /// on.
+        /// `CU_JIT_BINARY_LOADER_THREAD_COUNT`—Sets the number of threads that load machine code.
+        /// Requires CUDA 13.1.
         binary_loader_threads(count) = CU_JIT_BINARY_LOADER_THREAD_COUNT;
     }
 
     switch_options! {
-        /// `CU_JIT_GENERATE_DEBUG_INFO`—Whether to make what a debugger needs.
+        /// `CU_JIT_GENERATE_DEBUG_INFO`—Sets whether to generate debug information.
         debug_info = CU_JIT_GENERATE_DEBUG_INFO;
-        /// `CU_JIT_GENERATE_LINE_INFO`—Whether to make what a profiler needs to show lines of
-        /// source.
+        /// `CU_JIT_GENERATE_LINE_INFO`—Sets whether to generate line information, with which
+        /// profilers show source lines.
         line_info = CU_JIT_GENERATE_LINE_INFO;
-        /// `CU_JIT_LOG_VERBOSE`—Whether the [log](super::JitLog::info) tells registers and memory
-        /// of each kernel.
+        /// `CU_JIT_LOG_VERBOSE`—Sets whether the [log](super::JitLog::info) lists the registers and
+        /// the memory of each kernel.
         verbose = CU_JIT_LOG_VERBOSE;
-        /// `CU_JIT_POSITION_INDEPENDENT_CODE`—Whether the code may lie anywhere.
+        /// `CU_JIT_POSITION_INDEPENDENT_CODE`—Sets whether to generate position-independent code.
         position_independent_code = CU_JIT_POSITION_INDEPENDENT_CODE;
-        /// `CU_JIT_OVERRIDE_DIRECTIVE_VALUES`—Whether limits of registers, threads and blocks that
-        /// are given here go before those in the PTX. Not in CUDA 12.0.
+        /// `CU_JIT_OVERRIDE_DIRECTIVE_VALUES`—Sets whether the limits of registers, threads and
+        /// blocks in these options override those in the PTX. Requires a driver newer than CUDA
+        /// 12.0.
         override_directives = CU_JIT_OVERRIDE_DIRECTIVE_VALUES;
     }
 
-    /// `CU_JIT_OPTIMIZATION_LEVEL`—How much to optimise.
+    /// `CU_JIT_OPTIMIZATION_LEVEL`—Sets the optimization level.
     #[must_use]
     pub fn optimization_level(self, level: OptimizationLevel) -> Self {
         self.set(CUjit_option::CU_JIT_OPTIMIZATION_LEVEL, level as u32)
     }
 
-    /// `CU_JIT_TARGET`—The architecture to compile for, if it is not that of the device.
+    /// `CU_JIT_TARGET`—Sets the architecture to compile for. The default is that of the device.
     #[must_use]
     pub fn target(self, target: JitTarget) -> Self {
         self.set(CUjit_option::CU_JIT_TARGET, target.0.0)
     }
 
-    /// `CU_JIT_FALLBACK_STRATEGY`—What to do where there is no machine code for the device.
+    /// `CU_JIT_FALLBACK_STRATEGY`—Sets the choice if an image has no machine code for exactly this
+    /// device.
     #[must_use]
     pub fn fallback(self, fallback: JitFallback) -> Self {
         let value = match fallback {
@@ -145,7 +152,7 @@ impl JitOptions {
         self.set(CUjit_option::CU_JIT_FALLBACK_STRATEGY, value.0)
     }
 
-    /// `CU_JIT_CACHE_MODE`—Where loads from global memory are cached.
+    /// `CU_JIT_CACHE_MODE`—Sets the caches used by loads from global memory.
     #[must_use]
     pub fn cache_mode(self, mode: JitCacheMode) -> Self {
         let value = match mode {
@@ -162,7 +169,8 @@ impl JitOptions {
         self
     }
 
-    /// The options and their values, if a driver of this version knows them all.
+    /// Returns the options and their values, or an error if a driver of this version does not know
+    /// one of them.
     pub(crate) fn for_driver(&self, driver: Version) -> Result<&[(CUjit_option, u32)]> {
         let unknown = |(option, _): &&(CUjit_option, u32)| {
             NEWER
@@ -179,49 +187,52 @@ impl JitOptions {
     }
 }
 
-/// Options that CUDA 12.0 did not have, and the first release whose header is known to have each.
+/// The options that CUDA 12.0 does not have, each with the first release whose header is known to
+/// have it.
 const NEWER: [(CUjit_option, Version, &str); 5] = [
     (
         CUjit_option::CU_JIT_MIN_CTA_PER_SM,
         Version::new(12010),
-        "CU_JIT_MIN_CTA_PER_SM, which CUDA 12.0 has not,",
+        "the option CU_JIT_MIN_CTA_PER_SM, which requires a driver newer than CUDA 12.0,",
     ),
     (
         CUjit_option::CU_JIT_MAX_THREADS_PER_BLOCK,
         Version::new(12010),
-        "CU_JIT_MAX_THREADS_PER_BLOCK, which CUDA 12.0 has not,",
+        "the option CU_JIT_MAX_THREADS_PER_BLOCK, which requires a driver newer than CUDA 12.0,",
     ),
     (
         CUjit_option::CU_JIT_OVERRIDE_DIRECTIVE_VALUES,
         Version::new(12010),
-        "CU_JIT_OVERRIDE_DIRECTIVE_VALUES, which CUDA 12.0 has not,",
+        "the option CU_JIT_OVERRIDE_DIRECTIVE_VALUES, which requires a driver newer than CUDA 12.0,",
     ),
     (
         CUjit_option::CU_JIT_SPLIT_COMPILE,
         Version::new(13000),
-        "CU_JIT_SPLIT_COMPILE, of CUDA 13.0,",
+        "the option CU_JIT_SPLIT_COMPILE, which requires a driver of CUDA 13.0,",
     ),
     (
         CUjit_option::CU_JIT_BINARY_LOADER_THREAD_COUNT,
         Version::new(13010),
-        "CU_JIT_BINARY_LOADER_THREAD_COUNT, of CUDA 13.1,",
+        "the option CU_JIT_BINARY_LOADER_THREAD_COUNT, which requires a driver of CUDA 13.1,",
     ),
 ];
 
 impl JitTarget {
-    /// Code for the architecture, which later ones of the same major version run too.
+    /// Targets an architecture. The code also runs on later architectures of the same major
+    /// version.
     #[must_use]
     pub fn new(capability: ComputeCapability) -> Self {
         Self::of(capability, 0)
     }
 
-    /// Code with the instructions that only this very architecture has: `sm_90a`.
+    /// Targets exactly one architecture, with the instructions that are specific to it: `sm_90a`.
     #[must_use]
     pub fn arch_specific(capability: ComputeCapability) -> Self {
         Self::of(capability, cuda_sys::CU_COMPUTE_ACCELERATED_TARGET_BASE)
     }
 
-    /// Code with the instructions that only its family has: `sm_100f`.
+    /// Targets the family of an architecture, with the instructions that are specific to it:
+    /// `sm_100f`.
     #[must_use]
     pub fn family_specific(capability: ComputeCapability) -> Self {
         Self::of(capability, cuda_sys::CU_COMPUTE_FAMILY_TARGET_BASE)

@@ -1,4 +1,4 @@
-//! Unloading code once nothing uses it any more.
+//! Unloads code when nothing uses it any more.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::handle::{Destroy, Handle};
 use crate::order::Tracker;
 use crate::pending;
 
-/// A module or a library on its way out: it is unloaded when the uses of its variables and all work
-/// in its contexts are over.
+/// A module or a library to unload when the uses of its variables and all work in its contexts are
+/// complete.
 pub(crate) struct Unloading<T: Destroy> {
-    /// The trackers of its variables. A stream of any context may copy from them.
+    /// The trackers of its variables. Streams of any context may still copy from the variables.
     variables: Vec<Arc<Tracker>>,
-    /// The contexts in which its kernels may run. Their launches are queued, and nothing else
-    /// remembers them.
+    /// The contexts in which its kernels may run. Their launches are queued, and nothing else keeps
+    /// track of them.
     contexts: Vec<Context>,
     handle: Handle<T>,
 }
@@ -35,12 +35,13 @@ where
         }
     }
 
-    /// Unloads the code: before this returns, or on another thread where this one must not wait, or
-    /// when the captures that a wait would break have ended.
+    /// Unloads the code: before this function returns; or on another thread, if this one must not
+    /// wait; or, if a wait would invalidate captures, when these captures have ended.
     ///
     /// If a wait fails, the code stays loaded until its context ends.
     pub(crate) fn start(self) {
-        // Other contexts do not wait for the one that is waited for first.
+        // The work is queued with the context that is waited for first, so other contexts do not
+        // wait for it.
         let driver = self.contexts.last().map(Context::driver);
         let driver = driver.unwrap_or(self.handle.driver()).clone();
         pending::waiting(&driver, move || self.wait_for_variables());
@@ -65,20 +66,20 @@ where
 
     fn wait_for_contexts(mut self) {
         let Some(context) = self.contexts.pop() else {
-            // On this thread, which may wait: so does the driver if a stream of the context waits
-            // for the program.
+            // Unload on this thread, which is allowed to wait: the driver also waits here if a
+            // stream of the context waits for the program.
             let _ = self.handle.close();
             return;
         };
         let same = context.clone();
         context.when_quiet(move || match same.synchronize_quiet() {
-            // Nothing runs in a context that its owner has declared dead.
+            // No work runs in a context that its owner has declared dead.
             Ok(()) | Err(Error::ContextGone { .. }) => self.wait_for_contexts(),
             Err(_) => self.abandon(),
         });
     }
 
-    /// Leaves the code loaded, as something may still use it.
+    /// Leaves the code loaded, because it may still be in use.
     fn abandon(self) {
         for variable in &self.variables {
             Tracker::keep_context_while_used_elsewhere(variable);

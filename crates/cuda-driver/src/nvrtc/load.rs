@@ -1,4 +1,4 @@
-//! Source to module in one call, straight or through a disk cache.
+//! Compiles source and loads it as a module in one call, directly or through a disk cache.
 
 use cuda_nvrtc::{Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 
@@ -7,16 +7,19 @@ use crate::Status;
 use crate::context::Context;
 use crate::module::Module;
 
-/// With the feature `nvrtc`.
+/// Available with the feature `nvrtc`.
 impl Module {
     /// Compiles `program` for the device of `context` and loads it.
     ///
-    /// To a cubin, which loads at once and whatever the versions of NVRTC and driver are; to PTX
-    /// for a driver that takes no cubin. An architecture in `options` is replaced by the device's.
+    /// The program is compiled to a cubin, which loads without further compilation and
+    /// independently of the versions of NVRTC and the driver. If the driver does not accept the
+    /// cubin, the program is compiled to PTX. An architecture in `options` is replaced by that of
+    /// the device.
     ///
     /// # Errors
     ///
-    /// What the compiler or the driver says.
+    /// [`CompileError::Nvrtc`] if the program does not compile, [`CompileError::Driver`] if the
+    /// driver does not load it.
     pub fn compile(
         context: &Context,
         program: &Program,
@@ -25,13 +28,13 @@ impl Module {
         Source::new(context, program, options, None)?.load()
     }
 
-    /// The same through a disk cache: what was compiled before, by any process, is loaded without
-    /// the compiler.
+    /// Compiles and loads `program` like [`compile`](Self::compile), but through a disk cache: a
+    /// program that any process has compiled before is loaded without calling the compiler.
     ///
     /// # Errors
     ///
-    /// What the compiler or the driver says. Trouble with the cache is none: see
-    /// [`Cache::problem`].
+    /// [`CompileError::Nvrtc`] if the program does not compile, [`CompileError::Driver`] if the
+    /// driver does not load it. A failure of the cache is not an error: see [`Cache::problem`].
     pub fn compile_cached(
         context: &Context,
         program: &Program,
@@ -42,11 +45,11 @@ impl Module {
     }
 }
 
-/// A program on its way to a device.
+/// A program to compile for a device.
 pub(super) struct Source<'a> {
     context: &'a Context,
     program: &'a Program,
-    /// With the device's architecture.
+    /// The options, with the architecture of the device.
     options: Options,
     cache: Option<&'a Cache>,
 }
@@ -71,12 +74,13 @@ impl<'a> Source<'a> {
         self.load_cubin(&self.cubin()?.image)
     }
 
-    /// The machine code for the device.
+    /// Compiles the program to machine code for the device.
     pub(super) fn cubin(&self) -> Result<Compiled<Cubin>, CompileError> {
         self.compile(&self.options)
     }
 
-    /// Loads the machine code, or PTX if the driver takes none.
+    /// Loads the machine code, or compiles and loads PTX if the driver does not accept the machine
+    /// code.
     pub(super) fn load_cubin(&self, cubin: &Cubin) -> Result<Module, CompileError> {
         match Module::load(self.context, cubin) {
             Err(error) if error.status() == Some(Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {

@@ -1,5 +1,5 @@
-//! What needs both a compiler and a device: the architecture to compile for, source to module in
-//! one call, and the tuner.
+//! Operations that need both a compiler and a device: the architecture to compile for, compiling
+//! and loading a module in one call, and the tuner.
 
 mod load;
 mod remembered;
@@ -16,16 +16,17 @@ pub use tuning::{Candidate, Outcome, Trial, Tuning};
 use crate::device::Device;
 use crate::error::Result;
 
-/// Why source could not be made into a module.
+/// The error of compiling and loading a program.
 ///
-/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// It did not compile.
+    /// The program did not compile.
     #[error(transparent)]
     Nvrtc(#[from] cuda_nvrtc::Error),
-    /// The driver did not load what was compiled, or could not tell its device.
+    /// The driver did not load the compiled program, or did not return the architecture of the
+    /// device.
     #[error(transparent)]
     Driver(#[from] crate::Error),
 }
@@ -36,25 +37,17 @@ impl fmt::Debug for CompileError {
     }
 }
 
-/// With the feature `nvrtc`.
+/// Available with the feature `nvrtc`.
 impl Device {
-    /// The real architecture of the device, to compile machine code for:
+    /// Returns the real architecture of the device, for machine code:
     /// [`Options::arch`](cuda_nvrtc::Options::arch).
-    ///
-    /// # Errors
-    ///
-    /// What `cuDeviceGetAttribute` answers.
     pub fn arch(&self) -> Result<Arch> {
         let capability = self.compute_capability()?;
         Ok(Arch::sm(capability.major, capability.minor))
     }
 
-    /// The virtual architecture of the device, to compile PTX for:
+    /// Returns the virtual architecture of the device, for PTX:
     /// [`Options::arch`](cuda_nvrtc::Options::arch).
-    ///
-    /// # Errors
-    ///
-    /// What `cuDeviceGetAttribute` answers.
     pub fn virtual_arch(&self) -> Result<Arch> {
         let capability = self.compute_capability()?;
         Ok(Arch::compute(capability.major, capability.minor))

@@ -1,4 +1,4 @@
-//! Results of tuning, kept as notes in the disk cache.
+//! Results of tuning, stored as notes in the disk cache.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use super::tuning::{Candidate, Outcome, Trial};
 use crate::device::Device;
 use crate::error::Result;
 
-/// Whose the notes are. Changes with their form.
+/// The owner of the notes. Change it whenever their format changes.
 const OWNER: &[u8] = b"cuda-driver tuning 1";
 
 const RAN: u64 = 1;
 const FAILED: u64 = 0;
 
-/// What a result is of. The machine code stands for source, headers, options and compiler.
+/// Returns the key of a result. The machine code in it represents the source, the headers, the
+/// options and the compiler.
 pub(super) fn key(
     device: &Device,
     facts: [&String; 3],
@@ -55,7 +56,7 @@ pub(super) fn key(
     Ok(key.0)
 }
 
-/// The result kept for `key`, of these candidates.
+/// Reads the result stored for `key`, for these candidates.
 pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Option<Vec<Trial>> {
     let bytes = cache.noted(&[OWNER, key])?;
     let mut reader = Reader(&bytes);
@@ -75,8 +76,8 @@ pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Optio
     reader.0.is_empty().then_some(trials)
 }
 
-/// Keeps a result, in the order of the candidates. If that fails the cache tells why, and next time
-/// they are tried again.
+/// Stores a result, in the order of the candidates. If that fails, the cache reports the reason,
+/// and the next run times the candidates again.
 pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
     let mut note = Writer::default();
     let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -96,7 +97,7 @@ pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
     cache.note(&[OWNER, key], &note.0);
 }
 
-/// Numbers and texts, each text with its length.
+/// Writes numbers, and byte strings with their lengths.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 

@@ -1,8 +1,9 @@
-//! A tuner: which block size and which compile-time constants make a kernel fastest on a device.
+//! A tuner, which finds the block size and the compile-time constants with which a kernel is
+//! fastest on a device.
 //!
-//! It tries every candidate, times each by events, and shows what it tried. It knows nothing of the
-//! kernel: what a candidate means for grid and arguments is the caller's closure, and so is whether
-//! the results are right.
+//! It times every candidate with events, and lists all of them in the result. It knows nothing of
+//! the kernel: the caller's closure defines what a candidate means for the grid and the arguments,
+//! and the caller checks that the results are right.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::event::{Event, EventFlags};
 use crate::function::Function;
 use crate::stream::Stream;
 
-/// What to try for one kernel of a program.
+/// The candidates to try for one kernel of a program.
 ///
 /// ```no_run
 /// # use cuda_driver::prelude::*;
@@ -50,28 +51,28 @@ pub struct Tuner<'a> {
     memory: Option<(&'a Cache, String)>,
 }
 
-/// Why tuning gave nothing.
+/// The reason why tuning returned no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
     /// No candidate ran.
     #[error("no candidate ran:\n{0}")]
     NothingRan(Tuning),
-    /// The device is lost: a candidate's kernel did what it must not.
+    /// The device was lost because of a fault in the kernel of a candidate.
     #[error("{candidate}: {source}")]
     Lost {
-        /// The candidate that ran last.
+        /// The candidate during which the loss was reported.
         candidate: Candidate,
-        /// What the driver said.
+        /// The error of the driver.
         source: Error,
     },
-    /// Something that has to do with no candidate.
+    /// A failure that is independent of the candidates.
     #[error(transparent)]
     Driver(#[from] Error),
 }
 
 impl<'a> Tuner<'a> {
-    /// A tuner of the kernel of this name, with a block of 256 and no constants.
+    /// Creates a tuner for the kernel with this name, with a block size of 256 and no constants.
     ///
     /// The name is that of an `extern "C"` kernel, or a name expression of the program, such as
     /// `scale<float>`.
@@ -87,13 +88,13 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// Block sizes to try.
+    /// Sets the block sizes to try.
     pub fn blocks(mut self, sizes: impl IntoIterator<Item = u32>) -> Self {
         self.blocks = sizes.into_iter().collect();
         self
     }
 
-    /// Values to try for a constant, which the source sees as a macro.
+    /// Adds a constant with the values to try; the source sees it as a macro.
     pub fn define(
         mut self,
         name: impl Into<String>,
@@ -104,32 +105,34 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// How often each candidate is timed, after one launch that is not; at least once.
+    /// Sets the number of times that each candidate is timed, at least 1. One launch before them is
+    /// not timed.
     pub fn samples(mut self, samples: usize) -> Self {
         self.samples = samples.max(1);
         self
     }
 
-    /// Keeps results in `cache`, and compilations too: the next time nothing is launched.
+    /// Stores results and compiled code in `cache`: the next run with the same inputs launches
+    /// nothing.
     ///
-    /// What is remembered is of the same machine code, candidates and number of samples, on a
-    /// device of the same name and compute capability with the same version of the driver. What
-    /// else decides, such as the size of the arrays, `problem` has to tell: it is compared as text.
-    /// Candidates that failed are remembered as failed.
+    /// A stored result is used for the same machine code, candidates and number of samples, on a
+    /// device with the same name and compute capability and with the same driver version. `problem`
+    /// must identify all other inputs that affect the timing, such as the size of the arrays: it is
+    /// compared as text. Candidates that failed are stored as failed.
     pub fn remember(mut self, cache: &'a Cache, problem: impl Into<String>) -> Self {
         self.memory = Some((cache, problem.into()));
         self
     }
 
-    /// Compiles, launches and times every candidate, unless the result is remembered.
+    /// Compiles, launches and times every candidate, unless a stored result exists.
     ///
-    /// `launch` queues one launch of the candidate on `stream`; it is called several times for each
-    /// and must do the same work each time.
+    /// `launch` must queue one launch of the candidate on `stream`. It is called several times for
+    /// each candidate and must do the same work each time.
     ///
     /// # Errors
     ///
-    /// [`TuneError::NothingRan`] with the reason of each, [`TuneError::Lost`] if a kernel took the
-    /// device with it.
+    /// [`TuneError::NothingRan`] with the reason for each candidate; [`TuneError::Lost`] if a
+    /// kernel caused the loss of the device.
     pub fn tune(
         &self,
         stream: &Stream,
@@ -171,7 +174,7 @@ impl<'a> Tuner<'a> {
                 trials.push(Trial { candidate, outcome });
             }
         }
-        // Where nothing ran, the next attempt may do better.
+        // If no candidate ran, nothing is stored: the next attempt may succeed.
         if let Some((cache, key)) = &memory
             && trials.iter().any(|trial| trial.outcome.least().is_some())
         {
@@ -189,7 +192,7 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// The choices of constants, compiled.
+    /// Compiles the program for every choice of the constants.
     fn choices<'s>(&'s self, stream: &'s Stream, options: &Options) -> Result<Vec<Choice<'s>>> {
         let cache = self.memory.as_ref().map(|(cache, _)| *cache);
         let choice = |defines: Vec<(String, String)>| {
@@ -208,7 +211,7 @@ impl<'a> Tuner<'a> {
         self.combinations().into_iter().map(choice).collect()
     }
 
-    /// The candidates: each choice with each block size.
+    /// Returns the candidates: each choice with each block size.
     fn candidates(&self, choices: &[Choice<'_>]) -> Vec<Candidate> {
         let of = |choice: &Choice<'_>| {
             let defines = choice.defines.clone();
@@ -221,7 +224,8 @@ impl<'a> Tuner<'a> {
         choices.iter().flat_map(of).collect()
     }
 
-    /// Every choice of a value for each constant; one empty choice if there are none.
+    /// Returns every combination of values of the constants; one empty combination if there are no
+    /// constants.
     fn combinations(&self) -> Vec<Vec<(String, String)>> {
         let mut choices = vec![Vec::new()];
         for (name, values) in &self.defines {
@@ -239,7 +243,7 @@ impl<'a> Tuner<'a> {
     }
 }
 
-/// One value for each constant, compiled.
+/// One value for each constant, and the program compiled with them.
 pub(super) struct Choice<'a> {
     pub(super) defines: Vec<(String, String)>,
     source: Source<'a>,
@@ -247,7 +251,8 @@ pub(super) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The kernel, or why there is none; an error if the device is lost.
+    /// Loads the kernel. The inner error is the reason why it could not be loaded; the outer error
+    /// means that the device is lost.
     fn load(&self, kernel: &str) -> Result<Result<Function, String>> {
         let cubin = match &self.cubin {
             Ok(cubin) => cubin,
@@ -262,7 +267,7 @@ impl Choice<'_> {
     }
 }
 
-/// Times launches by events.
+/// Times launches with events.
 struct Timer<'a> {
     stream: &'a Stream,
     start: Event,

@@ -1,4 +1,4 @@
-//! Candidates, how they went, and the table of them.
+//! Candidates, their outcomes, and the table of results.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use cuda_nvrtc::Options;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// Threads in a block.
+    /// The number of threads in a block.
     pub block: u32,
     /// Each constant with its value.
     pub defines: Vec<(String, String)>,
 }
 
-/// A candidate, and how it went.
+/// A candidate and its outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trial {
-    /// What was tried.
+    /// The candidate.
     pub candidate: Candidate,
-    /// How it went.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How a candidate went.
+/// The outcome of a candidate.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It ran.
+    /// The candidate ran.
     Ran {
-        /// The shortest of the samples: what the others have more is disturbance.
+        /// The shortest of the sampled times. The excess of the other samples is noise.
         least: Duration,
-        /// The middle one.
+        /// The median of the sampled times.
         median: Duration,
     },
-    /// It did not compile, or could not be launched.
+    /// The candidate did not compile, or could not be launched. The string is the reason.
     Failed(String),
 }
 
-/// Every candidate and how it went, the fastest first. Prints as a table.
+/// The outcomes of all candidates, the fastest first. `Display` prints them as a table.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     kernel: String,
@@ -56,7 +56,7 @@ impl Outcome {
         Self::Ran { least, median }
     }
 
-    /// The shortest time, if it ran.
+    /// The shortest time, if the candidate ran.
     #[must_use]
     pub fn least(&self) -> Option<Duration> {
         match self {
@@ -67,14 +67,14 @@ impl Outcome {
 }
 
 impl Candidate {
-    /// The value of a constant.
+    /// The value of a constant, if the candidate defines it.
     #[must_use]
     pub fn define(&self, name: &str) -> Option<&str> {
         let found = self.defines.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// `options` with the constants of this candidate, to compile the program with.
+    /// Adds the constants of this candidate to `options`, for compiling the program.
     pub fn options(&self, options: &Options) -> Options {
         let set = self.defines.iter();
         set.fold(options.clone(), |options, (name, value)| {
@@ -93,20 +93,20 @@ impl Tuning {
         }
     }
 
-    /// Whether this was found in the cache, and nothing launched.
+    /// Whether this result was found in the cache, so that nothing was launched.
     #[must_use]
     pub fn is_remembered(&self) -> bool {
         self.is_remembered
     }
 
-    /// The fastest candidate.
+    /// The fastest candidate, if any ran.
     #[must_use]
     pub fn best(&self) -> Option<&Candidate> {
         let first = self.trials.first()?;
         first.outcome.least().map(|_| &first.candidate)
     }
 
-    /// All candidates, the fastest first, those that failed last.
+    /// The outcomes of all candidates, the fastest first, and those that failed last.
     #[must_use]
     pub fn trials(&self) -> &[Trial] {
         &self.trials

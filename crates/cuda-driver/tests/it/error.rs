@@ -46,7 +46,7 @@ fn ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met() {
         for fact in [
             format!("PTX {}.{}", newer.0, newer.1),
             format!("CUDA {driver}"),
-            format!("up to PTX {major}.{minor}"),
+            format!("PTX up to {major}.{minor}"),
         ] {
             assert!(text.contains(&fact), "{fact} is not in: {text}");
         }

@@ -124,7 +124,10 @@ fn lose_by(name: &str, status: Status) {
     let kernels: Vec<&str> = launches.kernels().collect();
     assert_eq!(kernels, [name, "copy", "copy"]);
     let text = error.to_string();
-    let expected = format!("the last first: {name}, copy ×2 on {:?}", before.stream);
+    let expected = format!(
+        "the most recent first: {name}, copy ×2 on {:?}",
+        before.stream
+    );
     assert!(
         text.contains("the device is lost to this process: device 0") && text.contains(&expected),
         "{text}"
