@@ -43,7 +43,7 @@ fn absent_or_not_nvrtc_is_told_apart() {
     assert_eq!(
         text,
         format!(
-            "{}: no function nvrtcVersion, so it is not NVRTC",
+            "{}: it has no function nvrtcVersion, so it is not NVRTC",
             other.display()
         )
     );
@@ -57,17 +57,17 @@ fn a_version_that_is_none_is_refused() {
         (
             "negative",
             "*major = -1; *minor = 0; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
         (
             "huge",
             "*major = 0x7fffffff; *minor = 0; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
         (
             "minor",
             "*major = 12; *minor = 0x7fffffff; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
     ] {
         let Some(path) = shared_library(dir.path(), name, &version_function(body)) else {
