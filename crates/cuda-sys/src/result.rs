@@ -162,10 +162,7 @@ mod tests {
 
     #[test]
     fn an_unknown_code_is_data() {
-        assert_eq!(
-            CUresult(123_456).to_string(),
-            "unknown status 123456"
-        );
+        assert_eq!(CUresult(123_456).to_string(), "unknown status 123456");
         assert_eq!(
             CUresult(2).to_string(),
             "out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"

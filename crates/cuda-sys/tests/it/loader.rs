@@ -130,7 +130,9 @@ fn a_driver_older_than_12_0_is_too_old() {
         }
     );
     assert!(
-        error.to_string().contains("CUDA 11.8 is older than 12.0"),
+        error
+            .to_string()
+            .contains("it is of CUDA 11.8; the oldest supported version is 12.0"),
         "{error}"
     );
 }

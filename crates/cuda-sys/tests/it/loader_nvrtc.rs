@@ -281,7 +281,7 @@ fn a_variable_that_names_another_library_is_an_error() {
     let other = other.display().to_string();
     let text = child(CHILD, &[("CUDA_NVRTC_LIBRARY", &other)], &[]);
     let expected = format!(
-        "error CUDA_NVRTC_LIBRARY is set to {other}, which cannot be used: {other}: no function \
+        "error CUDA_NVRTC_LIBRARY is set to {other}, which cannot be used: {other}: it has no function \
          nvrtcVersion, so it is not NVRTC\nCorrect the value, or unset CUDA_NVRTC_LIBRARY"
     );
     assert!(text.contains(&expected), "{text}");
