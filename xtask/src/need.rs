@@ -59,7 +59,7 @@ pub(crate) fn meet(needs: &[Need], install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Where a program lies that is started by name.
+/// Returns the path of a program, which is searched for in PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -67,7 +67,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The folder of the toolchain that builds this workspace.
+/// Returns the folder of the toolchain that builds this workspace.
 pub(crate) fn sysroot(workspace: &Workspace) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let output = rustc
@@ -79,7 +79,8 @@ pub(crate) fn sysroot(workspace: &Workspace) -> Result<PathBuf> {
     Ok(PathBuf::from(text.trim()))
 }
 
-/// The sources of the standard library, which is built anew for another target or with a sanitizer.
+/// Requires the sources of the standard library, to rebuild it for another target or with a
+/// sanitizer.
 pub(crate) fn std_sources(sysroot: &Path) -> Need {
     Need {
         what: "the sources of the standard library",
@@ -90,7 +91,7 @@ pub(crate) fn std_sources(sysroot: &Path) -> Need {
     }
 }
 
-/// The run-time library of a sanitizer, `asan` or `tsan`.
+/// Requires the run-time library of a sanitizer, `asan` or `tsan`.
 pub(crate) fn sanitizer(sysroot: &Path, name: &str) -> Need {
     let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
     let ending = format!("_rt.{name}.a");

@@ -8,7 +8,7 @@
 //! | `include/`, `lib/` | the newest headers, NVRTC and libclang |
 //! | `headers/<version>/` | the four headers that bindings are generated from (`--all-headers`) |
 //! | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
-//! | `device-headers/12.9/include` | headers for kernels, for every NVRTC of CUDA 12 (`full drivers`) |
+//! | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 (`full drivers`) |
 //!
 //! Each set has a `versions.txt`, which is written last. A set whose `versions.txt` lists the
 //! pinned versions is not installed again.

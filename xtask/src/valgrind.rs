@@ -47,7 +47,7 @@ const OWN: [Skip; 2] = [
     Skip {
         package: "cuda-driver",
         test: "a_lost_device_releases_host_functions",
-        why: "its host functions have run before the device is lost, because valgrind is slow",
+        why: "its host functions have run before the device is lost",
     },
 ];
 

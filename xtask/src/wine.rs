@@ -50,7 +50,7 @@ const SKIPS: [Skip; 8] = [
     Skip {
         package: "cuda-sys",
         test: "gpu::every_function",
-        why: "the functions that the software driver exports are forwarders, with other addresses",
+        why: "the exports of the software driver are stubs that forward to its functions",
     },
     Skip {
         package: "cuda-driver",

@@ -29,8 +29,11 @@ pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
     });
     let mut functions = Vec::new();
     for (name, function) in &model.functions {
-        let (inputs, output) = c_signature(&function.signature)
-            .ok_or_else(|| Error::Header(format!("{name}: a type that C cannot be told")))?;
+        let (inputs, output) = c_signature(&function.signature).ok_or_else(|| {
+            Error::Header(format!(
+                "{name}: its signature has a type that this generator cannot write in C"
+            ))
+        })?;
         let from_header = function.from_header;
         functions.push(quote!((#name, #output, #inputs, #from_header)));
     }

@@ -166,7 +166,7 @@ impl CacheBuilder {
         let counters = Counters::default();
         let opened = match (self.mode, &self.dir) {
             (CacheMode::Off, _) => Err(None),
-            (_, None) => Err(Some("no folder is known for a user's caches".to_owned())),
+            (_, None) => Err(Some("no cache folder: set XDG_CACHE_HOME".to_owned())),
             (_, Some(dir)) if self.is_from_variable && !dir.is_absolute() => Err(Some(format!(
                 "{VARIABLE} is set to {}, which is neither on, off, read-only nor the full path of a \
                  folder; correct or unset it",

@@ -123,8 +123,8 @@ pub enum Error {
     /// There are more items of one kind than NVRTC can count.
     #[error("too many {0}: the number does not fit in a C int")]
     TooMany(&'static str),
-    /// The thread for the compilation could not be started.
-    #[error("cannot start a thread for the compilation: {0}")]
+    /// The thread for the compilation could not be started, or it ended without a result.
+    #[error("the thread for the compilation failed: {0}")]
     Thread(#[source] io::Error),
     /// CUDA's headers were not found.
     #[error("CUDA's headers were not found; tried:{}", lines(.tried))]

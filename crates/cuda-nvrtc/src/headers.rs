@@ -77,7 +77,9 @@ impl CudaHeaders {
                 found => {
                     let found = found.map_or("unknown".to_owned(), |found| found.to_string());
                     let wanted = nvrtc.version();
-                    tried.push(format!("{shown}: of CUDA {found}, and NVRTC is {wanted}"));
+                    tried.push(format!(
+                        "{shown}: it is of CUDA {found}, but NVRTC is {wanted}"
+                    ));
                 }
             }
         }
@@ -159,7 +161,7 @@ impl CudaHeaders {
         let info = carried_info(nvrtc)?;
         let cache = cache_dir().ok_or_else(|| Error::InstallHeaders {
             dir: "the user's cache folder".to_owned(),
-            reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME names an absolute folder"
+            reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME is set to an absolute path"
                 .to_owned(),
         })?;
         let trust = Trust::of_this_user();

@@ -106,7 +106,9 @@ impl DriverLibrary {
     ///
     /// # Errors
     ///
-    /// Fails as [`system`](Self::system) does.
+    /// [`LoadError::NotFound`] if the file cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// not a CUDA driver, [`LoadError::VersionUnknown`] if it does not report its version, and
+    /// [`LoadError::TooOld`] if it is older than CUDA 12.0.
     ///
     /// # Safety
     ///

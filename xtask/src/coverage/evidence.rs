@@ -2,7 +2,7 @@
 //!
 //! | written as | means |
 //! |---|---|
-//! | `cuda-sys::it::loader::no_library` | that test function in that package; `loader` is its file or module |
+//! | `cuda-sys::it::loader::no_library` | a test function of `cuda-sys`; `loader` is its file |
 //! | `ui:cuda-driver/view_outlives_buffer.rs` | a file below the package's `tests/ui` |
 //! | `example:saxpy` | an example, which checks its own result |
 //! | `ci:rebuild` | a step of `cargo xtask ci` |

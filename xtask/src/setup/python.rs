@@ -146,7 +146,7 @@ impl Python {
     }
 }
 
-/// Runs `pip`, showing every few seconds how much of the wheel has arrived.
+/// Runs `pip` and prints the progress of the download every few seconds.
 fn watch(pip: &mut Command, wheel: &Pinned, dir: &Path) -> Result<Output> {
     pip.stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -176,13 +176,13 @@ fn bytes_below(dir: &Path) -> u64 {
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
         Ok(meta) => meta.len(),
-        // pip may have removed it in the meantime.
+        // pip may have removed the file meanwhile.
         Err(_) => 0,
     };
     entries.flatten().map(size).sum()
 }
 
-/// What a Python program said was wrong: its error lines, or else its last ones.
+/// Returns the error lines in the output of a Python program, or its last lines if there are none.
 fn errors(said: &str) -> String {
     let lines: Vec<&str> = said
         .lines()

@@ -9,7 +9,7 @@ use crate::Compiled;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cached<T> {
-    /// The same result as [`Program::compile`](crate::Program::compile) returns.
+    /// The result, equal to that of [`Program::compile`](crate::Program::compile).
     pub compiled: Compiled<T>,
     /// Whether the result was found, stored or only compiled.
     pub outcome: Outcome,

@@ -142,7 +142,7 @@ impl Key {
 mod tests {
     use super::Key;
 
-    /// The key of an empty program with these options.
+    /// Returns the key of an empty program with these options.
     #[cfg(target_os = "linux")]
     fn key_with(options: &[&str]) -> super::Digest {
         let arguments: Vec<std::ffi::CString> = options
@@ -169,10 +169,10 @@ mod tests {
             return;
         }
         let many = keys();
-        // On a thread of its own, of which nothing stays.
+        // A separate thread, so that the affinity of this thread does not change.
         let one = std::thread::scope(|scope| {
             let on_one_processor = || {
-                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                // SAFETY: all zeros must be a valid value of the type ← it is an array of bits.
                 let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
                 let size = size_of_val(&set);
                 // SAFETY: the set must be writable and of that size ← it is a local.
@@ -180,7 +180,7 @@ mod tests {
                 // SAFETY: the number must be within the set ← it is below its size.
                 let may = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
                 let first = (0..8 * size).find(may).unwrap();
-                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                // SAFETY: all zeros must be a valid value of the type ← it is an array of bits.
                 let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
                 // SAFETY: the number must be within the set ← it is below its size.
                 unsafe { libc::CPU_SET(first, &mut set) };

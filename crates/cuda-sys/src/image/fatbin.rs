@@ -93,7 +93,7 @@ mod tests {
     use super::{Fatbin, FatbinError};
 
     fn of(bytes: &[u8]) -> Result<Fatbin, FatbinError> {
-        // SAFETY: nobody gives it to a driver.
+        // SAFETY: the bytes must be a fat binary if a driver loads them ← no driver loads them.
         unsafe { Fatbin::from_bytes(bytes.to_vec()) }
     }
 

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn bytes_are_what_they_begin_as() {
         let of = |bytes: &[u8]| {
-            // SAFETY: nobody gives it to a driver.
+            // SAFETY: the bytes must be an image if a driver loads them ← no driver loads them.
             unsafe { Loadable::from_bytes(bytes.to_vec()) }
         };
         assert!(matches!(of(b"\x7fELF\x02\0"), Ok(Loadable::Cubin(_))));

@@ -1,5 +1,5 @@
-//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions are declared by hand, because its header
-//! is not part of every toolkit that has `cuda.h`.
+//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions are declared by hand, because
+//! `cuda.h` does not come with its header.
 //!
 //! The library exports each function once for each release of its major version, under a name that
 //! ends with the release. The names of the first release exist in all later releases of the major
@@ -147,15 +147,15 @@ table! {
     complete = "nvJitLinkComplete" (nvJitLinkHandle);
     /// Returns the size of the cubin in bytes.
     get_linked_cubin_size = "nvJitLinkGetLinkedCubinSize" (nvJitLinkHandle, *mut usize);
-    /// Returns the cubin.
+    /// Copies the cubin to a buffer.
     get_linked_cubin = "nvJitLinkGetLinkedCubin" (nvJitLinkHandle, *mut c_void);
     /// Returns the size of the error log in bytes, including its NUL.
     get_error_log_size = "nvJitLinkGetErrorLogSize" (nvJitLinkHandle, *mut usize);
-    /// Returns the error log.
+    /// Copies the error log to a buffer.
     get_error_log = "nvJitLinkGetErrorLog" (nvJitLinkHandle, *mut c_char);
     /// Returns the size of the information log in bytes, including its NUL.
     get_info_log_size = "nvJitLinkGetInfoLogSize" (nvJitLinkHandle, *mut usize);
-    /// Returns the information log.
+    /// Copies the information log to a buffer.
     get_info_log = "nvJitLinkGetInfoLog" (nvJitLinkHandle, *mut c_char);
 }
 
