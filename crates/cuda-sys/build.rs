@@ -1,12 +1,12 @@
 //! Generates the bindings from the CUDA header of this machine, or chooses the committed snapshot.
 //!
-//! Writes only to `OUT_DIR`, and asks nothing of the network.
+//! The script writes only to `OUT_DIR` and does not use the network.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the bindings are made from, as the public constant `BINDINGS` says it.
+/// The source of the bindings, which the public constant `BINDINGS` reports.
 enum Choice {
     #[cfg(feature = "bindgen")]
     Header {
@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ),
     };
     println!("cargo::metadata=VERSION={version}");
-    // For who generates from the same functions: the file with the table of the driver.
+    // The file with the table of driver functions, for crates that generate code for the same
+    // functions.
     println!("cargo::metadata=TABLE={}", files.join("table.rs").display());
     let text = format!("Bindings {{ version: Version::new({version}), source: {text} }}");
     fs::write(out.join("source.rs"), text)?;
@@ -67,8 +68,8 @@ fn choose(_out: &Path) -> Result<Choice, String> {
     })
 }
 
-/// Generates from a header, or falls back to the snapshot. The header that a person named is used
-/// or is an error.
+/// Generates from a header, or falls back to the snapshot. If the user named a header that cannot
+/// be used, that is an error.
 #[cfg(feature = "bindgen")]
 fn choose(out: &Path) -> Result<Choice, String> {
     use cuda_bindgen::headers::{HEADERS_VAR, named};

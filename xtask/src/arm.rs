@@ -1,4 +1,4 @@
-//! `arm`: the tests of the workspace for 64-bit Arm, run by `qemu-aarch64`, which the kernel starts
+//! `arm`: runs the tests of the workspace for 64-bit Arm in `qemu-aarch64`, which the kernel starts
 //! for them.
 
 use std::path::Path;
@@ -12,9 +12,10 @@ use crate::workspace::Workspace;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
-/// Where the C library for Arm lies.
+/// The folder of the C library for Arm.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
-/// Where Linux tells that it starts programs for Arm, as tests do that start themselves again.
+/// The file that exists if Linux starts Arm programs in qemu, which tests that start themselves
+/// again require.
 const REGISTERED: &str = "/proc/sys/fs/binfmt_misc/qemu-aarch64";
 
 /// Options of `arm`.
@@ -27,22 +28,22 @@ pub(crate) struct Options {
     package: Vec<String>,
 }
 
-/// What does not run there.
+/// Tests that do not work in qemu.
 const SKIPS: [Skip; 3] = [
     Skip {
         package: "cuda-driver",
         test: "ui::",
-        why: "runs cargo, which is not there for Arm",
+        why: "runs cargo, which is not available for Arm",
     },
     Skip {
         package: "cuda-nvrtc",
         test: "ui::",
-        why: "runs cargo, which is not there for Arm",
+        why: "runs cargo, which is not available for Arm",
     },
     Skip {
         package: "cuda-driver",
         test: "faults::a_call",
-        why: "makes some thousand drivers; qemu forgets no address and takes 24 GiB",
+        why: "creates several thousand drivers; qemu keeps a record of every address and needs 24 GiB",
     },
 ];
 
@@ -79,9 +80,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             format!("--target={TARGET}"),
             format!("--config=target.{TARGET}.linker='{COMPILER}'"),
         ],
-        // The standard library can be built by a stable compiler only so.
+        // A stable compiler can build the standard library only with this variable.
         build_env: vec![("RUSTC_BOOTSTRAP", "1".into())],
-        // The NVRTC at hand is one for this machine: tests that need one say that they are skipped.
+        // The installed NVRTC is for this machine. Tests that need it are skipped, with a message.
         env: vec![
             ("QEMU_LD_PREFIX", LIBRARIES.into()),
             ("CC", COMPILER.into()),

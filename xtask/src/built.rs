@@ -1,4 +1,4 @@
-//! What cargo says that it has built.
+//! The build output that cargo reports.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,29 +8,29 @@ use serde::Deserialize;
 
 use crate::workspace::describe;
 
-/// Makes cargo say what it builds.
+/// Arguments that make cargo report its output as JSON.
 const MESSAGES: [&str; 2] = ["--message-format", "json-render-diagnostics"];
 
-/// A target of a package, built.
+/// A built target of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Artifact {
     /// The name of the package's folder.
     pub(crate) package: String,
-    /// Of the target.
+    /// The name of the target.
     pub(crate) name: String,
     /// `lib`, `bin`, `test`, `example`, `bench` or `cdylib`.
     pub(crate) kind: String,
-    /// Whether it is a program of tests, of its own or of what it tests.
+    /// Whether it is a test program: an integration test, or the unit tests of another target.
     pub(crate) is_test: bool,
     pub(crate) executable: Option<PathBuf>,
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Builds with a command of cargo's.
+/// Runs a cargo command that builds, and returns its output files.
 ///
 /// # Errors
 ///
-/// If it fails.
+/// Fails if the command fails.
 pub(crate) fn build(cargo: &mut Command) -> Result<Vec<Artifact>> {
     cargo.args(MESSAGES);
     println!("{}", describe(cargo));
@@ -67,7 +67,7 @@ struct Profile {
     test: bool,
 }
 
-/// What cargo's JSON messages tell of.
+/// Parses cargo's JSON messages.
 pub(crate) fn read(messages: &str) -> Result<Vec<Artifact>> {
     let mut found = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {

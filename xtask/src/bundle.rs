@@ -1,11 +1,12 @@
-//! `bundle`: built tests, examples and benchmarks for a machine that has a GPU and CUDA but no
+//! `bundle`: builds tests, examples and benchmarks for a machine with a GPU and CUDA but without
 //! Rust.
 //!
-//! `bundle/<package>/{tests,examples,benches}/` (and `lib`, for what the benchmark against other
-//! crates loads) hold the programs, stripped, and `bundle/run.sh` runs them. Each runs in
-//! `bundle/<package>`, with `CARGO_MANIFEST_DIR` naming that folder and the files of the package's
-//! `tests/fixtures` below it. A path compiled in with `env!("CARGO_MANIFEST_DIR")` does not exist
-//! on the other machine: tests must read the variable at run time, or embed what they need.
+//! `bundle/<package>/{tests,examples,benches}/` contain the programs, stripped, and `lib` the
+//! libraries that the benchmark against other crates loads. `bundle/run.sh` runs the programs. Each
+//! runs in `bundle/<package>`, with `CARGO_MANIFEST_DIR` set to that folder, which contains the
+//! files of the package's `tests/fixtures`. A path compiled in with `env!("CARGO_MANIFEST_DIR")`
+//! does not exist on the other machine: tests must read the variable at run time, or embed the
+//! files that they need.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -41,7 +42,7 @@ pub(crate) struct Options {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Program {
     package: String,
-    /// `tests`, `examples`, `benches`, or `lib` for what a benchmark loads.
+    /// `tests`, `examples`, `benches`, or `lib` for a library that a benchmark loads.
     folder: &'static str,
     name: String,
     built: PathBuf,
@@ -71,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if programs.is_empty() {
         bail!(
-            "{} build no tests, examples or benchmarks",
+            "{} have no tests, examples or benchmarks",
             packages.join(", ")
         );
     }
@@ -122,7 +123,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The packages to bundle: all that link CUDA, or those asked for.
+/// Returns the packages to bundle: those in `only`, or all that link CUDA.
 fn packages(workspace: &Workspace, only: &[String]) -> Result<Vec<String>> {
     if let Some(unknown) = only
         .iter()
@@ -163,7 +164,7 @@ fn build(workspace: &Workspace, package: &str, command: &[&str]) -> Result<Vec<P
 }
 
 /// Builds the benchmark against other crates, and the null driver that it loads. NVIDIA's crate is
-/// in it where its headers are.
+/// included if its headers are installed.
 fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
     let mut cargo = workspace.cargo(["build", "--release", "--workspace"]);
     cargo.args(["--manifest-path", "benches/peers/Cargo.toml"]);
@@ -184,7 +185,7 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// The program and the library among what was built.
+/// Returns the program and the library among the build output.
 fn peers(artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut found = Vec::new();
     for artifact in artifacts {
@@ -207,7 +208,7 @@ fn peers(artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// The programs among what was built.
+/// Returns the programs among the build output.
 fn programs(package: &str, artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut found = Vec::new();
     for artifact in artifacts {
@@ -218,7 +219,7 @@ fn programs(package: &str, artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
             "example" => ("examples", artifact.name),
             "bench" => ("benches", artifact.name),
             "test" => ("tests", artifact.name),
-            // The package's own program, built because its tests run it.
+            // The package's own program, which was built because its tests run it.
             "bin" if !artifact.is_test => continue,
             // Unit tests: several targets of a package may share their name.
             other => ("tests", format!("unit-{other}")),
@@ -233,7 +234,7 @@ fn programs(package: &str, artifacts: Vec<Artifact>) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// Strips a program where the machine has `strip`; a program with symbols is only larger.
+/// Strips a program if the machine has `strip`. A program with symbols is merely larger.
 fn strip(program: &Path) {
     match Command::new("strip").arg(program).output() {
         Ok(output) if output.status.success() => {}
@@ -269,7 +270,7 @@ fn make_executable(path: &Path) -> Result<()> {
 
 #[cfg(not(unix))]
 fn make_executable(_path: &Path) -> Result<()> {
-    bail!("the bundle is run by a bash script: build it on Linux")
+    bail!("a bash script runs the bundle: build it on Linux")
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -1,4 +1,4 @@
-//! `ci`: everything that must hold before a change lands, in the order of what fails soonest.
+//! `ci`: all checks that must pass before a change is merged, in the order of how soon they fail.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::{coverage, drivers, headers, nvrtc, programs, regen_bindings, setup, 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Leave out the step `test`, where `cargo xtask test` has run already
+    /// Leave out the step `test`, if `cargo xtask test` has already run
     #[arg(long)]
     skip_tests: bool,
     /// Run only these steps
@@ -43,16 +43,19 @@ const STEPS: &[Step] = &[
     ("rebuild", rebuild),
 ];
 
-/// Whether there is a step of this name.
+/// Returns whether there is a step of this name.
 pub(crate) fn has_step(name: &str) -> bool {
     STEPS.iter().any(|(step, _)| *step == name)
 }
 
-/// `cargo xtask ci`. Every step runs, whatever the ones before it said.
+/// `cargo xtask ci`. All steps run, even if an earlier one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if let Some(unknown) = options.only.iter().find(|name| !has_step(name)) {
         let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
-        bail!("there is no step {unknown}; there are {}", known.join(", "));
+        bail!(
+            "there is no step {unknown}; the steps are {}",
+            known.join(", ")
+        );
     }
     setup::try_default(workspace);
     let mut done: Vec<(&str, Duration, Result<()>)> = Vec::new();
@@ -104,7 +107,8 @@ fn clippy(workspace: &Workspace) -> Result<()> {
     workspace::run(&mut workspace.cargo(clippy))
 }
 
-/// Libraries answer with errors: nothing in `crates/*/src` outside tests unwraps or panics.
+/// Checks that libraries return errors: no code in `crates/*/src` outside of tests unwraps or
+/// panics.
 fn panics(workspace: &Workspace) -> Result<()> {
     let mut clippy = workspace.cargo(["clippy", "--lib", "--all-features"]);
     for entry in workspace.root.join("crates").read_dir()? {
@@ -128,7 +132,7 @@ fn doc(workspace: &Workspace) -> Result<()> {
     workspace::run(workspace.cargo(doc).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Without default features there is no bindgen in the tree, and the safe layer builds.
+/// Checks that without default features bindgen is not a dependency and the safe layer builds.
 fn lean(workspace: &Workspace) -> Result<()> {
     for package in ["cuda-sys", "cuda-driver"] {
         let tree = [
@@ -150,13 +154,13 @@ fn lean(workspace: &Workspace) -> Result<()> {
     workspace::run(&mut workspace.cargo(["build", "-p", "cuda-driver", "--no-default-features"]))
 }
 
-/// The workspaces that are apart from this one compile.
+/// Checks that the separate workspaces compile.
 fn apart(workspace: &Workspace) -> Result<()> {
     for manifest in ["fuzz/Cargo.toml", "benches/peers/Cargo.toml"] {
         let mut check = workspace.cargo(["check", "--workspace", "--manifest-path", manifest]);
         check.arg("--locked");
         check.env("CARGO_TARGET_DIR", workspace.target.join("apart"));
-        // Nothing is linked: libFuzzer need not be built, for which a C++ compiler would be needed.
+        // Nothing is linked, so libFuzzer, which needs a C++ compiler, need not be built.
         let none = workspace.target.join("not-linked/libfuzzer.a");
         check.env("CUSTOM_LIBFUZZER_PATH", none);
         workspace::run(&mut check)?;
@@ -164,7 +168,8 @@ fn apart(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// A second build compiles nothing and runs no build script, with default features and without.
+/// Checks that a second build compiles nothing and runs no build script, with default features and
+/// without.
 fn rebuild(workspace: &Workspace) -> Result<()> {
     for build in [
         &["build", "--workspace", "--exclude", "xtask"][..],
@@ -180,7 +185,7 @@ fn rebuild(workspace: &Workspace) -> Result<()> {
         };
         if let Some(line) = said.lines().find(ran) {
             bail!(
-                "a second `cargo {}` still does: {}",
+                "a second `cargo {}` is not a no-op: {}",
                 build.join(" "),
                 line.trim()
             );

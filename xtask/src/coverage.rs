@@ -1,5 +1,4 @@
-//! `coverage`: which test shows which feature, kept in `docs/coverage.toml` and shown in
-//! `docs/coverage.md`.
+//! `coverage`: lists the tests of each feature, from `docs/coverage.toml`, in `docs/coverage.md`.
 
 mod evidence;
 
@@ -16,12 +15,12 @@ use evidence::Evidence;
 /// Options of `coverage`.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Change nothing; fail if docs/coverage.md is stale or a row promises what no test shows
+    /// Change nothing; fail if docs/coverage.md is stale or a row names a missing test
     #[arg(long)]
     pub(crate) check: bool,
 }
 
-/// The groups of rows: letter, number of rows, title.
+/// The groups of rows: letter, number of rows, and title.
 const GROUPS: [(char, u32, &str); 10] = [
     ('B', 12, "Bindings and loading"),
     ('D', 7, "Devices and topology"),
@@ -50,7 +49,7 @@ struct Row {
     /// Tests that run on any machine.
     #[serde(default)]
     tests: Vec<String>,
-    /// Tests that need a GPU to show it.
+    /// Tests that require a GPU.
     #[serde(default)]
     gpu: Vec<String>,
     #[serde(default)]
@@ -88,7 +87,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{problem}");
     }
     if !problems.is_empty() {
-        bail!("what is said of tests has {} problems", problems.len());
+        bail!(
+            "the docs have {} problems with the tests they name",
+            problems.len()
+        );
     }
 
     let page = coverage.page();
@@ -107,7 +109,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The tests that a page names, which it writes as `code`.
+/// Returns the tests that a page names as `code`.
 fn tests_in(page: &str) -> impl Iterator<Item = &str> {
     let code = page.split('`').skip(1).step_by(2);
     code.filter(|code| {
@@ -120,7 +122,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 impl Coverage {
-    /// What is wrong with the rows themselves.
+    /// Returns the problems of the rows themselves.
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut seen = BTreeSet::new();
@@ -152,7 +154,7 @@ impl Coverage {
         problems.extend(
             seen.iter()
                 .filter(|id| !expected.iter().any(|e| e == *id))
-                .map(|id| format!("{id} is no known row")),
+                .map(|id| format!("{id} is not a known row")),
         );
         problems
     }
@@ -187,7 +189,7 @@ impl Coverage {
                         format!(" {text}")
                     }
                 };
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = writeln!(
                     page,
                     "| {} | {} | {status} |{} |{} |{} |",
@@ -268,7 +270,7 @@ mod tests {
             "B1 is listed twice",
             "B2 is missing",
             "B3 is missing",
-            "Q9 is no known row",
+            "Q9 is not a known row",
         ];
         assert_eq!(coverage.problems(), expected);
     }

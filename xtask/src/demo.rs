@@ -1,4 +1,5 @@
-//! `demo`: the main job, from CUDA C++ source to verified results, on a GPU or the software device.
+//! `demo`: compiles CUDA C++ at run time, launches it and verifies the results, on a GPU or the
+//! software device.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! Older drivers: the tests of the safe layer, and the kernels that NVRTC compiles, on software
-//! drivers of older CUDA versions.
+//! The driver matrix: runs the tests of the safe layer, including kernels that NVRTC compiles, on
+//! software drivers of older CUDA versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,20 +10,20 @@ use crate::suite::count;
 use crate::workspace::{self, Workspace};
 use crate::{nvrtc, setup};
 
-/// Each compiles with the NVRTC of its release.
+/// The driver versions. Each is tested with the NVRTC of the same release.
 const VERSIONS: [&str; 6] = ["12.0", "12.2", "12.4", "12.6", "13.0", "13.5"];
-/// What kernels include: NVRTC before 13.3 carries none, and these suit each of CUDA 12.
+/// The headers for kernels. NVRTC before 13.3 contains none, and these work with every CUDA 12.
 const HEADERS: &str = "device-headers/12.9";
-/// Of so many tests one may be skipped as it needs a newer driver.
+/// At most one in this number of tests may be skipped because it requires a newer driver.
 const SKIPPED: usize = 20;
 
-/// All versions.
+/// Tests all versions.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &VERSIONS, &["--release"])
 }
 
-/// The oldest on which few tests skip: conditional nodes, edges with data and nodes that kernels
-/// change are there.
+/// Tests the oldest version on which few tests are skipped: it has conditional nodes, edges with
+/// data and device-updatable nodes.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "1 of {} versions of the driver (all: cargo xtask full drivers)",
@@ -81,7 +81,7 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
             failed.push(format!("{version}: tests fail"));
         } else if skipped.len() * SKIPPED > count {
             failed.push(format!(
-                "{version}: {} of {count} tests are skipped",
+                "{version}: {} of {count} tests are skipped, more than one in {SKIPPED}",
                 skipped.len()
             ));
         }

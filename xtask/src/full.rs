@@ -1,6 +1,6 @@
-//! `full`: the large checks at their full size. `ci` runs each at a reduced one, which it prints;
-//! but not `fuzz`, which needs cargo-fuzz, nor `planted`, which builds the library with its faults
-//! and runs for minutes.
+//! `full`: the large checks at their full size. `ci` runs each check at a reduced size, which it
+//! prints, except for two: `fuzz`, which needs cargo-fuzz, and `planted`, which builds the library
+//! with injected faults and runs for minutes.
 
 use std::fs;
 use std::process::Command;
@@ -14,11 +14,11 @@ use crate::{drivers, fuzz, headers, nvrtc, order, programs, sanitize};
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Which check; without it they are listed
+    /// The check to run; without it, the checks are listed
     name: Option<String>,
     #[command(flatten)]
     pub(crate) install: Install,
-    /// How long `fuzz` tries each of its targets
+    /// Minutes for which `fuzz` runs each of its targets
     #[arg(long, default_value_t = 30)]
     pub(crate) minutes: u64,
 }
@@ -32,7 +32,7 @@ type Check = (
 const CHECKS: &[Check] = &[
     (
         "attacks",
-        "programs that attack the safe calls, on 24 adversarial schedules, in release mode and under AddressSanitizer",
+        "programs that attack the safe API, on 24 adversarial schedules, in release mode and under AddressSanitizer",
         attacks,
     ),
     (
@@ -47,7 +47,7 @@ const CHECKS: &[Check] = &[
     ),
     (
         "fuzz",
-        "libFuzzer on the software device: PTX, launches and calls, side by side for 30 minutes (--minutes)",
+        "libFuzzer on the software device: PTX, launches and calls, in parallel for 30 minutes (--minutes)",
         fuzz::full,
     ),
     (
@@ -62,17 +62,17 @@ const CHECKS: &[Check] = &[
     ),
     (
         "leaks",
-        "1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 of which some fail: nothing is left",
+        "1,000,000 cycles of allocate, use, drop on 8 threads, of which 200,000 have failures: nothing may leak",
         |workspace, _| in_full(workspace, "it", "leaks"),
     ),
     (
         "nvrtc",
-        "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, with every number at its full size",
+        "the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size",
         |workspace, _| nvrtc::full(workspace),
     ),
     (
         "ops",
-        "every instruction form on 32,768 threads and four compute capabilities, against what the host computes",
+        "every instruction form on 32,768 threads and four compute capabilities, compared with results of the host",
         |workspace, _| {
             in_full(workspace, "ops", "")?;
             in_full(workspace, "corpus", "differential")
@@ -85,7 +85,7 @@ const CHECKS: &[Check] = &[
     ),
     (
         "planted",
-        "the same with faults planted in the order of uses: each must be found",
+        "the programs of `order` with injected faults in the hazard tracking: each fault must be found",
         |workspace, _| order::planted(workspace),
     ),
     (
@@ -95,13 +95,13 @@ const CHECKS: &[Check] = &[
     ),
     (
         "signatures",
-        "10,000 kernels with random parameter lists: mismatches are refused, what matches arrives byte by byte",
+        "10,000 kernels with random parameter lists: mismatches are refused, and matching arguments arrive unchanged",
         |workspace, _| in_full(workspace, "it", "signatures"),
     ),
 ];
 
-/// Runs the attacks on all schedules, as they are and under AddressSanitizer, and prints how many
-/// there were.
+/// Runs the attacks on all schedules, uninstrumented and under AddressSanitizer, and prints how
+/// many there were.
 fn attacks(workspace: &Workspace, options: &Options) -> Result<()> {
     let count = workspace.target.join("attacks.txt");
     let mut counted = Vec::new();
@@ -129,8 +129,7 @@ fn attacks(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of cuda-driver in `test` whose names have `filter` in them, with every number at
-/// its full size.
+/// Runs the tests of cuda-driver in `test` whose names contain `filter`, at their full size.
 fn in_full(workspace: &Workspace, test: &str, filter: &str) -> Result<()> {
     workspace::run(&mut full_command(workspace, test, filter))
 }
@@ -154,7 +153,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if wanted.is_empty() {
             return Ok(());
         }
-        bail!("there is no check {wanted}");
+        bail!("there is no check {wanted}; the checks are listed above");
     };
     check(workspace, options)
 }

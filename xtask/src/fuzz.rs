@@ -1,7 +1,7 @@
-//! `full fuzz`: what libFuzzer finds in the software device.
+//! `full fuzz`: runs libFuzzer on the software device.
 //!
-//! The targets are in `fuzz/`, a workspace of its own. Each begins with its seeds in `fuzz/seeds`
-//! and goes on with what it kept in `target/fuzz/corpus`; what made it crash is in
+//! The targets are in `fuzz/`, a separate workspace. Each starts with its seeds in `fuzz/seeds` and
+//! the corpus of earlier runs in `target/fuzz/corpus`. Inputs that crashed it are stored in
 //! `target/fuzz/found`.
 
 use std::fs::{self, File};
@@ -16,17 +16,17 @@ use crate::need::{self, Need};
 use crate::workspace::{self, Workspace, files_below};
 use crate::{nvrtc, setup};
 
-/// Each target, and the longest input that it takes.
+/// Each target with the maximum length of its input.
 const TARGETS: [(&str, u32); 3] = [
     ("ptx_text", 24_576),
     ("nvrtc_output", 24_576),
     ("api_calls", 4_096),
 ];
 
-/// What the targets begin with beside their own seeds.
+/// Kernels from which additional seeds are compiled.
 const KERNELS: &str = "crates/cuda-driver/tests/corpus/kernels";
 
-/// Every target, side by side, for the time that `options` say.
+/// Runs all targets in parallel, for the time in `options`.
 pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     let sysroot = need::sysroot(workspace)?;
     need::meet(
@@ -43,7 +43,7 @@ pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     let dir = workspace.target.join("fuzz");
     let written = dir.join("seeds/nvrtc");
     if let Err(error) = nvrtc_seeds(workspace, &written) {
-        println!("no PTX from NVRTC to begin with: {error:#}");
+        println!("continuing without seeds from NVRTC: {error:#}");
     }
     workspace::run(&mut cargo(
         workspace,
@@ -72,7 +72,8 @@ pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A cargo command among the targets. RUSTC_BOOTSTRAP: instrumentation is not stable.
+/// Returns a cargo command in the workspace of the targets. RUSTC_BOOTSTRAP is set because
+/// instrumentation is unstable.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
     let mut cargo = workspace.cargo(args);
     cargo
@@ -82,7 +83,7 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
     cargo
 }
 
-/// Compiles our kernels, each to a text of its own.
+/// Compiles the kernels of the corpus, each to a separate file.
 fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
     setup::try_default(workspace);
     let mut seeds = cargo(workspace, &["run", "--quiet", "--example", "seeds", "--"]);
@@ -94,7 +95,7 @@ fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
     workspace::run(&mut seeds)
 }
 
-/// Runs one target; how often it crashed.
+/// Runs one target, and returns the number of crashes.
 fn fuzz(
     workspace: &Workspace,
     dir: &Path,
@@ -148,7 +149,7 @@ fn fuzz(
     Ok(crashes)
 }
 
-/// How often the target was run, as libFuzzer says: `#1234: cov: …`.
+/// Returns the number of executions, from libFuzzer's lines such as `#1234: cov: …`.
 fn executions(log: &str) -> Option<u64> {
     let counts = log.lines().filter_map(|line| {
         let (number, _) = line.strip_prefix('#')?.split_once(": cov")?;

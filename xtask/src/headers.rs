@@ -1,19 +1,20 @@
-//! The header matrix: bindings generated from the header of each CUDA release.
+//! The header matrix: builds and tests with bindings generated from the header of each CUDA
+//! release.
 //!
-//! From 13.0 on everything compiles and passes its tests with what was generated. A build with an
-//! older header that a person named fails, and the error says so.
+//! With headers of 13.0 and newer everything must compile and pass its tests. A build with an older
+//! header that the user named must fail with an error that names the version.
 
 use anyhow::{Result, bail};
 
 use crate::setup;
 use crate::workspace::{self, Workspace};
 
-/// Releases whose headers are generated from.
+/// Releases from whose headers bindings are generated.
 const USED: [&str; 6] = ["13.0", "13.1", "13.2", "13.3", "13.4", "13.5"];
-/// Releases whose headers are older than what the safe layer uses.
+/// Releases whose headers lack items that the safe layer uses.
 const TOO_OLD: [&str; 2] = ["12.0", "12.9"];
 
-/// All releases, all tests.
+/// Checks all releases with all tests.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     let tests = [
         "test",
@@ -25,8 +26,8 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &USED, &TOO_OLD, &tests)
 }
 
-/// The oldest release that is used and the newest that is not; the tests of the raw layer, and
-/// everything compiles.
+/// Checks the oldest supported and the newest unsupported release, with the tests of cuda-sys and
+/// cuda-driver.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "2 of {} releases (all: cargo xtask full headers)",
@@ -50,7 +51,7 @@ fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]
         .map(|release| format!("headers/{release}"))
         .collect();
     let dir = setup::ensure(workspace, &sets)?.join("headers");
-    // Apart from the usual builds, which would otherwise be generated anew each time.
+    // A separate target folder, because the usual builds would otherwise be regenerated each time.
     let target = workspace.target.join("headers-check");
     let cargo = |release: &str, args: &[&str]| {
         let mut command = workspace.cargo(args);
@@ -65,7 +66,7 @@ fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]
         workspace::run(&mut cargo(release, tests))?;
     }
     for release in too_old {
-        println!("\n-- the header of CUDA {release}, which has to be refused");
+        println!("\n-- the header of CUDA {release}, which must be refused");
         let output = cargo(release, &["build", "-p", "cuda-sys"]).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         let expected = format!("of CUDA {release}, older than 13.0");
@@ -86,7 +87,7 @@ fn matrix(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &[&str]
         );
     }
     println!(
-        "\n{} releases generated from, {} refused",
+        "\nbindings generated from {} releases; {} releases refused",
         used.len(),
         too_old.len()
     );

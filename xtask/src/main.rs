@@ -52,11 +52,11 @@ enum Task {
     Ci(ci::Options),
     /// Regenerate the committed bindings from pinned headers
     RegenBindings(regen_bindings::Options),
-    /// Check what the style asks of every file
+    /// Check the style rules that no compiler checks
     Tidy,
     /// Run a large check at its full size
     Full(full::Options),
-    /// Write docs/coverage.md: which test shows which feature
+    /// Write docs/coverage.md, which lists the tests of each feature
     Coverage(coverage::Options),
     /// Build tests and examples for a GPU machine that has no Rust
     Bundle(bundle::Options),
@@ -68,7 +68,7 @@ enum Task {
     Wine(wine::Options),
     /// Run the tests for 64-bit Arm, in qemu-aarch64
     Arm(arm::Options),
-    /// Compile the libraries for macOS and for Windows' own tools
+    /// Compile the libraries for macOS and for Windows with MSVC
     Targets(targets::Options),
 }
 

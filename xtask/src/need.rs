@@ -1,4 +1,4 @@
-//! What a task needs of the machine: it says what is missing, and installs it only when told to.
+//! The tools that a task requires. A task reports missing tools, and installs them only on request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use crate::workspace::{self, Workspace, describe};
 /// Lets tasks install what they need.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Install {
-    /// Install what is missing, instead of only saying what it is
+    /// Install missing tools, instead of only reporting them
     #[arg(long)]
     pub(crate) install: bool,
 }
 
-/// Something that may be missing.
+/// A required tool.
 #[derive(Debug)]
 pub(crate) struct Need {
-    /// What it is, for a person.
+    /// The name to display.
     pub(crate) what: &'static str,
-    /// Whether it is there.
+    /// Whether the tool is installed.
     pub(crate) found: bool,
-    /// The command that installs it.
+    /// The command that installs the tool.
     pub(crate) install: &'static [&'static str],
 }
 
-/// Sees to all of `needs`.
+/// Installs missing tools if `install` is set.
 ///
 /// # Errors
 ///
-/// If something is missing and not to be installed; its text says what, and how to have it.
+/// Fails if a tool is missing and `install` is not set; the message suggests `--install`.
 pub(crate) fn meet(needs: &[Need], install: bool) -> Result<()> {
     let missing: Vec<&Need> = needs.iter().filter(|need| !need.found).collect();
     for need in &missing {
@@ -42,7 +42,7 @@ pub(crate) fn meet(needs: &[Need], install: bool) -> Result<()> {
     }
     if !install {
         bail!(
-            "{} of {} things that this needs are missing; --install installs them",
+            "{} of {} required tools are missing; run the command again with --install to install them",
             missing.len(),
             needs.len()
         );
@@ -59,7 +59,7 @@ pub(crate) fn meet(needs: &[Need], install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Where a program lies that is started by name.
+/// Returns the path of a program, which is searched for in PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -67,7 +67,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The folder of the toolchain that builds this workspace.
+/// Returns the folder of the toolchain that builds this workspace.
 pub(crate) fn sysroot(workspace: &Workspace) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let output = rustc
@@ -79,7 +79,8 @@ pub(crate) fn sysroot(workspace: &Workspace) -> Result<PathBuf> {
     Ok(PathBuf::from(text.trim()))
 }
 
-/// The sources of the standard library, which is built anew for another target or with a sanitizer.
+/// Requires the sources of the standard library, to rebuild it for another target or with a
+/// sanitizer.
 pub(crate) fn std_sources(sysroot: &Path) -> Need {
     Need {
         what: "the sources of the standard library",
@@ -90,7 +91,7 @@ pub(crate) fn std_sources(sysroot: &Path) -> Need {
     }
 }
 
-/// The run-time library of a sanitizer, `asan` or `tsan`.
+/// Requires the run-time library of a sanitizer, `asan` or `tsan`.
 pub(crate) fn sanitizer(sysroot: &Path, name: &str) -> Need {
     let libraries = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/lib");
     let ending = format!("_rt.{name}.a");

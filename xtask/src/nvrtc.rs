@@ -1,4 +1,4 @@
-//! The NVRTC matrix: the tests of `cuda-nvrtc` on each release of the compiler.
+//! The NVRTC matrix: runs the tests of `cuda-nvrtc` on each release of the compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use crate::setup;
 use crate::workspace::{self, Workspace};
 
-/// Releases that are fetched: the oldest, the newest, and those between that changed most.
+/// The releases to fetch: the oldest, the newest, and those in between with the most changes.
 const RELEASES: [&str; 6] = ["12.0", "12.4", "12.9", "13.0", "13.3", "13.5"];
-/// Those for every day: the last of each major version.
+/// The releases for the reduced check: the last of each major version.
 const DAILY: [&str; 2] = ["12.9", "13.5"];
 
-/// All releases, each test at its full size; then all of them in one process.
+/// Runs each test at its full size, first with each release alone, then with all in one process.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     let dir = matrix(workspace, &RELEASES, "1")?;
     println!("\n-- all {} in one process", RELEASES.len());
@@ -22,7 +22,7 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     workspace::run(tests(workspace, &first).env("CUDA_TEST_NVRTC_DIR", &dir))
 }
 
-/// The last release of each major version, each test at its reduced size.
+/// Runs each test at its reduced size, with the last release of each major version.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
         "{} of {} releases, tests at reduced size (all: cargo xtask full nvrtc)",
@@ -32,7 +32,7 @@ pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     matrix(workspace, &DAILY, "0").map(drop)
 }
 
-/// Runs the tests on each release alone. Answers the folder of the releases.
+/// Runs the tests on each release alone. Returns the folder of the releases.
 fn matrix(workspace: &Workspace, releases: &[&str], full: &str) -> Result<PathBuf> {
     let sets: Vec<String> = releases
         .iter()
@@ -44,7 +44,7 @@ fn matrix(workspace: &Workspace, releases: &[&str], full: &str) -> Result<PathBu
         println!("\n-- NVRTC {release}");
         let start = Instant::now();
         let library = library(&dir, release)?;
-        // Empty: no other release in the same process.
+        // An empty variable prevents other releases from being loaded into the same process.
         let mut command = tests(workspace, &library);
         workspace::run(
             command
@@ -60,7 +60,7 @@ fn matrix(workspace: &Workspace, releases: &[&str], full: &str) -> Result<PathBu
     Ok(dir)
 }
 
-/// The tests, with `library` as the NVRTC that a program loads. They print the numbers of what they
+/// Returns the command that runs the tests with `library` as NVRTC. The tests print how much they
 /// tried.
 fn tests(workspace: &Workspace, library: &Path) -> std::process::Command {
     let mut command = workspace.cargo(["test", "-p", "cuda-nvrtc", "--", "--show-output"]);
@@ -70,19 +70,19 @@ fn tests(workspace: &Workspace, library: &Path) -> std::process::Command {
     command
 }
 
-/// The file of the compiler in the folder of a release.
+/// Returns the compiler's library in the folder of a release.
 pub(crate) fn library(dir: &Path, release: &str) -> Result<PathBuf> {
     library_in(&dir.join(release).join("lib"))
 }
 
-/// The file of the compiler in a folder of libraries.
+/// Returns the compiler's library in a folder of libraries.
 pub(crate) fn library_in(lib: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(lib).with_context(|| format!("cannot list {}", lib.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path()));
     let found = paths.find(|path: &Result<PathBuf>| {
         path.as_ref().is_ok_and(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // Beside it lie the built-in functions, `libnvrtc-builtins.so.12.9`.
+            // The same folder contains the built-in functions, `libnvrtc-builtins.so.12.9`.
             name.starts_with("libnvrtc.so.")
                 || (name.starts_with("nvrtc64_") && !name.contains("alt"))
         })

@@ -1,4 +1,5 @@
-//! Order across streams: the faults that random programs must find.
+//! `full planted`: injected faults in the hazard tracking across streams, which random programs
+//! must find.
 
 use anyhow::{Result, bail};
 
@@ -14,7 +15,7 @@ const TESTS: [&str; 7] = [
     "random_programs",
 ];
 
-/// Each fault of `crates/cuda-driver/src/planted.rs`.
+/// The faults of `crates/cuda-driver/src/planted.rs`.
 const FAULTS: [&str; 21] = [
     "WriterNotAwaited",
     "ReaderLost",
@@ -39,15 +40,16 @@ const FAULTS: [&str; 21] = [
     "HeldIgnored",
 ];
 
-/// All random programs with each fault planted: some program must differ. Without any, none.
+/// Runs all random programs with each injected fault, which some program must detect. Without a
+/// fault, all programs must pass.
 pub(crate) fn planted(workspace: &Workspace) -> Result<()> {
-    // Apart from the usual builds, which would otherwise be made anew each time.
+    // A separate target folder, because the usual builds would otherwise be rebuilt each time.
     let target = workspace.target.join("planted-check");
     let run = |fault: Option<&str>| {
         let mut command = workspace.cargo(TESTS);
         command
             .args(["--", "--nocapture"])
-            // `full order` runs them all without a fault.
+            // Without a fault, the reduced number suffices: `full order` runs all programs.
             .env("CUDA_FULL", if fault.is_some() { "1" } else { "0" })
             .env("CUDA_DRIVER_PLANTED", fault.unwrap_or_default())
             .env("RUST_BACKTRACE", "0")
@@ -58,7 +60,7 @@ pub(crate) fn planted(workspace: &Workspace) -> Result<()> {
     let output = run(None)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stdout);
-        bail!("with no fault planted the random programs fail:\n{said}");
+        bail!("the random programs fail without an injected fault:\n{said}");
     }
     let mut missed = Vec::new();
     for fault in FAULTS {
@@ -79,7 +81,7 @@ pub(crate) fn planted(workspace: &Workspace) -> Result<()> {
         }
     }
     if !missed.is_empty() {
-        bail!("no random program finds {}", missed.join(", "));
+        bail!("no random program detects {}", missed.join(", "));
     }
     println!("{} of {} faults found", FAULTS.len(), FAULTS.len());
     Ok(())

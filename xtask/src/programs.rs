@@ -1,4 +1,5 @@
-//! `full programs`: programs of others, unmodified, on the software device as a driver library.
+//! `full programs`: runs unmodified third-party programs on the software device as a driver
+//! library.
 //!
 //! They are installed from their registries below `target/programs/`:
 //!
@@ -20,21 +21,21 @@ use anyhow::{Context, Result, bail};
 use crate::setup::{self, Python};
 use crate::workspace::{self, Workspace};
 
-/// What pip installs; what these need besides, it chooses.
+/// The packages that pip installs. pip chooses the versions of their dependencies.
 const PACKAGES: [&str; 3] = [
     "cuda-bindings==13.5.0",
     "cuda-core==1.2.2",
     "cuda-pathfinder==1.9.0",
 ];
 
-/// Our scripts that use them, in `crates/cuda-sim-cdylib/programs`. Each compares its results with
-/// what the host computes.
+/// Scripts in `crates/cuda-sim-cdylib/programs` that use these packages. Each compares its results
+/// with results of the host.
 const SCRIPTS: [&str; 4] = ["saxpy.py", "graph.py", "pool.py", "virtual_memory.py"];
 
-/// No program takes longer, unless it hangs.
+/// The time limit of a program, to detect hangs.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Every program.
+/// Runs every program.
 pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     let programs = Programs::new(workspace, true)?;
     for suite in &cudarc::SUITES {
@@ -43,11 +44,11 @@ pub(crate) fn full(workspace: &Workspace) -> Result<()> {
     programs.python()
 }
 
-/// The same but for one of the two builds of cudarc's tests, and for those of them that compare
-/// times.
+/// Runs the same programs except for one of the two builds of cudarc's tests, and those of its
+/// tests that compare times.
 pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!(
-        "1 of {} builds of cudarc's tests, without those of time (all: cargo xtask full programs)",
+        "1 of {} builds of cudarc's tests, without timing tests (all: cargo xtask full programs)",
         cudarc::SUITES.len()
     );
     let programs = Programs::new(workspace, false)?;
@@ -55,7 +56,7 @@ pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     programs.python()
 }
 
-/// What the programs share.
+/// The state that all programs share.
 struct Programs<'a> {
     workspace: &'a Workspace,
     /// `target/programs`
@@ -65,10 +66,10 @@ struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// Builds the driver library, and puts it where programs look for it.
+    /// Builds the driver library, and copies it to the folder where programs find it.
     fn new(workspace: &'a Workspace, release: bool) -> Result<Self> {
         if !cfg!(target_os = "linux") {
-            bail!("programs find the library through LD_LIBRARY_PATH: this check is for Linux");
+            bail!("programs find the library through LD_LIBRARY_PATH: this check requires Linux");
         }
         let mut build = workspace.cargo(["build", "-p", "cuda-sim-cdylib"]);
         if release {
@@ -81,7 +82,7 @@ impl<'a> Programs<'a> {
         let driver = dir.join("driver");
         fs::create_dir_all(&driver)?;
         for name in ["libcuda.so", "libcuda.so.1"] {
-            // A program may have the old one open.
+            // The file is replaced by renaming, because a program may have the old one open.
             let new = driver.join("new");
             fs::copy(&built, &new).with_context(|| format!("cannot copy {}", built.display()))?;
             fs::rename(&new, driver.join(name))?;
@@ -93,25 +94,26 @@ impl<'a> Programs<'a> {
         })
     }
 
-    /// The folder with an NVRTC of this release.
+    /// Returns the folder of the NVRTC of this release.
     fn nvrtc(&self, release: &str) -> Result<PathBuf> {
         let set = format!("nvrtc/{release}");
         let dir = setup::ensure(self.workspace, &[set])?;
         Ok(dir.join("nvrtc").join(release).join("lib"))
     }
 
-    /// Lets a program find the software driver, with two devices, and an NVRTC.
+    /// Sets the environment so that a program finds the software driver, with two devices, and an
+    /// NVRTC.
     fn prepare(&self, command: &mut Command, nvrtc: &Path) -> Result<()> {
         let path = std::env::join_paths([&self.driver, nvrtc])?;
         command
             .env("LD_LIBRARY_PATH", path)
             .env("CUDA_SIM", "devices=2")
-            // Each call goes to stderr.
+            // Logs each call to stderr.
             .env("CUDA_SIM_LOG", "calls");
         Ok(())
     }
 
-    /// The scripts on NVIDIA's packages.
+    /// Runs the scripts on NVIDIA's packages.
     fn python(&self) -> Result<()> {
         let python = Python::find()?;
         let folder = format!("python-{}", python.version()?);
@@ -153,13 +155,13 @@ impl<'a> Programs<'a> {
 
 /// A program that has ended.
 struct Run {
-    /// `None` if it took too long.
+    /// The exit status, or `None` if the time limit was exceeded.
     status: Option<ExitStatus>,
     said: String,
 }
 
 impl Run {
-    /// Runs a command in a process of its own; what it says goes through a file in `dir`.
+    /// Runs a command in a separate process, with its output in a file in `dir`.
     fn of(command: &mut Command, dir: &Path) -> Result<Self> {
         let path = dir.join("output.txt");
         let output = File::create(&path)?;
@@ -183,20 +185,20 @@ impl Run {
         )
     }
 
-    /// How many calls reached the software driver.
+    /// Returns the number of calls to the software driver.
     fn calls(&self) -> usize {
         let lines = self.said.lines();
         lines.filter(|line| line.contains("cuda-sim: cu")).count()
     }
 
-    /// What the program said, without the calls.
+    /// Returns the lines of output other than the logged calls.
     fn own_lines(&self) -> impl Iterator<Item = &str> {
         self.said
             .lines()
             .filter(|line| !line.contains("cuda-sim: cu") && !line.is_empty())
     }
 
-    /// The last of it.
+    /// Returns the last lines of output.
     fn end(&self) -> String {
         let lines: Vec<&str> = self.own_lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")

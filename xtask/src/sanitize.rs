@@ -1,9 +1,9 @@
-//! `sanitize`: the tests under AddressSanitizer or ThreadSanitizer, with the standard library built
-//! anew.
+//! `sanitize`: runs the tests under AddressSanitizer or ThreadSanitizer, with a rebuilt standard
+//! library.
 //!
-//! Kernels run in this process, on memory of the device, where races are CUDA's to define:
-//! `sanitize/thread.txt` leaves out what the interpreter itself does there for a kernel or a copy,
-//! and nothing else.
+//! Kernels run in this process, on device memory, for which CUDA defines the rules about races.
+//! `sanitize/thread.txt` suppresses reports only for accesses that the interpreter makes on behalf
+//! of a kernel or a copy.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::workspace::Workspace;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What ThreadSanitizer is not to report.
+/// The list of reports that ThreadSanitizer suppresses.
 const RACES: &str = "xtask/src/sanitize/thread.txt";
 
 /// Options of `sanitize`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Which one
+    /// The sanitizer
     which: Which,
     #[command(flatten)]
     install: Install,
@@ -38,7 +38,7 @@ enum Which {
     Thread,
 }
 
-/// Tests that run programs which were not built that way, or none.
+/// Tests that run other programs, which are not instrumented.
 pub(crate) const SKIPS: [Skip; 3] = [
     Skip {
         package: "cuda-driver",
@@ -64,8 +64,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     suite.run(workspace)
 }
 
-/// The attacks of cuda-driver under AddressSanitizer, on all schedules; each adds a line to the
-/// file `count`.
+/// Runs the attacks of cuda-driver under AddressSanitizer, on all schedules. Each attack appends a
+/// line to the file `count`.
 pub(crate) fn attacks(workspace: &Workspace, install: &Install, count: &Path) -> Result<()> {
     let mut suite = instrumented(workspace, Which::Address, install)?;
     suite.packages = vec!["cuda-driver".to_owned()];
@@ -77,7 +77,7 @@ pub(crate) fn attacks(workspace: &Workspace, install: &Install, count: &Path) ->
     suite.run(workspace)
 }
 
-/// How the tests are built and run under a sanitizer.
+/// Returns how to build and run the tests under a sanitizer.
 fn instrumented(workspace: &Workspace, which: Which, install: &Install) -> Result<Suite> {
     let sysroot = need::sysroot(workspace)?;
     let (kind, runtime) = match which {
@@ -92,7 +92,8 @@ fn instrumented(workspace: &Workspace, which: Which, install: &Install) -> Resul
         install.install,
     )?;
     let (variable, settings, finding) = match which {
-        // What tests forget on purpose is no leak; the software device counts what is live.
+        // Leak detection is off because tests leak deliberately; the software device counts live
+        // objects.
         Which::Address => (
             "ASAN_OPTIONS",
             "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1".to_owned(),
@@ -112,7 +113,7 @@ fn instrumented(workspace: &Workspace, which: Which, install: &Install) -> Resul
         skips.push(Skip {
             package: "cuda-nvrtc",
             test: "cache::",
-            why: "NVRTC is not instrumented, and these compile for minutes",
+            why: "NVRTC is not instrumented, and these tests compile for minutes",
         });
     }
     Ok(Suite {
@@ -120,13 +121,13 @@ fn instrumented(workspace: &Workspace, which: Which, install: &Install) -> Resul
         cargo: vec![
             "-Zbuild-std".to_owned(),
             format!("--target={TARGET}"),
-            // Optimised a little; the interpreter not more than that, which takes minutes to build.
+            // A low optimisation level; building the interpreter with a higher one takes minutes.
             "--config=profile.dev.opt-level=1".to_owned(),
             "--config=profile.dev.debug='line-tables-only'".to_owned(),
             "--config=profile.dev.package.cuda-sim.opt-level=1".to_owned(),
         ],
         build_env: vec![
-            // The standard library can be built by a stable compiler only so.
+            // A stable compiler can build the standard library only with this variable.
             ("RUSTC_BOOTSTRAP", "1".into()),
             ("RUSTFLAGS", format!("-Zsanitizer={kind}").into()),
         ],

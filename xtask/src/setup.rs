@@ -1,17 +1,17 @@
-//! `setup`: CUDA headers, NVRTC and libclang for a machine that has no CUDA toolkit.
+//! `setup`: installs CUDA headers, NVRTC and libclang on a machine without a CUDA toolkit.
 //!
-//! The wheels that NVIDIA and the libclang project publish are downloaded by `pip`, which checks
-//! them against the hashes in `setup/wheels.toml`, and are unpacked below `target/cuda-setup/`:
+//! `pip` downloads the wheels that NVIDIA and the libclang project publish, and checks them against
+//! the hashes in `setup/wheels.toml`. They are unpacked below `target/cuda-setup/`:
 //!
 //! | folder | holds |
 //! |---|---|
 //! | `include/`, `lib/` | the newest headers, NVRTC and libclang |
 //! | `headers/<version>/` | the four headers that bindings are generated from (`--all-headers`) |
 //! | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
-//! | `device-headers/12.9/include` | what kernels include, for the NVRTC of any CUDA 12 (`full drivers`) |
+//! | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 (`full drivers`) |
 //!
-//! Each set ends with a `versions.txt`; a set whose stamp is there and says what is pinned is left
-//! alone.
+//! Each set has a `versions.txt`, which is written last. A set whose `versions.txt` lists the
+//! pinned versions is not installed again.
 
 mod install;
 mod python;
@@ -28,7 +28,7 @@ pub(crate) use python::Python;
 pub(crate) use toolkit::Toolkit;
 use wheels::{Platform, Wheels};
 
-/// The set that `setup` without options installs.
+/// The set that `setup` installs without options.
 pub(crate) const TOOLKIT_SET: &str = "toolkit";
 
 /// Options of `setup`.
@@ -45,12 +45,12 @@ pub(crate) struct Options {
     force: bool,
 }
 
-/// What `setup` found or made.
+/// The result of `setup`.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The machine has a toolkit, so nothing was fetched.
     Toolkit(Toolkit),
-    /// Every set asked for is below this folder.
+    /// Every requested set is installed below this folder.
     Ready(PathBuf),
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let set = format!("nvrtc/{version}");
         if !wheels.sets_below("nvrtc").contains(&set) {
             let known = wheels.sets_below("nvrtc").join(", ").replace("nvrtc/", "");
-            bail!("no NVRTC {version} is pinned; there are {known}");
+            bail!("there is no pinned NVRTC {version}; the pinned versions are {known}");
         }
         sets.push(set);
     }
     match default_set(workspace, options.force)? {
         Outcome::Toolkit(toolkit) => println!(
-            "setup is not needed: CUDA toolkit at {} (--force fetches all the same)",
+            "setup is not needed: CUDA toolkit at {} (--force installs the headers, NVRTC and libclang anyway)",
             toolkit.root.display()
         ),
         Outcome::Ready(dir) => println!("headers, NVRTC and libclang: {}", dir.display()),
@@ -82,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The default set, unless the machine has a toolkit and `force` is off.
+/// Installs the default set, unless the machine has a toolkit and `force` is off.
 pub(crate) fn default_set(workspace: &Workspace, force: bool) -> Result<Outcome> {
     match toolkit::find() {
         Some(toolkit) if !force => Ok(Outcome::Toolkit(toolkit)),
@@ -90,15 +90,15 @@ pub(crate) fn default_set(workspace: &Workspace, force: bool) -> Result<Outcome>
     }
 }
 
-/// Makes sure that each of `sets` is complete, and returns the folder they lie in.
+/// Makes sure that each of `sets` is complete, and returns the folder that contains them.
 pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> {
     let dir = workspace.cuda_setup();
     let wheels = Wheels::load()?;
     let Some(platform) = Platform::of_this_machine() else {
         bail!(
             "no NVRTC and no CUDA headers are published for {} on {}.\n\
-             Everything builds there all the same, from the committed bindings, and runs \
-             hand-written PTX on the software device; only run-time compilation is missing.",
+             Everything still builds from the committed bindings, and hand-written PTX runs on \
+             the software device. Only compilation of CUDA C++ at run time is not available.",
             std::env::consts::OS,
             std::env::consts::ARCH,
         );
@@ -112,7 +112,7 @@ pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> 
         return Ok(dir);
     }
 
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let lock = File::create(dir.join(".lock"))?;
     lock.lock().context("cannot lock the setup folder")?;
     let mut found: Option<Python> = None;
@@ -132,7 +132,7 @@ pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> 
     Ok(dir)
 }
 
-/// Drops what was built of `cuda-sys`, so that its build script looks for a header again.
+/// Removes the build output of `cuda-sys`, so that its build script searches for a header again.
 fn rebuild_bindings(workspace: &Workspace) {
     for profile in ["dev", "release"] {
         let mut clean =
@@ -146,13 +146,14 @@ fn rebuild_bindings(workspace: &Workspace) {
     }
 }
 
-/// The default set for a task that can do without it: what keeps it away is said, and not an error.
+/// Installs the default set for a task that can continue without it. Failure is reported, and is
+/// not an error.
 pub(crate) fn try_default(workspace: &Workspace) {
     match default_set(workspace, false) {
         Ok(Outcome::Toolkit(toolkit)) => println!("CUDA toolkit: {}", toolkit.root.display()),
         Ok(Outcome::Ready(_)) => {}
         Err(error) => println!(
-            "{error:#}\n\nGoing on without: whatever needs NVRTC or a CUDA header says so and is skipped.\n"
+            "{error:#}\n\nContinuing without it: everything that requires NVRTC or a CUDA header is skipped, with a message.\n"
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! The tests of the workspace in some other way than on this machine as it is: instrumented, in
-//! another program, for another system. Each built test runs by itself, and what passed is counted
+//! Runs the tests of the workspace in another way than `cargo test`: instrumented, in another
+//! program, or for another system. Each test program runs separately, and the results are counted
 //! by package.
 
 use std::collections::BTreeMap;
@@ -14,55 +14,55 @@ use anyhow::{Context, Result, bail};
 use crate::built::{self, Artifact};
 use crate::workspace::{Workspace, describe, within};
 
-/// The packages whose tests concern what a program runs; the others run when something is built.
+/// The packages whose tests concern code at run time. The others run at build time.
 pub(crate) const PACKAGES: [&str; 4] = ["cuda-sys", "cuda-sim", "cuda-nvrtc", "cuda-driver"];
 
-/// Features without bindgen, which would need a C compiler's headers for each target.
+/// The features without bindgen, which would need a C compiler's headers for each target.
 pub(crate) const FEATURES: [&str; 2] = [
     "--no-default-features",
     "--features=cuda-driver/derive,cuda-driver/half,cuda-driver/nvrtc",
 ];
 
-/// Tests in one process: few, because qemu keeps what it knows of every address that was ever
-/// reserved, and a test that makes hundreds of software drivers takes GiB so.
+/// The number of tests in one process. It is small because qemu keeps a record of every address
+/// that was ever reserved, so that a test with hundreds of software drivers needs several GiB.
 const PIECE: usize = 10;
 
-/// A test that is left out, and why.
+/// A test that is skipped, with the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skip {
     pub(crate) package: &'static str,
-    /// A part of the names of the tests.
+    /// A substring of the names of the tests.
     pub(crate) test: &'static str,
     pub(crate) why: &'static str,
 }
 
-/// How the tests are built and run.
+/// The way in which the tests are built and run.
 #[derive(Debug, Default)]
 pub(crate) struct Suite {
-    /// The name of the folder below `target/` for what is built and written.
+    /// The name of the folder below `target/` for all output.
     pub(crate) name: String,
-    /// [`PACKAGES`] if there are none.
+    /// The packages to test; if empty, [`PACKAGES`].
     pub(crate) packages: Vec<String>,
-    /// The only integration test that is built and run; all tests if there is none.
+    /// The integration test to build and run; if `None`, all tests.
     pub(crate) target: Option<&'static str>,
-    /// More arguments for `cargo test`.
+    /// Additional arguments for `cargo test`.
     pub(crate) cargo: Vec<String>,
     /// The environment of `cargo test`.
     pub(crate) build_env: Vec<(&'static str, OsString)>,
-    /// The program that runs a test, with its arguments; empty for none.
+    /// The program that runs a test, with its arguments; empty to run tests directly.
     pub(crate) runner: Vec<OsString>,
     /// The environment of the tests.
     pub(crate) env: Vec<(&'static str, OsString)>,
     pub(crate) skips: Vec<Skip>,
-    /// A line with this in it is a finding.
+    /// A line that contains this text is a finding.
     pub(crate) finding: Option<&'static str>,
-    /// The longest that [`PIECE`] tests run.
+    /// The time limit for [`PIECE`] tests.
     pub(crate) limit: Duration,
-    /// Tests at once.
+    /// The number of tests that run in parallel.
     pub(crate) threads: usize,
 }
 
-/// What came out.
+/// The numbers of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-/// A built test.
+/// A built test program.
 #[derive(Debug)]
 struct Test {
     package: String,
@@ -89,11 +89,11 @@ struct Test {
 }
 
 impl Suite {
-    /// Builds and runs the tests, and prints what passed by package.
+    /// Builds and runs the tests, and prints the results by package.
     ///
     /// # Errors
     ///
-    /// If anything failed or was found.
+    /// Fails if a test failed or there was a finding.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         let dir = workspace.target.join(&self.name);
         let tests = self.build(workspace, &dir)?;
@@ -154,7 +154,7 @@ impl Suite {
             packages.extend(PACKAGES);
         }
         cargo.args(packages.iter().flat_map(|package| ["-p", package]));
-        // A feature of a package that is not among those built would be an error.
+        // Features of a package that is not selected would be an error.
         if packages.contains(&"cuda-driver") {
             cargo.args(FEATURES);
         } else {
@@ -208,8 +208,9 @@ impl Suite {
             counts.add(found);
             let well = status.is_some_and(|status| status.success());
             if !well && found.failed == 0 && found.findings == 0 {
-                let what =
-                    status.map_or("it took too long".to_owned(), |status| status.to_string());
+                let what = status.map_or("time limit exceeded".to_owned(), |status| {
+                    status.to_string()
+                });
                 println!("{} {}: {what}: {}", test.package, test.name, path.display());
                 counts.failed += 1;
             }
@@ -220,7 +221,7 @@ impl Suite {
         Ok(counts)
     }
 
-    /// What runs a test, without arguments for it.
+    /// Returns the command that runs a test program, without arguments for it.
     fn command(&self, workspace: &Workspace, test: &Test) -> Result<Command> {
         let mut words = self.runner.clone();
         words.push(test.path.clone().into());
@@ -237,7 +238,7 @@ impl Suite {
     }
 }
 
-/// What a test wrote, counted.
+/// Counts the results in the output of a test program.
 pub(crate) fn count(text: &str, finding: Option<&str>) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines() {
@@ -259,7 +260,7 @@ pub(crate) fn count(text: &str, finding: Option<&str>) -> Counts {
     counts
 }
 
-/// The tests among what was built.
+/// Returns the test programs among the build output.
 fn tests(artifacts: Vec<Artifact>) -> Vec<Test> {
     let tests = artifacts.into_iter().filter(|artifact| artifact.is_test);
     tests

@@ -1,5 +1,5 @@
-//! `targets`: the libraries compiled for systems whose linkers are not at hand. Nothing is linked
-//! or run.
+//! `targets`: compiles the libraries for systems whose linkers this machine lacks. Nothing is
+//! linked or run.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::need::{self, Install};
 use crate::suite::{FEATURES, PACKAGES};
 use crate::workspace::{self, Workspace};
 
-/// Targets with linkers of their own.
+/// Targets that need a linker of their own.
 const TARGETS: [&str; 3] = [
     "aarch64-apple-darwin",
     "x86_64-apple-darwin",
@@ -34,7 +34,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         check
             .env("CARGO_TARGET_DIR", workspace.target.join("targets"))
             .env("RUSTC_BOOTSTRAP", "1")
-            // blake3 in Rust alone: its C and assembly need a compiler for the target.
+            // Only the Rust code of blake3: its C and assembly code needs a compiler for the
+            // target.
             .env("CARGO_FEATURE_PURE", "1");
         workspace::run(&mut check)?;
     }

@@ -1,4 +1,4 @@
-//! `test`: every test of the workspace, and a list of what this machine could not run.
+//! `test`: runs every test of the workspace, and lists what was skipped on this machine.
 
 use std::fs;
 use std::time::Instant;
@@ -31,8 +31,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .args
         .iter()
         .any(|arg| arg == "-p" || arg == "--package");
-    // This program's own tests run apart: within the workspace it would be built with other
-    // features, and Windows does not let a running program be replaced.
+    // The tests of xtask run separately: in one build with the workspace, xtask would be rebuilt
+    // with other features, and Windows does not allow a running program to be replaced.
     let scopes: &[&[&str]] = if names_packages {
         &[&[]]
     } else {
@@ -56,7 +56,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     result?;
     println!(
-        "every test passed, in {:.0} s",
+        "all tests passed, in {:.0} s",
         start.elapsed().as_secs_f64()
     );
     Ok(())

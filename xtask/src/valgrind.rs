@@ -1,4 +1,4 @@
-//! `valgrind`: the tests under valgrind, fewer of them, since it is slow.
+//! `valgrind`: runs the tests under valgrind, except for tests that would take too long.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     install: Install,
 }
 
-/// Tests whose numbers valgrind makes take too long.
+/// Tests whose amount of work takes too long under valgrind.
 const SLOW: [(&str, &str); 9] = [
     ("cuda-driver", "faults::a_call"),
     ("cuda-driver", "random_"),
@@ -37,7 +37,7 @@ const VIRTUAL: [(&str, &str); 3] = [
     ("cuda-driver", "the_software_device_answers_what_a_gpu_does"),
 ];
 
-/// What valgrind itself gets wrong, or is too slow for.
+/// Tests that fail because of valgrind itself.
 const OWN: [Skip; 2] = [
     Skip {
         package: "cuda-driver",
@@ -47,7 +47,7 @@ const OWN: [Skip; 2] = [
     Skip {
         package: "cuda-driver",
         test: "a_lost_device_releases_host_functions",
-        why: "its host functions have run before it loses the device",
+        why: "its host functions have run before the device is lost",
     },
 ];
 
@@ -68,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     skips.extend(VIRTUAL.map(|(package, test)| Skip {
         package,
         test,
-        why: "reserves 128 GiB of addresses, more than valgrind has",
+        why: "reserves 128 GiB of address space, more than valgrind has",
     }));
     skips.extend(OWN);
     let words = [
@@ -76,7 +76,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         "--error-exitcode=99",
         "--leak-check=no",
         "--fair-sched=yes",
-        // The longest pieces of the interpreter are more than it can translate at once.
+        // The longest basic blocks of the interpreter exceed what valgrind can translate at once.
         "--vex-guest-max-insns=20",
         "--quiet",
     ];
@@ -86,8 +86,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             .map(str::to_owned)
             .to_vec(),
         runner: words.map(OsString::from).to_vec(),
-        // NVRTC is not to be found: it takes minutes, and the loader of glibc reads beyond its
-        // paths, as valgrind sees it.
+        // NVRTC is hidden: its tests take minutes, and valgrind reports that glibc's loader reads
+        // beyond the end of NVRTC's paths.
         env: vec![
             ("CUDA_FULL", "0".into()),
             ("RAYON_NUM_THREADS", "2".into()),
@@ -95,7 +95,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             ("CUDA_TEST_NVRTC_DIR", "".into()),
         ],
         skips,
-        // An error makes the exit code 99.
+        // Errors are detected by the exit code 99.
         finding: None,
         limit: Duration::from_secs(2700),
         threads: 1,

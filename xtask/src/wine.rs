@@ -1,9 +1,8 @@
-//! `wine`: the tests of the workspace for Windows, run by Wine, with the software device as
+//! `wine`: runs the tests of the workspace for Windows in Wine, with the software device as
 //! `nvcuda.dll`.
 //!
-//! The standard library is built anew for `x86_64-pc-windows-gnu`, and a C compiler of MinGW links.
-//! Wine lacks the library that random numbers come from, `bcryptprimitives.dll`: `wine/random.c`
-//! stands in for it.
+//! The standard library is rebuilt for `x86_64-pc-windows-gnu`, and MinGW's C compiler links. Wine
+//! lacks `bcryptprimitives.dll`, the library for random numbers; `wine/random.c` replaces it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,47 +30,47 @@ pub(crate) struct Options {
     package: Vec<String>,
 }
 
-/// What Wine cannot run.
+/// Tests that do not work in Wine.
 const SKIPS: [Skip; 8] = [
     Skip {
         package: "cuda-driver",
         test: "ui::",
-        why: "runs cargo, which is not there for Windows",
+        why: "runs cargo, which is not installed in Wine",
     },
     Skip {
         package: "cuda-nvrtc",
         test: "ui::",
-        why: "runs cargo, which is not there for Windows",
+        why: "runs cargo, which is not installed in Wine",
     },
     Skip {
         package: "cuda-sys",
         test: "c_compiler::",
-        why: "runs a C compiler, which is not there for Windows",
+        why: "runs a C compiler, which is not installed in Wine",
     },
     Skip {
         package: "cuda-sys",
         test: "gpu::every_function",
-        why: "the names that the software driver exports only lead to its functions",
+        why: "the exports of the software driver are stubs that forward to its functions",
     },
     Skip {
         package: "cuda-driver",
         test: "pool::a_threshold_keeps_memory_over_a_wait",
-        why: "takes nvcuda.dll for a GPU's, which reserves more than it gives",
+        why: "takes nvcuda.dll for the driver of a GPU, whose pools reserve more than is allocated",
     },
     Skip {
         package: "cuda-driver",
         test: "stream::attributes_are_as_they_were_set_and_copied",
-        why: "takes nvcuda.dll for a GPU's, which has all attributes",
+        why: "takes nvcuda.dll for the driver of a GPU, which supports all attributes",
     },
     Skip {
         package: "cuda-driver",
         test: "the_software_device_answers_what_a_gpu_does",
-        why: "there is no virtual memory on Windows",
+        why: "the software device has no virtual memory on Windows",
     },
     Skip {
         package: "cuda-driver",
         test: "number::exact_numbers_round_as_the_processor_does",
-        why: "MinGW's `fma` of 64 bits, which it compares with, rounds twice",
+        why: "MinGW's 64-bit `fma`, which it compares with, rounds twice",
     },
 ];
 
@@ -106,7 +105,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         ],
         options.install.install,
     )?;
-    let wine = wine().context("Wine is still not there")?;
+    let wine = wine().context("Wine was not found after the installation")?;
     let name = "wine";
     let dir = workspace.target.join(name);
     let built = dir.join(TARGET).join("debug");
@@ -134,8 +133,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 OsString::from(format!("Z:{}", libraries.join("nvcuda.dll").display())),
             ),
             ("CUDA_FULL", "0".into()),
-            // NVRTC's library for Windows does not run in Wine: tests that need one say that they
-            // are skipped.
+            // NVRTC for Windows does not run in Wine. Tests that need it are skipped, with a
+            // message.
             ("CUDA_NVRTC_LIBRARY", "none-for-wine.dll".into()),
             ("CUDA_TEST_NVRTC_DIR", "".into()),
         ],
@@ -152,18 +151,18 @@ fn cargo() -> Vec<String> {
 }
 
 fn build_env() -> Vec<(&'static str, OsString)> {
-    // The standard library can be built by a stable compiler only so.
+    // A stable compiler can build the standard library only with this variable.
     vec![("RUSTC_BOOTSTRAP", "1".into())]
 }
 
-/// Wine for 64 bits, which Debian puts where no shell looks.
+/// Returns the 64-bit Wine. Debian installs it outside of PATH.
 fn wine() -> Option<PathBuf> {
     need::program("wine64")
         .or_else(|| Some(PathBuf::from("/usr/lib/wine/wine64")).filter(|path| path.is_file()))
         .or_else(|| need::program("wine"))
 }
 
-/// Builds the stand-in for the library of random numbers.
+/// Builds the replacement for the library of random numbers.
 fn random(libraries: &Path) -> Result<()> {
     let source = libraries.join("random.c");
     fs::write(&source, RANDOM)?;
@@ -174,7 +173,7 @@ fn random(libraries: &Path) -> Result<()> {
     workspace::run(&mut compile)
 }
 
-/// Builds the software device, which `CUDA_DRIVER_LIBRARY` then names as the driver.
+/// Builds the software device, which `CUDA_DRIVER_LIBRARY` names as the driver.
 fn driver(workspace: &Workspace, dir: &Path, built: &Path, libraries: &Path) -> Result<()> {
     let mut build = workspace.cargo(["build", "-p", "cuda-sim-cdylib", "--no-default-features"]);
     build.args(cargo()).env("CARGO_TARGET_DIR", dir);

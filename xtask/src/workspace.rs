@@ -1,4 +1,4 @@
-//! Where the workspace and its target folder are, and how commands in it are run.
+//! The folders of the workspace, and functions to run commands in it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The two folders every task works in.
+/// The two folders in which every task works.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
     /// The folder of the root `Cargo.toml`.
@@ -18,12 +18,15 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the workspace this binary was built from.
+    /// Finds the workspace from which this binary was built.
     pub(crate) fn locate() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let root = manifest.parent().context("xtask lies in no folder")?;
+        let root = manifest.parent().context("xtask has no parent folder")?;
         if !root.join("Cargo.toml").is_file() {
-            bail!("the workspace has moved away from {}", root.display());
+            bail!(
+                "the workspace is no longer in {}; rebuild xtask",
+                root.display()
+            );
         }
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(dir) if !dir.is_empty() => root.join(dir),
@@ -35,12 +38,12 @@ impl Workspace {
         })
     }
 
-    /// The folder that `setup` fills.
+    /// Returns the folder that `setup` fills.
     pub(crate) fn cuda_setup(&self) -> PathBuf {
         self.target.join("cuda-setup")
     }
 
-    /// A `cargo` command in the root, by the cargo that runs this task.
+    /// Returns a `cargo` command in the root, with the cargo that runs this task.
     pub(crate) fn cargo<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -48,21 +51,21 @@ impl Workspace {
         command
     }
 
-    /// The folder of a workspace package, if there is one of that name.
+    /// Returns the folder of a workspace package, if there is one with this name.
     pub(crate) fn package_dir(&self, name: &str) -> Option<PathBuf> {
         [self.root.join("crates").join(name), self.root.join(name)]
             .into_iter()
             .find(|dir| dir.join("Cargo.toml").is_file())
     }
 
-    /// `path` relative to the root, with `/` on every platform.
+    /// Returns `path` relative to the root, with `/` on every platform.
     pub(crate) fn relative(&self, path: &Path) -> String {
         let path = path.strip_prefix(&self.root).unwrap_or(path);
         path.to_string_lossy().replace('\\', "/")
     }
 }
 
-/// Runs a command with the terminal's own output and fails with its name when it fails.
+/// Runs a command with its output in the terminal. Fails with the command's text if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = describe(command);
     let status = command
@@ -74,7 +77,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command for no longer than `limit`: `None` if it took longer, and was ended.
+/// Runs a command with a time limit. If it is exceeded, kills the command and returns `None`.
 pub(crate) fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>> {
     let mut child = command
         .spawn()
@@ -93,7 +96,7 @@ pub(crate) fn within(command: &mut Command, limit: Duration) -> Result<Option<Ex
     }
 }
 
-/// A command as a person would type it.
+/// Returns the text of a command, as typed in a shell.
 pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_stem().unwrap_or(program.as_os_str());
@@ -105,7 +108,7 @@ pub(crate) fn describe(command: &Command) -> String {
     shown
 }
 
-/// Every file below `root` whose extension is one of `extensions`, sorted, build output left out.
+/// Returns every file below `root` with one of `extensions`, sorted, except for build output.
 pub(crate) fn files_below(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -119,7 +122,7 @@ pub(crate) fn files_below(root: &Path, extensions: &[&str]) -> Result<Vec<PathBu
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if entry.file_type()?.is_dir() {
-                // Every workspace has a `target`; what `bundle` writes lies in the root.
+                // Every workspace has a `target` folder. The output of `bundle` is in the root.
                 let built = name == "target" || name == ".git" || path == root.join("bundle");
                 if !built {
                     open.push(path);

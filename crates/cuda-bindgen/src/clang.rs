@@ -6,13 +6,14 @@ use bindgen::{Builder, EnumVariation};
 
 use crate::{Docs, Error, Headers};
 
-/// Whether libclang can be loaded: bindgen panics where it cannot.
+/// Returns whether libclang can be loaded. bindgen panics if it cannot.
 #[must_use]
 pub fn libclang_is_available() -> bool {
     clang_sys::is_loaded() || clang_sys::load().is_ok()
 }
 
-/// `cuda.h` and its companions, each revision of each function under its own exported name.
+/// Runs bindgen on `cuda.h` and its companions. Each revision of each function has its exported
+/// name.
 ///
 /// Without `__CUDA_API_VERSION_INTERNAL` the macros of `cuda.h` rename functions to the newest
 /// revision, which differs between toolkits.
@@ -24,7 +25,7 @@ pub(crate) fn driver(headers: &Headers, docs: Docs) -> Result<String, Error> {
         .allowlist_file(".*[/\\\\]cuda(Profiler)?(Typedefs)?\\.h"))
 }
 
-/// `nvrtc.h`.
+/// Runs bindgen on `nvrtc.h`.
 pub(crate) fn nvrtc(headers: &Headers, docs: Docs) -> Result<String, Error> {
     run(builder(headers, "#include <nvrtc.h>\n", docs).allowlist_file(".*[/\\\\]nvrtc\\.h"))
 }
@@ -46,8 +47,8 @@ fn builder(headers: &Headers, includes: &str, docs: Docs) -> Builder {
         .layout_tests(true)
         .derive_debug(true)
         .formatter(bindgen::Formatter::None);
-    // A libclang without clang's own headers (as the one from PyPI) finds stddef.h in the C
-    // compiler's.
+    // A libclang without clang's own headers, such as the one from PyPI, uses the C compiler's
+    // stddef.h.
     if let Some(dir) = compiler_include_dir() {
         builder = builder
             .clang_arg("-isystem")
@@ -66,7 +67,7 @@ fn run(builder: Builder) -> Result<String, Error> {
         .map_err(|error| Error::Bindgen(error.to_string()))
 }
 
-/// The folder of the C compiler's own headers.
+/// Returns the folder of the C compiler's own headers.
 fn compiler_include_dir() -> Option<PathBuf> {
     let target = std::env::var("TARGET").unwrap_or_else(|_| clang_target().to_owned());
     let compiler = cc::Build::new()
@@ -86,7 +87,7 @@ fn compiler_include_dir() -> Option<PathBuf> {
     (output.status.success() && dir.is_absolute()).then_some(dir)
 }
 
-/// The target this crate was built for, for callers that are no build script.
+/// Returns the target for which this crate was built, for callers other than build scripts.
 const fn clang_target() -> &'static str {
     if cfg!(target_os = "windows") {
         "x86_64-pc-windows-msvc"

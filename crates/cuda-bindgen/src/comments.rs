@@ -1,4 +1,4 @@
-//! What becomes rustdoc: the header's own comments, made harmless, or a generated line.
+//! The text of rustdoc comments: the header's own comments, escaped, or a generated line.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use syn::{Attribute, Expr, Lit, Meta};
 use crate::Docs;
 use crate::model::Model;
 
-/// Where the pages of the driver API are.
+/// The address of the driver API's documentation.
 const DRIVER_PAGES: &str = "https://docs.nvidia.com/cuda/cuda-driver-api";
-/// Where NVRTC's page is.
+/// The address of NVRTC's documentation.
 const NVRTC_PAGE: &str = "https://docs.nvidia.com/cuda/nvrtc/index.html";
 
-/// Gives each function its generated line, and cleans the comments of everything else.
+/// Adds the generated line to each function, and escapes the comments of all other items.
 pub(crate) fn finish(model: &mut Model, header: &str, docs: Docs) {
     let groups = groups(header);
     for (name, function) in &mut model.functions {
@@ -64,7 +64,7 @@ pub(crate) fn finish(model: &mut Model, header: &str, docs: Docs) {
     }
 }
 
-/// The Doxygen group of each function: its name and its title.
+/// Returns the name and the title of each function's Doxygen group.
 fn groups(header: &str) -> HashMap<&str, (&str, &str)> {
     let mut groups = HashMap::new();
     let mut open: Vec<(&str, &str)> = Vec::new();
@@ -105,8 +105,8 @@ impl VisitMut for Clean {
     }
 }
 
-/// Doxygen as Markdown that holds no code block, link or HTML: neither a doctest nor a broken link
-/// comes from it.
+/// Converts Doxygen to Markdown without code blocks, links or HTML, so that it produces neither
+/// doctests nor broken links.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -135,7 +135,7 @@ fn clean(text: &str) -> String {
         }
         out.push('\n');
     }
-    // A bare address is a rustdoc warning.
+    // rustdoc warns about a bare address.
     out.replace("://", ":\\/\\/")
 }
 

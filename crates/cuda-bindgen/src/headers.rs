@@ -1,4 +1,4 @@
-//! Where the CUDA headers of this machine are, and which version they have.
+//! The search for the CUDA headers of this machine, and their version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// If there is no `cuda.h`, or it states no `CUDA_VERSION`.
+    /// Fails if there is no `cuda.h`, or if it defines no `CUDA_VERSION`.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let text = read(&dir.join("cuda.h"))?;
         let version = text
@@ -38,25 +38,25 @@ impl Headers {
         })
     }
 
-    /// The include folder.
+    /// Returns the include folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The version as CUDA writes it: 13050 is 13.5.
+    /// Returns the version in CUDA's encoding: 13050 is 13.5.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// Whether `nvrtc.h` lies beside `cuda.h`.
+    /// Returns whether `nvrtc.h` is in the same folder as `cuda.h`.
     #[must_use]
     pub fn has_nvrtc(&self) -> bool {
         self.dir.join("nvrtc.h").is_file()
     }
 
-    /// The headers that the bindings depend on, of those that are here.
+    /// Returns those headers in this folder on which the bindings depend.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         [
@@ -72,7 +72,7 @@ impl Headers {
         .collect()
     }
 
-    /// The text of one header.
+    /// Returns the text of one header.
     pub(crate) fn text(&self, name: &str) -> Result<String, Error> {
         read(&self.dir.join(name))
     }
@@ -87,21 +87,21 @@ fn read(path: &Path) -> Result<String, Error> {
         })
 }
 
-/// The include folder that [`HEADERS_VAR`] names. An empty variable counts as unset.
+/// Returns the include folder that [`HEADERS_VAR`] names. An empty variable counts as unset.
 #[must_use]
 pub fn named() -> Option<PathBuf> {
     path_variable(HEADERS_VAR)
 }
 
-/// Finds the headers to generate from: in the folder that [`HEADERS_VAR`] names if it is set,
+/// Finds the headers from which to generate: in the folder that [`HEADERS_VAR`] names if it is set,
 /// otherwise in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in the folder
 /// that `cargo xtask setup` fills in the target folder around `near`.
 ///
-/// Folders that no environment variable names are used only if no other user can write to them.
+/// A folder that no environment variable names is used only if no other user can write to it.
 ///
 /// # Errors
 ///
-/// The list of places and why none of them has the headers.
+/// Fails with the list of places and the reason why each was not used.
 pub fn find(near: &Path) -> Result<Headers, String> {
     match named() {
         Some(dir) => Headers::open(&dir).map_err(|error| error.to_string()),
@@ -139,12 +139,12 @@ fn search(toolkits: Vec<Toolkit>, setup: Option<Setup>) -> Result<Headers, Strin
     Err(format!("no cuda.h: {}", tried.join("; ")))
 }
 
-/// The folder with the libclang that `cargo xtask setup` has put in the target folder around
-/// `near`.
+/// Returns the folder with the libclang that `cargo xtask setup` installed in the target folder
+/// around `near`.
 ///
 /// # Errors
 ///
-/// [`Untrusted`] if another user can write to it.
+/// [`Untrusted`] if another user can write to the folder.
 pub fn setup_libclang(near: &Path) -> Result<Option<PathBuf>, Untrusted> {
     let Some(setup) = Setup::around(near) else {
         return Ok(None);

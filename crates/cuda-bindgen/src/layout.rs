@@ -1,7 +1,8 @@
-//! The facts that a C compiler checks against the real header: sizes, offsets, values, signatures.
+//! The layout facts that a C compiler checks against the real header: sizes, offsets, values and
+//! signatures.
 //!
-//! The file holds one function that only tests include: the numbers are those of the Rust compiler,
-//! the names those of C.
+//! The generated file has one function, which only tests include. Its numbers are those of the Rust
+//! compiler, and its names those of C.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,7 +11,8 @@ use syn::{Item, Member, Type, TypeFnPtr};
 use crate::Error;
 use crate::model::{Model, Sourced, TypeGroup, ident, root, signature};
 
-/// The function `facts` for all of `model`. `header` tells tags (`struct X`) from typedef names.
+/// Returns the function `facts` for `model`. `header` distinguishes tags (`struct X`) from typedef
+/// names.
 pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
     let types = model
         .types
@@ -27,8 +29,11 @@ pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
     });
     let mut functions = Vec::new();
     for (name, function) in &model.functions {
-        let (inputs, output) = c_signature(&function.signature)
-            .ok_or_else(|| Error::Header(format!("{name}: a type that C cannot be told")))?;
+        let (inputs, output) = c_signature(&function.signature).ok_or_else(|| {
+            Error::Header(format!(
+                "{name}: its signature has a type that this generator cannot write in C"
+            ))
+        })?;
         let from_header = function.from_header;
         functions.push(quote!((#name, #output, #inputs, #from_header)));
     }
@@ -51,7 +56,7 @@ pub(crate) fn emit(model: &Model, header: &str) -> Result<String, Error> {
     ))
 }
 
-/// The `TypeFacts` literal of one type; `None` for one that C only declares.
+/// Returns the `TypeFacts` literal of one type; `None` for a type that C only declares.
 fn type_facts(name: &str, entry: &Sourced<TypeGroup>, header: &str) -> Option<TokenStream> {
     let group = &entry.item;
     let item = group.items.iter().find(|item| is_type(item, name))?;
@@ -60,7 +65,8 @@ fn type_facts(name: &str, entry: &Sourced<TypeGroup>, header: &str) -> Option<To
     }
     let c = c_name(item, name, header);
     let in_header = entry.from_header || group.replaced.is_some();
-    // A type that changed since the header may be longer and stricter here than there.
+    // A type that changed after the header may be longer and have a stricter alignment than in the
+    // header.
     let same_size = group
         .replaced
         .as_ref()
@@ -73,7 +79,8 @@ fn type_facts(name: &str, entry: &Sourced<TypeGroup>, header: &str) -> Option<To
     let ty = ident(name);
     let fields = fields(group, item).into_iter().map(|(c, rust)| {
         let in_header = match &theirs {
-            // What was reserved may be in use since: its rest begins later.
+            // Reserved space may have been put to use since, so that the rest of it has another
+            // offset.
             Some(names) => names.contains(&c) && !c.starts_with("reserved"),
             None => entry.from_header,
         };
@@ -92,7 +99,7 @@ fn type_facts(name: &str, entry: &Sourced<TypeGroup>, header: &str) -> Option<To
     })
 }
 
-/// The fields of `item` as C and as Rust write them; none for a newtype.
+/// Returns the fields of `item` as C and as Rust write them. A newtype has none.
 fn fields(group: &TypeGroup, item: &Item) -> Vec<(String, TokenStream)> {
     let mut fields = Vec::new();
     if !is_newtype(item) {
@@ -110,7 +117,7 @@ fn field_names(group: &TypeGroup, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The field's name in C: bindgen appends `_` to what is a keyword in Rust.
+/// Returns the field's name in C. bindgen appends `_` to names that are keywords in Rust.
 fn c_field(name: &str) -> &str {
     match name.strip_suffix('_') {
         Some(keyword) if syn::parse_str::<syn::Ident>(keyword).is_err() => keyword,
@@ -118,7 +125,7 @@ fn c_field(name: &str) -> &str {
     }
 }
 
-/// Parameters and result as C writes them.
+/// Returns the parameters and the result as C writes them.
 fn c_signature(signature: &TypeFnPtr) -> Option<(String, String)> {
     let inputs: Option<Vec<String>> = signature
         .inputs
@@ -144,8 +151,8 @@ fn is_type(item: &Item, name: &str) -> bool {
     }
 }
 
-/// The type's name in C: with its tag if it has one, and without the name of the type it is defined
-/// in, which bindgen puts before it and C does not.
+/// Returns the type's name in C, with its tag if it has one. The name of the enclosing type, which
+/// bindgen prepends and C does not, is removed.
 fn c_name(item: &Item, name: &str, header: &str) -> String {
     let kind = match item {
         Item::Union(_) => "union",
@@ -162,7 +169,7 @@ fn c_name(item: &Item, name: &str, header: &str) -> String {
     }
 }
 
-/// Whether `name` follows `before` and a space, as a whole word.
+/// Returns whether `name` follows `before` and a space, as a whole word.
 fn has_word(header: &str, before: &str, name: &str) -> bool {
     let text = format!("{before} {name}");
     header.match_indices(&text).any(|(at, _)| {
@@ -174,7 +181,7 @@ fn is_newtype(item: &Item) -> bool {
     matches!(item, Item::Struct(item) if matches!(item.fields, syn::Fields::Unnamed(_)))
 }
 
-/// bindgen writes a type that is only declared as a struct of nothing.
+/// Returns whether a type is only declared. bindgen writes such a type as an empty struct.
 fn is_opaque(item: &Item) -> bool {
     let Item::Struct(item) = item else {
         return false;
@@ -184,7 +191,7 @@ fn is_opaque(item: &Item) -> bool {
         .all(|field| field.ident.as_ref().is_some_and(|name| name == "_unused"))
 }
 
-/// Each field as C and as Rust write it, descending into what is nested.
+/// Lists each field as C and as Rust write it, including fields of nested types.
 fn list_fields(
     items: &[Item],
     item: &Item,
@@ -227,7 +234,8 @@ fn list_fields(
     }
 }
 
-/// A Rust type as C writes it without a name; `None` for what no header of CUDA has.
+/// Returns a Rust type as C writes it without a name; `None` for types that CUDA's headers do not
+/// use.
 fn c_type(ty: &Type) -> Option<String> {
     match ty {
         Type::Ptr(pointer) => {

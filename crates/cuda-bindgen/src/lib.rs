@@ -1,7 +1,7 @@
-//! Turns CUDA's C headers into the Rust source of `cuda-sys`.
+//! Generates the Rust source of `cuda-sys` from CUDA's C headers.
 //!
-//! Two callers share it: the build script of `cuda-sys`, which generates from the header it finds
-//! on the machine, and `cargo xtask regen-bindings`, which generates the committed snapshot.
+//! There are two callers: the build script of `cuda-sys`, which generates from the header that it
+//! finds on the machine, and `cargo xtask regen-bindings`, which generates the committed snapshot.
 //!
 //! The steps, one module each:
 //!
@@ -31,7 +31,7 @@ pub use clang::libclang_is_available;
 pub use headers::Headers;
 use model::Model;
 
-/// Why no bindings could be generated.
+/// The reason why no bindings could be generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,21 +40,21 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// bindgen or libclang refused the headers.
+    /// bindgen or libclang rejected the headers.
     #[error("bindgen: {0}")]
     Bindgen(String),
-    /// Generated Rust could not be parsed again.
+    /// Generated Rust could not be parsed.
     #[error("{what}: {source}")]
     Syntax {
-        /// Which text.
+        /// The text that was parsed.
         what: String,
-        /// What syn said.
+        /// The error of syn.
         source: syn::Error,
     },
-    /// The header is not shaped as this generator expects.
+    /// The header does not have the form that this generator expects.
     #[error("{0}")]
     Header(String),
 }
@@ -62,22 +62,23 @@ pub enum Error {
 /// Whether the C comments of the header become rustdoc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Docs {
-    /// Keep them: for output that stays on the machine that holds the header.
+    /// The C comments are kept. This is for output that stays on the machine that has the header.
     FromHeader,
-    /// Leave them out: for output that is published. Functions then carry a generated line.
+    /// The C comments are omitted, for output that is published. Functions have a generated line
+    /// instead.
     Generated,
 }
 
-/// Generated source: file names and their text.
+/// Generated source: file names with their text.
 pub type Files = Vec<(&'static str, String)>;
 
-/// Generates the bindings of `headers` alone: what the snapshot is made of.
+/// Generates the bindings of `headers` alone, which is the content of the snapshot.
 ///
 /// `driver.rs` and `table.rs` come from `cuda.h` and its companions, `nvrtc.rs` from `nvrtc.h`.
 ///
 /// # Errors
 ///
-/// If libclang or a header is missing, or a header is not shaped as expected.
+/// Fails if libclang or a header is missing, or if a header does not have the expected form.
 pub fn snapshot(headers: &Headers) -> Result<Files, Error> {
     let driver = driver_model(headers, Docs::Generated)?;
     let nvrtc = nvrtc_model(headers, Docs::Generated)?;
@@ -88,15 +89,15 @@ pub fn snapshot(headers: &Headers) -> Result<Files, Error> {
     ])
 }
 
-/// Generates the bindings of `headers` joined with the snapshot in the folder `snapshot`.
+/// Generates the bindings of `headers` merged with the snapshot in the folder `snapshot`.
 ///
-/// The result holds every item of both. Where both define a type, the longer definition wins, and
-/// on a tie the snapshot's spelling, so that code written against the snapshot compiles with any
-/// header.
+/// The result has every item of both. If both define a type, the longer definition is used, and if
+/// they are equally long, the snapshot's spelling, so that code written against the snapshot
+/// compiles with any header.
 ///
 /// # Errors
 ///
-/// As [`snapshot()`], or if the folder `snapshot` cannot be read.
+/// Fails as [`snapshot()`] does, and if the folder `snapshot` cannot be read.
 pub fn joined(headers: &Headers, snapshot: &Path) -> Result<Files, Error> {
     let old = Model::read(&[snapshot.join("driver.rs"), snapshot.join("table.rs")])?;
     let new = driver_model(headers, Docs::FromHeader)?;

@@ -1,10 +1,10 @@
-//! What bindgen loses of a `#define`: that its number is unsigned, and that the header takes it
-//! back.
+//! Corrections of `#define` constants for which bindgen does not keep that the number is unsigned,
+//! or that the header undefines the name again.
 
 use crate::emit::number;
 use crate::model::Model;
 
-/// Removes the constants that the header itself removes again (`#undef`): C has none of them.
+/// Removes the constants that the header itself undefines (`#undef`), so that C does not have them.
 pub(crate) fn drop_undefined(model: &mut Model, header: &str) {
     for line in header.lines() {
         if let Some(name) = line.trim().strip_prefix("#undef ") {
@@ -13,7 +13,7 @@ pub(crate) fn drop_undefined(model: &mut Model, header: &str) {
     }
 }
 
-/// Gives constants such as `(~0u)`, which bindgen calls -1, the type and value that they have in C.
+/// Restores the C type and value of constants such as `(~0u)`, which bindgen generates as -1.
 pub(crate) fn restore_unsigned(model: &mut Model, header: &str) {
     for (name, entry) in &mut model.consts {
         let Some(value) = number(&entry.item.expr).and_then(|value| i32::try_from(value).ok())
@@ -28,7 +28,7 @@ pub(crate) fn restore_unsigned(model: &mut Model, header: &str) {
     }
 }
 
-/// What `#define name` stands for.
+/// Returns the text to which `#define name` expands.
 fn definition<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     header.lines().find_map(|line| {
         let text = line.trim().strip_prefix("#define ")?.trim_start();
@@ -36,7 +36,7 @@ fn definition<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether a number with the suffix `u` is in it.
+/// Returns whether the definition contains a number with the suffix `u`.
 fn is_unsigned(definition: &str) -> bool {
     let bytes = definition.as_bytes();
     bytes

@@ -1,4 +1,4 @@
-//! bindgen's output sorted by kind, and how two of them join.
+//! The model of the headers: bindgen's output sorted by kind, and the merging of two models.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,16 @@ use syn::{Attribute, Expr, File, ForeignItem, ImplItem, ImplItemConst, Item, Typ
 
 use crate::Error;
 
-/// What the headers declare. Sorted by name, so that equal headers give equal text.
+/// The declarations of the headers, sorted by name so that equal headers give equal text.
 #[derive(Default)]
 pub(crate) struct Model {
     /// `#define` constants.
     pub(crate) consts: BTreeMap<String, Sourced<syn::ItemConst>>,
-    /// Structs, unions and newtype enums under their own name, each with what is nested in it.
+    /// Structs, unions and newtype enums by name, each with its nested types.
     pub(crate) types: BTreeMap<String, Sourced<TypeGroup>>,
     /// Values of the newtype enums.
     pub(crate) values: BTreeMap<(String, String), Sourced<ImplItemConst>>,
-    /// `typedef`s, and other names of an enum.
+    /// `typedef`s, and additional names of enums.
     pub(crate) aliases: BTreeMap<String, Alias>,
     /// `PFN_…` typedefs: signatures by name.
     pub(crate) typedefs: BTreeMap<String, TypeFnPtr>,
@@ -28,7 +28,7 @@ pub(crate) struct Model {
     pub(crate) functions: BTreeMap<String, Function>,
 }
 
-/// An item, and whether the header on the machine has it in this form (the snapshot otherwise).
+/// An item, with the information whether it comes from the header on the machine or the snapshot.
 pub(crate) struct Sourced<T> {
     pub(crate) item: T,
     pub(crate) from_header: bool,
@@ -39,15 +39,15 @@ pub(crate) struct Sourced<T> {
 pub(crate) struct TypeGroup {
     pub(crate) items: Vec<Item>,
     pub(crate) size: usize,
-    /// The header's definition that this one of the snapshot stands in for.
+    /// The header's definition, if this definition of the snapshot replaces it.
     pub(crate) replaced: Option<Box<TypeGroup>>,
 }
 
-/// Another name of a type.
+/// An additional name of a type.
 pub(crate) enum Alias {
     /// `pub type A = …;`
     Type(syn::ItemType),
-    /// `pub use self::X as A;`, which names the constructor too.
+    /// `pub use self::X as A;`, which also names the constructor.
     Use(syn::ItemUse, String),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Function {
     pub(crate) signature: TypeFnPtr,
     /// The name without its revision.
     pub(crate) base: String,
-    /// The version that introduced this revision, as CUDA writes it.
+    /// The version that introduced this revision, in CUDA's encoding.
     pub(crate) since: u32,
     pub(crate) per_thread: bool,
     pub(crate) from_header: bool,
@@ -78,7 +78,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Parses what bindgen wrote.
+    /// Parses the output of bindgen.
     pub(crate) fn parse(what: &str, text: &str) -> Result<Self, Error> {
         let mut model = Self::default();
         model.add(what, text, true)?;
@@ -95,7 +95,7 @@ impl Model {
         for item in file.items {
             match item {
                 Item::Const(mut item) if item.ident == "_" => {
-                    // The module that takes the text allows what is generated.
+                    // The module that includes the generated text already allows these lints.
                     item.attrs.retain(|attr| !attr.path().is_ident("allow"));
                     layouts.push(item);
                 }
@@ -177,7 +177,7 @@ impl Model {
                 );
                 return false;
             }
-            // `name` is ours: emitted from the values each time.
+            // The method `name` is not bindgen's: it is generated from the values each time.
             !matches!(member, ImplItem::Fn(method) if method.sig.ident == "name")
         });
         if !item.items.is_empty() {
@@ -219,15 +219,15 @@ impl Model {
             .item
     }
 
-    /// `typedef enum cudaError_enum {…} CUresult`: C's users say `CUresult`, so the newtype is
-    /// called that.
+    /// Names each newtype enum as its `typedef` does: `typedef enum cudaError_enum {…} CUresult`
+    /// becomes `CUresult`, which is the name that C programs use.
     fn name_enums_by_typedef(&mut self) {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (alias, kind) in &self.aliases {
             let Alias::Use(_, target) = kind else {
                 continue;
             };
-            // A name of a name (`CUkernelNodeAttrID`) stays what it is.
+            // An alias of an alias (`CUkernelNodeAttrID`) stays an alias.
             if self.types.contains_key(target)
                 && (!names.contains_key(target)
                     || Some(alias.as_str()) == target.strip_suffix("_enum"))
@@ -281,7 +281,8 @@ impl Model {
         }
     }
 
-    /// Every item of both; where both have it, by the rules of [`crate::joined`].
+    /// Merges every item of both models. If both have an item, the rules of [`crate::joined`]
+    /// apply.
     pub(crate) fn join(mut self, snapshot: Self) -> Self {
         for (name, mut old) in snapshot.types {
             match self.types.remove(&name) {
@@ -310,7 +311,8 @@ impl Model {
     }
 }
 
-/// Without the docs, which only one of the two may have, and as the printer spells both.
+/// Compares two groups without their docs, which only one of them may have, and in the printer's
+/// spelling.
 fn same_items(a: &TypeGroup, b: &TypeGroup) -> bool {
     let texts = |group: &TypeGroup| -> Vec<String> {
         let mut texts: Vec<String> = group.items.iter().cloned().map(bare_text).collect();
@@ -360,7 +362,7 @@ impl VisitMut for Rename {
     }
 }
 
-/// The outermost type that `name` is nested in, by bindgen's naming.
+/// Returns the outermost type in which `name` is nested, by bindgen's naming.
 pub(crate) fn root(name: &str) -> &str {
     name.split("__bindgen_ty").next().unwrap_or(name)
 }
@@ -369,7 +371,7 @@ pub(crate) fn ident(name: &str) -> proc_macro2::Ident {
     proc_macro2::Ident::new(name, proc_macro2::Span::call_site())
 }
 
-/// The function type in `Option<unsafe extern "C" fn(…)>`.
+/// Returns the function type in `Option<unsafe extern "C" fn(…)>`.
 pub(crate) fn signature(ty: &Type) -> Option<TypeFnPtr> {
     let Type::Path(path) = ty else { return None };
     let syn::PathArguments::AngleBracketed(args) = &path.path.segments.last()?.arguments else {
@@ -381,7 +383,7 @@ pub(crate) fn signature(ty: &Type) -> Option<TypeFnPtr> {
     }
 }
 
-/// Each line of a layout assert: its text and its number.
+/// Returns the text and the number of each line of a layout assert.
 pub(crate) fn layout_facts(item: &syn::ItemConst) -> Vec<(String, usize)> {
     let Expr::Block(block) = &*item.expr else {
         return Vec::new();
@@ -417,7 +419,7 @@ fn is_table(item: &syn::ItemStruct) -> bool {
     item.ident.to_string().ends_with("Table")
 }
 
-/// `pub use self::X as Y;` as (X, Y).
+/// Returns `pub use self::X as Y;` as (X, Y).
 fn renamed(item: &syn::ItemUse) -> Option<(String, String)> {
     let syn::UseTree::Path(path) = &item.tree else {
         return None;

@@ -1,11 +1,11 @@
-//! Which version of NVRTC introduced which function. No header says it, so the list stands here.
+//! The version of NVRTC that introduced each function. No header states it, so it is listed here.
 //!
 //! Source: the headers and exported symbols of the fifteen releases from 12.0 to 13.5.
 
 use crate::Error;
 use crate::model::Model;
 
-/// Functions that came after 12.0, and the version they came with.
+/// The functions newer than 12.0, with the version that introduced them.
 const INTRODUCED: [(&str, u32); 10] = [
     ("nvrtcGetPCHHeapSize", 12080),
     ("nvrtcSetPCHHeapSize", 12080),
@@ -19,7 +19,7 @@ const INTRODUCED: [(&str, u32); 10] = [
     ("nvrtcRemoveBundledHeaders", 13030),
 ];
 
-/// What the oldest supported release has.
+/// The functions of the oldest supported release.
 const BASE: [&str; 20] = [
     "nvrtcAddNameExpression",
     "nvrtcCompileProgram",
@@ -43,9 +43,10 @@ const BASE: [&str; 20] = [
     "nvrtcGetSupportedArchs",
 ];
 
-/// Fills in the version of every function of the model.
+/// Sets the version of every function of the model.
 ///
-/// A function in neither list is an error: whoever moves the pinned header looks it up and adds it.
+/// A function in neither list is an error, so that it is added to a list when the pinned header is
+/// updated.
 pub(crate) fn add_versions(model: &mut Model) -> Result<(), Error> {
     for (name, function) in &mut model.functions {
         function.since = match INTRODUCED.iter().find(|(known, _)| known == name) {
@@ -53,7 +54,7 @@ pub(crate) fn add_versions(model: &mut Model) -> Result<(), Error> {
             None if BASE.contains(&name.as_str()) || name == "nvrtcVersion" => 12000,
             None => {
                 return Err(Error::Header(format!(
-                    "{name}: which release introduced it?"
+                    "{name}: add the release that introduced it to cuda-bindgen/src/nvrtc.rs"
                 )));
             }
         };

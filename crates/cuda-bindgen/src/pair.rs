@@ -1,11 +1,10 @@
-//! Which `PFN_…_v<version>` typedef belongs to which exported function.
+//! The pairing of each exported function with its `PFN_…_v<version>` typedef.
 //!
-//! `cudaTypedefs.h` has one typedef for every revision of every function; its suffix is the version
-//! that introduced the revision, and what `cuGetProcAddress` is asked with. The typedef's name does
-//! not say which exported name it stands for, and counting revisions goes wrong
-//! (`cuMemcpyHtoD_v2_ptds` is `PFN_cuMemcpyHtoD_v7000_ptds`). So within the revisions of one base
-//! name and one stream mode the two lists are put in order, and each pair must agree on its whole
-//! signature.
+//! `cudaTypedefs.h` has one typedef for every revision of every function. Its suffix is the version
+//! that introduced the revision and the version to pass to `cuGetProcAddress`. The name of the
+//! typedef does not determine the exported name, and counting revisions gives wrong results
+//! (`cuMemcpyHtoD_v2_ptds` is `PFN_cuMemcpyHtoD_v7000_ptds`). So the revisions of one base name and
+//! one stream mode are sorted in both lists, and the signatures of each pair must be identical.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +14,10 @@ use syn::TypeFnPtr;
 use crate::Error;
 use crate::model::{Alias, Model};
 
-/// Base name and stream mode: what is ordered together.
+/// Base name and stream mode, which identify the functions that are sorted together.
 type Family = (String, Option<String>);
 
-/// Fills in base name, version and stream mode of every function of the model.
+/// Sets base name, version and stream mode of every function of the model.
 pub(crate) fn pair(model: &mut Model) -> Result<(), Error> {
     let mut typedefs: BTreeMap<Family, Vec<(u32, String)>> = BTreeMap::new();
     for name in model.typedefs.keys() {
@@ -78,14 +77,14 @@ pub(crate) fn pair(model: &mut Model) -> Result<(), Error> {
     }
 }
 
-/// `PFN_cuMemcpy_v7000_ptds` is `cuMemcpy`, 7000 and `_ptds`.
+/// Splits `PFN_cuMemcpy_v7000_ptds` into `cuMemcpy`, 7000 and `_ptds`.
 fn split_typedef(name: &str) -> Option<(String, u32, Option<String>)> {
     let (name, mode) = split_mode(name.strip_prefix("PFN_")?);
     let (base, version) = name.rsplit_once("_v")?;
     Some((base.to_owned(), version.parse().ok()?, mode))
 }
 
-/// `cuMemcpyHtoD_v2_ptds` is `cuMemcpyHtoD`, 2 and `_ptds`.
+/// Splits `cuMemcpyHtoD_v2_ptds` into `cuMemcpyHtoD`, 2 and `_ptds`.
 fn split_export(name: &str) -> (String, u32, Option<String>) {
     let (name, mode) = split_mode(name);
     if let Some((base, revision)) = name.rsplit_once("_v")
@@ -105,7 +104,7 @@ fn split_mode(name: &str) -> (&str, Option<String>) {
     (name, None)
 }
 
-/// The signature with every typedef resolved and without the names of its parameters.
+/// Returns the signature with all typedefs resolved and without parameter names.
 fn canonical(model: &Model, signature: &TypeFnPtr) -> String {
     let inputs: Vec<String> = signature
         .inputs

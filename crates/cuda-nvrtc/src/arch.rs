@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What code is compiled for: a virtual architecture (`compute_90`), which PTX is written for, or a
-/// real one (`sm_90`), whose machine code a cubin holds.
+/// A target architecture: a virtual architecture (`compute_90`), for which PTX is written, or a
+/// real architecture (`sm_90`), whose machine code a cubin contains.
 ///
 /// ```
 /// use cuda_nvrtc::Arch;
@@ -36,7 +36,7 @@ enum Suffix {
 }
 
 impl Arch {
-    /// The virtual architecture of compute capability `major.minor`.
+    /// Returns the virtual architecture of compute capability `major.minor`.
     #[must_use]
     pub const fn compute(major: u32, minor: u32) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Arch {
         }
     }
 
-    /// The real architecture of compute capability `major.minor`.
+    /// Returns the real architecture of compute capability `major.minor`.
     #[must_use]
     pub const fn sm(major: u32, minor: u32) -> Self {
         Self {
@@ -56,8 +56,8 @@ impl Arch {
         }
     }
 
-    /// The same with the suffix `a`: all features of exactly this architecture; the code runs on no
-    /// other.
+    /// Returns this architecture with the suffix `a`: all features of exactly this architecture are
+    /// available, and the code runs on no other.
     #[must_use]
     pub const fn accelerated(self) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl Arch {
         }
     }
 
-    /// The same with the suffix `f`: the features that this architecture's family shares; the code
-    /// runs on that family only.
+    /// Returns this architecture with the suffix `f`: the features that its family shares are
+    /// available, and the code runs only on that family.
     #[must_use]
     pub const fn family(self) -> Self {
         Self {
@@ -76,25 +76,25 @@ impl Arch {
         }
     }
 
-    /// The part of the compute capability before the dot.
+    /// Returns the part of the compute capability before the dot.
     #[must_use]
     pub const fn major(self) -> u32 {
         self.major
     }
 
-    /// The part of the compute capability behind the dot.
+    /// Returns the part of the compute capability after the dot.
     #[must_use]
     pub const fn minor(self) -> u32 {
         self.minor
     }
 
-    /// Whether this is a real architecture (`sm_`).
+    /// Returns whether this is a real architecture (`sm_`).
     #[must_use]
     pub const fn is_real(self) -> bool {
         matches!(self.kind, Kind::Real)
     }
 
-    /// The real architecture of the same number and suffix.
+    /// Returns the real architecture with the same number and suffix.
     #[must_use]
     pub const fn to_real(self) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Arch {
         }
     }
 
-    /// The virtual architecture of the same number and suffix.
+    /// Returns the virtual architecture with the same number and suffix.
     #[must_use]
     pub const fn to_virtual(self) -> Self {
         Self {
@@ -158,9 +158,9 @@ fn parse(text: &str) -> Option<Arch> {
     }
 }
 
-/// Text that names no architecture.
+/// The error for text that is not the name of an architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an architecture, such as compute_90 or sm_90a")]
+#[error("{0:?} is not an architecture; expected a name such as compute_90 or sm_90a")]
 pub struct ParseArchError(String);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Compilations kept on disk, for other runs and other processes.
+//! A cache on disk for compilations, shared by runs and processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,26 +36,26 @@ pub use cached::{Cached, Outcome};
 pub use refusal::Refusal;
 pub use stats::CacheStats;
 
-/// The environment variable that [`Cache::system`] obeys: `off`, `read-only`, or a folder.
+/// The environment variable that [`Cache::system`] reads: `on`, `off`, `read-only`, or a folder.
 const VARIABLE: &str = "CUDA_NVRTC_CACHE";
 
-/// The size that a cache has unless it is told another.
+/// The default limit of a cache's size in bytes.
 const LIMIT: u64 = 1 << 30;
 
-/// What a cache does.
+/// How a cache uses its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum CacheMode {
-    /// Looks entries up, and keeps what is compiled.
+    /// Looks entries up and stores what is compiled.
     #[default]
     On,
     /// Looks entries up, and changes nothing in the folder.
     ReadOnly,
-    /// Compiles always.
+    /// Always compiles.
     Off,
 }
 
-/// A folder of compilations. Clones share it; so do other processes.
+/// A folder of stored compilations. Clones share it, and so do other processes.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -76,40 +76,43 @@ pub enum CacheMode {
 ///
 /// # What makes a hit
 ///
-/// Everything that decides the result has to be the same: the kind of output, the source and its
-/// name, the headers in memory, the options and name expressions in their order, the current folder
-/// (it is in debug information), the environment variables that NVRTC looks at, and the compiler,
-/// by the content of its files. And every file that the compiler may have read has to have the
-/// content that it had, and every place where it looked for one in vain has to be empty still.
-/// NVRTC does not tell which files these are; a superset is found by looking through the texts, and
-/// a compilation for which that is not possible is not kept ([`Refusal`]). The content of a file is
-/// compared by its digest, or, if it had not changed for 2 s when it was read, by device, inode,
-/// size and the times of the last change of content and inode, which no program can set at will
-/// ([`always_digest`](CacheBuilder::always_digest) reads it always).
+/// A stored result is used only if everything that determines it is the same: the kind of output,
+/// the source and its name, the headers in memory, the options and name expressions in their order,
+/// the current folder (it is in debug information), the environment variables that NVRTC reads, and
+/// the compiler, compared by the content of its files. In addition, every file that the compiler
+/// may have read must have the same content, and every path where it looked for a header in vain
+/// must still have no file.
+///
+/// NVRTC does not report which files it read. The cache scans the texts for a superset of them, and
+/// does not store a compilation for which it cannot find one ([`Refusal`]). The content of a file
+/// is compared by its digest. If the file had not changed for 2 s when it was read, it is compared
+/// by device, inode, size and the times of the last change of content and inode instead; no program
+/// can set the last of these at will. [`always_digest`](CacheBuilder::always_digest) always
+/// compares digests.
 ///
 /// # What is in the folder
 ///
-/// An entry is the image, the names, the log and the digests of the headers, and its own digest at
-/// the end: one that is cut off or altered is never used, but replaced. It is written beside and
-/// renamed. Processes and threads that want the same compilation wait for the one that does it. The
-/// folder is made for its user alone, and one into which other users could write is not used.
+/// An entry holds the image, the names, the log and the digests of the headers, and ends with its
+/// own digest. A truncated or altered entry is never used; it is replaced. An entry is written to a
+/// temporary file and renamed. Processes and threads that want the same compilation wait for the
+/// one that performs it. The folder is created with access for its user only, and a folder to which
+/// other users can write is not used.
 ///
-/// A folder that cannot be used, a full disk and the like are no errors: everything is compiled
-/// then, and [`problem`](Self::problem) tells why.
+/// An unusable folder or a full disk is not an error: the cache compiles everything, and
+/// [`problem`](Self::problem) returns the reason.
 ///
-/// # Known holes
+/// # Known limitations
 ///
-/// - A macro name made by token pasting (`__TI##ME__`) is not seen.
-/// - A file that is in the way of a header only while the program is compiled is not seen.
-/// - `#pragma once` in two files that were one (by links) and no longer are, or the other way
-///   round.
-/// - A file changed through a memory map that has been open since before the file was read; on a
-///   network file system whose server's clock is more than 2 s behind, a file changed twice within
-///   one tick of that clock.
-/// - Where there are no Unix permissions, who may write to the folder is not looked at: give it one
-///   of your own. There, programs that include a header from disk are not kept.
-/// - The working folder or environment of the process changed by another thread during the
-///   compilation.
+/// - A macro name made by token pasting (`__TI##ME__`) is not detected.
+/// - A file that hides a header only while the program is being compiled is not detected.
+/// - `#pragma once` in two paths that were one file (through links) and no longer are, or the
+///   reverse, is not detected.
+/// - A file changed through a memory map that was opened before the file was read is not detected.
+///   Nor is, on a network file system whose server's clock is more than 2 s behind, a file that
+///   changes twice within one tick of that clock.
+/// - Without Unix permissions, the cache does not check who can write to its folder: use a folder
+///   of your own. Programs that include a header from disk are not stored then.
+/// - No other thread may change the process's working folder or environment during compilation.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -124,7 +127,7 @@ struct Shared {
     counters: Counters,
 }
 
-/// How to open a [`Cache`].
+/// The settings with which to open a [`Cache`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CacheBuilder {
@@ -137,32 +140,33 @@ pub struct CacheBuilder {
 }
 
 impl CacheBuilder {
-    /// What the cache does; [`CacheMode::On`] unless set.
+    /// Sets how the cache uses its folder. The default is [`CacheMode::On`].
     pub fn mode(mut self, mode: CacheMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The most bytes that the entries may have; 1 GiB unless set. What was used longest ago goes
-    /// first.
+    /// Sets the limit of the total size of the entries in bytes. The default is 1 GiB. The least
+    /// recently used entries are evicted first.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// Reads every header on every hit, whatever the file system says about it.
+    /// Sets whether every hit reads every header, even if its metadata is unchanged. The default is
+    /// off.
     pub fn always_digest(mut self, on: bool) -> Self {
         self.always_digest = on;
         self
     }
 
-    /// Opens the cache. Never fails: see [`Cache::problem`].
+    /// Opens the cache. This never fails; [`Cache::problem`] reports an unusable folder.
     #[must_use]
     pub fn open(self) -> Cache {
         let counters = Counters::default();
         let opened = match (self.mode, &self.dir) {
             (CacheMode::Off, _) => Err(None),
-            (_, None) => Err(Some("no folder is known for a user's caches".to_owned())),
+            (_, None) => Err(Some("no cache folder: set XDG_CACHE_HOME".to_owned())),
             (_, Some(dir)) if self.is_from_variable && !dir.is_absolute() => Err(Some(format!(
                 "{VARIABLE} is set to {}, which is neither on, off, read-only nor the full path of a \
                  folder; correct or unset it",
@@ -203,20 +207,20 @@ impl CacheBuilder {
 }
 
 impl Cache {
-    /// The cache in the folder `dir`, which is made if it is not there. Never fails: see
-    /// [`problem`](Self::problem).
+    /// Opens the cache in the folder `dir`, and creates the folder if it does not exist. This never
+    /// fails; [`problem`](Self::problem) reports an unusable folder.
     #[must_use]
     pub fn open(dir: impl AsRef<Path>) -> Self {
         Self::builder(dir).open()
     }
 
     /// Opens the cache of this user in [`default_dir`](Self::default_dir), or as the environment
-    /// variable `CUDA_NVRTC_CACHE` says: `on`, `off`, `read-only`, or the full path of another
+    /// variable `CUDA_NVRTC_CACHE` says: `on`, `off`, `read-only`, or the absolute path of another
     /// folder. An empty variable counts as unset.
     ///
     /// If the variable has another value, or its folder cannot be used, nothing is cached and
-    /// [`problem`](Self::problem) names the variable: a cache that does not work is not a reason
-    /// not to compile.
+    /// [`problem`](Self::problem) names the variable. An unusable cache does not prevent
+    /// compilation.
     #[must_use]
     pub fn system() -> Self {
         let builder = CacheBuilder {
@@ -239,7 +243,7 @@ impl Cache {
         .open()
     }
 
-    /// A cache in the folder `dir`, to be told more.
+    /// Returns a builder for a cache in the folder `dir`, to set more options.
     pub fn builder(dir: impl AsRef<Path>) -> CacheBuilder {
         CacheBuilder {
             dir: Some(dir.as_ref().to_owned()),
@@ -250,44 +254,44 @@ impl Cache {
         }
     }
 
-    /// The folder for this user's cache: `cuda-nvrtc/programs` in `XDG_CACHE_HOME`, `LOCALAPPDATA`
-    /// or `~/.cache`.
+    /// Returns the default folder for this user's cache: `cuda-nvrtc/programs` in `XDG_CACHE_HOME`,
+    /// `LOCALAPPDATA` or `~/.cache`.
     #[must_use]
     pub fn default_dir() -> Option<PathBuf> {
         crate::headers::cache_dir().map(|dir| dir.join("cuda-nvrtc").join("programs"))
     }
 
-    /// The folder, if it is in use, without symbolic links.
+    /// Returns the folder with symbolic links resolved, or `None` if no folder is in use.
     #[must_use]
     pub fn dir(&self) -> Option<&Path> {
         self.shared.store.as_ref().map(Store::dir)
     }
 
-    /// What it does. [`CacheMode::Off`] if the folder cannot be used.
+    /// Returns how the cache uses its folder: [`CacheMode::Off`] if the folder cannot be used.
     #[must_use]
     pub fn mode(&self) -> CacheMode {
         self.shared.mode
     }
 
-    /// What is wrong with the folder, if something is or was: it cannot be made or written, others
-    /// could write to it, the disk is full. Compilations work nevertheless.
+    /// Returns the last problem with the folder, if there was one: it cannot be created or written,
+    /// other users could write to it, or the disk is full. Compilation works nevertheless.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         self.shared.counters.problem()
     }
 
-    /// What the cache did since it was opened. Looks through the folder.
+    /// Returns counters since the cache was opened, and the usage of the folder, which it scans.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         let usage = self.shared.store.as_ref().map(Store::usage);
         self.shared.counters.stats(usage.unwrap_or_default())
     }
 
-    /// Removes all entries.
+    /// Removes all entries. Does nothing unless the mode is [`CacheMode::On`].
     ///
     /// # Errors
     ///
-    /// What the system says about a file that cannot be removed.
+    /// Fails if a file cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
         match (&self.shared.store, self.shared.mode) {
             (Some(store), CacheMode::On) => store.clear(),
@@ -295,11 +299,11 @@ impl Cache {
         }
     }
 
-    /// Gives the compilation of `program` with `options`, from the folder if it is there.
+    /// Returns the compilation of `program` with `options`, from the folder if it is stored there.
     ///
     /// # Errors
     ///
-    /// As [`Program::compile`]. What does not compile is not kept.
+    /// Fails as [`Program::compile`] does. Failed compilations are not stored.
     pub fn compile<T: Output>(
         &self,
         program: &Program,
@@ -309,7 +313,7 @@ impl Cache {
     }
 }
 
-/// A compilation on its way.
+/// A compilation in progress.
 struct Task<'a> {
     store: &'a Store,
     program: &'a Program,
@@ -385,7 +389,8 @@ impl Shared {
         Ok(Cached::new(compiled, Outcome::Refused(refusal)))
     }
 
-    /// The entry, if there is one to use. Counts one that is not if this is the `last` look.
+    /// Returns the stored entry if it is current. Counts an unusable entry only if this is the
+    /// `last` look.
     fn look_up<T: Output>(&self, task: &Task<'_>, last: bool) -> Option<Cached<T>> {
         let touch = self.mode == CacheMode::On;
         let bytes = task.store.read(Kind::Entry, &task.key, touch)?;
@@ -401,10 +406,10 @@ impl Shared {
         Some(Cached::new(entry.compiled, Outcome::Hit))
     }
 
-    /// Compiles, as the only one to do so, and keeps it.
+    /// Compiles and stores the result while holding the lock of the entry.
     fn make<T: Output>(&self, task: &Task<'_>) -> Result<Cached<T>, Error> {
         let lock = self.lock(task)?;
-        // Whoever had the lock may have made it.
+        // The previous owner of the lock may have stored the entry.
         if let Some(compiled) = self.look_up(task, true) {
             return Ok(compiled);
         }
@@ -449,7 +454,7 @@ impl Shared {
         Cached::new(entry.compiled, outcome)
     }
 
-    /// Writes an entry, and makes room for it.
+    /// Writes an entry, and evicts others to make room for it.
     fn write(&self, store: &Store, key: &Digest, bytes: &[u8]) -> Outcome {
         if bytes.len() as u64 > self.limit {
             self.counters.refuse(Refusal::TooLarge);
@@ -459,7 +464,7 @@ impl Shared {
             count(&self.counters.write_failures, 1);
             let dir = store.dir().display();
             self.counters
-                .set_problem(format!("nothing can be kept in {dir}: {error}"));
+                .set_problem(format!("cannot write to the cache in {dir}: {error}"));
             return Outcome::NotKept;
         }
         count(&self.counters.stores, 1);
@@ -476,7 +481,7 @@ impl Shared {
         )
     }
 
-    /// Compiles in the time that is left.
+    /// Compiles within the remaining time.
     fn compile_now<T: Output>(task: &Task<'_>) -> Result<Compiled<T>, Error> {
         if let Some(error) = task.flow.stopped() {
             return Err(error);

@@ -1,23 +1,24 @@
-//! What a compilation gave.
+//! The result of a compilation.
 
 use crate::{Diagnostic, Log, PchStatus, Severity};
 
-/// The output of a compilation, with what the compiler said and the names it gave.
+/// The output of a compilation, with the compiler's log and the lowered names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compiled<T> {
-    /// The output.
+    /// The compiled image.
     pub image: T,
-    /// What the compiler said. Not empty when there are warnings.
+    /// The compiler's log. It is not empty if there are warnings.
     pub log: Log,
     /// Each name expression of the program with its name in the output, in the program's order.
     pub lowered_names: Vec<(String, String)>,
-    /// What became of precompiled headers. From a cache: nothing was attempted.
+    /// Whether precompiled headers were created. [`PchStatus::NotAttempted`] if the result is from
+    /// a cache.
     pub pch: PchStatus,
 }
 
 impl<T> Compiled<T> {
-    /// `nvrtcGetLoweredName`—The name in the output of a name expression of the program.
+    /// `nvrtcGetLoweredName`—Returns the name in the output of a name expression of the program.
     #[doc(alias = "nvrtcGetLoweredName")]
     #[must_use]
     pub fn lowered_name(&self, expression: &str) -> Option<&str> {
@@ -28,7 +29,7 @@ impl<T> Compiled<T> {
         found.map(|(_, name)| name.as_str())
     }
 
-    /// The warnings of the compiler.
+    /// Returns the warnings in the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<Diagnostic> {
         let mut diagnostics = self.log.diagnostics();

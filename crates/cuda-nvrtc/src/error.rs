@@ -1,4 +1,4 @@
-//! What can go wrong, told so that it can be mended.
+//! The errors of this crate. Each message names the cause and, where there is one, the remedy.
 
 use std::fmt;
 use std::io;
@@ -9,35 +9,35 @@ use cuda_sys::{Function, LoadError, Version};
 
 use crate::{Arch, Diagnostic, Log, Severity};
 
-/// Why something did not work.
+/// The reason why an operation failed.
 ///
-/// `Debug` prints what `Display` prints: that is what `main` and `unwrap` show.
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` print `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// NVRTC could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A text that goes to NVRTC has a NUL byte in it, where C would end it.
+    /// A text for NVRTC contains a NUL byte, at which C would end it.
     #[error("there is a NUL byte at offset {position} of {place}")]
     Nul {
-        /// Which text: the source, an option, …
+        /// The text: the source, an option, …
         place: String,
-        /// Where in it.
+        /// The offset of the byte in the text.
         position: usize,
     },
-    /// This NVRTC lacks a function.
-    #[error("{function} needs NVRTC {}, and this one is {found}", .function.since())]
+    /// This NVRTC does not have a function.
+    #[error("{function} requires NVRTC {} or newer; the loaded version is {found}", .function.since())]
     MissingFunction {
-        /// The function, which says since when there is one.
+        /// The function. [`Function::since`] is the version that introduced it.
         function: &'static Function,
         /// The version of this NVRTC.
         found: Version,
     },
     /// This NVRTC does not know an option.
-    #[error("the option {option} needs NVRTC {since}, and this one is {found}")]
+    #[error("the option {option} requires NVRTC {since} or newer; the loaded version is {found}")]
     OptionTooNew {
-        /// The option as it would have been given.
+        /// The option as NVRTC would have received it.
         option: String,
         /// The version that introduced it.
         since: Version,
@@ -45,40 +45,40 @@ pub enum Error {
         found: Version,
     },
     /// NVRTC rejects an option.
-    #[error("NVRTC {found} rejects an option: {}\nthe options: {}", .log.summary(), .options.join(" "))]
+    #[error("NVRTC {found} rejects an option: {}\noptions: {}", .log.summary(), .options.join(" "))]
     InvalidOption {
-        /// What NVRTC says about it.
+        /// NVRTC's log about the option.
         log: Log,
-        /// All options as they were given.
+        /// All options as NVRTC received them.
         options: Vec<String>,
         /// The version of this NVRTC.
         found: Version,
     },
-    /// This NVRTC does not compile for an architecture.
-    #[error("NVRTC {found} does not compile for {arch}; it does for {}", list(.supported))]
+    /// This NVRTC does not support an architecture.
+    #[error("NVRTC {found} does not support {arch}; it supports {}", list(.supported))]
     UnsupportedArch {
-        /// The architecture asked for.
+        /// The requested architecture.
         arch: Arch,
-        /// Those that this NVRTC lists.
+        /// The architectures that this NVRTC lists.
         supported: Vec<Arch>,
         /// The version of this NVRTC.
         found: Version,
     },
-    /// Machine code was asked for without a real architecture.
-    #[error("a cubin is for one real architecture, such as sm_90; the options name {}", given(.arch))]
+    /// Machine code was requested without a real architecture.
+    #[error("a cubin requires a real architecture such as sm_90; the options name {}", given(.arch))]
     NeedsRealArch {
-        /// What the options name.
+        /// The architecture that the options name, if any.
         arch: Option<Arch>,
     },
     /// The source does not compile.
     #[error(transparent)]
     Compile(Box<CompileError>),
-    /// The compilation gave no output of the kind asked for.
-    #[error("NVRTC {found} compiled {program}, but gave no {output}")]
+    /// The compilation produced no output of the requested kind.
+    #[error("NVRTC {found} compiled {program} but produced no {output}")]
     NoOutput {
-        /// The kind: `PTX`, `cubin`, …
+        /// The kind of output: `PTX`, `cubin`, …
         output: &'static str,
-        /// The program's name.
+        /// The name of the program.
         program: String,
         /// The version of this NVRTC.
         found: Version,
@@ -86,74 +86,74 @@ pub enum Error {
     /// The compilation was cancelled through its [`CancelToken`](crate::CancelToken).
     #[error("the compilation was cancelled")]
     Cancelled,
-    /// The compilation took longer than it was given.
-    #[error("the compilation was not finished after {limit:?}")]
+    /// The compilation did not finish within its time limit.
+    #[error("the compilation did not finish within {limit:?}")]
     TimedOut {
-        /// The time it was given.
+        /// The time limit.
         limit: Duration,
     },
-    /// A text is nested so deeply that NVRTC's parser could overflow its stack, which ends the
+    /// A text is nested so deeply that NVRTC's parser could overflow its stack, which would end the
     /// process.
     #[error(
         "{place} is nested too deeply: {depth} {kind} are open at once, and a compiler stack of {stack} bytes is safe \
-         for {limit}; nest less, or set Options::stack_size to {needed} bytes or more"
+         for {limit}; reduce the nesting, or set Options::stack_size to at least {needed} bytes"
     )]
     TooDeep {
         /// The source, header or name expression.
         place: String,
         /// The kind of nesting that needs most of the stack.
         kind: &'static str,
-        /// The number of levels of this kind.
+        /// The number of open levels of this kind.
         depth: usize,
-        /// The number of levels of this kind that the stack is safe for, together with the rest of
+        /// The number of levels of this kind for which the stack is safe, together with the rest of
         /// the text.
         limit: usize,
         /// The size of the stack in bytes ([`Options::stack_size`](crate::Options::stack_size)).
         stack: usize,
-        /// A size of the stack in bytes that is enough, or at least enough for the levels that were
-        /// counted.
+        /// A sufficient size of the stack in bytes. If counting stopped early, it is sufficient
+        /// only for the levels that were counted.
         needed: usize,
     },
-    /// A compilation runs in this process, and what was called would take away what it works with.
+    /// The call would release memory that a compilation in this process uses.
     #[error("{function} cannot be called while a compilation runs in this process")]
     Compiling {
-        /// The call.
+        /// The function that was called.
         function: &'static Function,
     },
-    /// There are more of something than NVRTC can count.
-    #[error("too many {0}")]
+    /// There are more items of one kind than NVRTC can count.
+    #[error("too many {0}: the number does not fit in a C int")]
     TooMany(&'static str),
-    /// No thread could be started to compile on.
-    #[error("no thread could be started to compile on: {0}")]
+    /// The thread for the compilation could not be started, or it ended without a result.
+    #[error("the thread for the compilation failed: {0}")]
     Thread(#[source] io::Error),
     /// CUDA's headers were not found.
     #[error("CUDA's headers were not found; tried:{}", lines(.tried))]
     NoHeaders {
-        /// Every place, and why it would not do.
+        /// Every place that was tried, with the reason why it was not used.
         tried: Vec<String>,
     },
-    /// The headers that NVRTC carries could not be written out.
-    #[error("the headers that NVRTC carries could not be installed in {dir}: {reason}")]
+    /// The headers that NVRTC contains could not be written to a folder.
+    #[error("cannot install the headers of NVRTC in {dir}: {reason}")]
     InstallHeaders {
-        /// Where to.
+        /// The target folder.
         dir: String,
-        /// What NVRTC says.
+        /// The reason, from NVRTC or the system.
         reason: String,
     },
-    /// A call failed.
+    /// A call to NVRTC failed.
     #[error("{function} failed: {}", status_name(.status))]
     Status {
-        /// The call.
+        /// The function that was called.
         function: &'static Function,
-        /// What it answered.
+        /// The status that it returned.
         status: nvrtcResult,
     },
 }
 
-/// A source that does not compile: the compiler's own words.
+/// A failed compilation, with the compiler's diagnostics.
 ///
-/// Its text begins with one line that says how many errors there are; then each diagnostic follows
-/// as the compiler wrote it, with the line of source and the caret where there are any.
+/// The text of this error begins with one line with the number of errors. Each diagnostic follows
+/// as the compiler wrote it, with the source line and the caret if the compiler printed them.
 #[derive(Debug)]
 pub struct CompileError {
     pub(crate) program: String,
@@ -163,34 +163,34 @@ pub struct CompileError {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// So many diagnostics are printed; the rest is counted.
+/// The maximum number of diagnostics to print. The others are only counted.
 const PRINTED: usize = 30;
 
 impl CompileError {
-    /// The whole log, as NVRTC wrote it.
+    /// Returns the whole log, as NVRTC wrote it.
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The errors, warnings and remarks in the log, in its order.
+    /// Returns the errors, warnings and remarks in the log, in its order.
     #[must_use]
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The diagnostics that are errors.
+    /// Returns the diagnostics that are errors.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|d| d.severity.is_error())
     }
 
-    /// The program's name.
+    /// Returns the name of the program.
     #[must_use]
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// What NVRTC answered.
+    /// Returns the status of `nvrtcCompileProgram`.
     #[must_use]
     pub fn status(&self) -> nvrtcResult {
         self.status
@@ -248,7 +248,7 @@ fn count(number: usize, noun: &str) -> String {
 fn status_name(status: &nvrtcResult) -> String {
     match status.name() {
         Some(name) => format!("{name} ({})", status.0),
-        None => format!("status {}, which these bindings do not know", status.0),
+        None => format!("unknown status {}", status.0),
     }
 }
 

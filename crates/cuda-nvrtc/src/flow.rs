@@ -1,4 +1,4 @@
-//! Cancelling a compilation, and giving it a time.
+//! Cancellation and time limits of compilations.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Options};
 
-/// Cancels compilations from another thread. Clones are the same token.
+/// A token that cancels compilations from another thread. Clones share one state.
 ///
-/// A cancelled token stays so: compilations that begin with it end at once.
+/// A token cannot be reset: a compilation that starts with a cancelled token ends at once.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels every compilation that has the token in its options.
+    /// Cancels every compilation that has this token in its options.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is cancelled.
+    /// Returns whether the token is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What NVRTC's flow callback looks at. NVRTC may call it from several threads, and wants it to
-/// stay with a yes.
+/// The state that NVRTC's flow callback reads. NVRTC may call it from several threads and requires
+/// that, once it asks to cancel, it keeps doing so.
 #[derive(Debug)]
 pub(crate) struct Flow {
     token: Option<CancelToken>,
@@ -47,7 +47,7 @@ const CANCELLED: u8 = 1;
 const TIMED_OUT: u8 = 2;
 
 impl Flow {
-    /// The clock starts here.
+    /// Creates the state and starts the time limit.
     pub(crate) fn start(options: &Options) -> Self {
         Self {
             token: options.cancel.clone(),
@@ -59,12 +59,12 @@ impl Flow {
         }
     }
 
-    /// Whether NVRTC has to ask at all.
+    /// Returns whether there is a token or a time limit, so that NVRTC needs the callback.
     pub(crate) fn is_limited(&self) -> bool {
         self.token.is_some() || self.limit.is_some()
     }
 
-    /// Why the compilation has to end, if it has to.
+    /// Returns the reason to end the compilation, if there is one.
     pub(crate) fn stopped(&self) -> Option<Error> {
         match self.decide() {
             CANCELLED => Some(Error::Cancelled),
@@ -87,7 +87,7 @@ impl Flow {
         } else {
             return GO_ON;
         };
-        // The first verdict stands, so that all threads give the same reason.
+        // The first verdict is kept, so that all threads report the same reason.
         match self
             .verdict
             .compare_exchange(GO_ON, verdict, Ordering::Relaxed, Ordering::Relaxed)
@@ -98,14 +98,14 @@ impl Flow {
     }
 }
 
-/// `nvrtcSetFlowCallback`'s callback: 1 cancels.
+/// The callback for `nvrtcSetFlowCallback`. Returns 1 to cancel the compilation, else 0.
 ///
 /// # Safety
 ///
-/// `payload` is a [`Flow`] that lives as long as the compilation.
+/// `payload` must point to a [`Flow`] that lives as long as the compilation.
 pub(crate) unsafe extern "C" fn ask(payload: *mut c_void, _reserved: *mut c_void) -> c_int {
-    // SAFETY: it must be a live Flow, shared only ← the caller says so, and nothing here takes it
-    // mutably.
+    // SAFETY: `payload` must point to a live `Flow` that is only shared ← the caller guarantees
+    // that it lives, and no code takes a mutable reference to it.
     let flow = unsafe { &*payload.cast::<Flow>().cast_const() };
     c_int::from(flow.decide() != GO_ON)
 }

@@ -1,5 +1,5 @@
-//! CUDA's own headers (`cuda_fp16.h`, cooperative groups, `cuda/std`): found on the machine, or
-//! written out by an NVRTC that carries them.
+//! CUDA's own headers (`cuda_fp16.h`, cooperative groups, `cuda/std`), found on the machine or
+//! written out by an NVRTC that contains them.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -13,7 +13,7 @@ use cuda_sys::nvrtc::{NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledH
 use crate::library::check;
 use crate::{Error, Nvrtc};
 
-/// A folder that has this has CUDA's headers.
+/// The header by which a folder with CUDA's headers is recognised.
 const MARKER: &str = "cuda_fp16.h";
 
 /// The folders of CUDA's headers, for [`Options::cuda_headers`](crate::Options::cuda_headers).
@@ -37,17 +37,17 @@ pub struct CudaHeaders {
 impl CudaHeaders {
     /// Finds headers that match `nvrtc`.
     ///
-    /// Looks beside NVRTC, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, and in
-    /// what `cargo xtask setup` fetched. Headers of NVRTC's own version are taken first; then those
-    /// that an NVRTC of 13.3 or newer carries, which are written to the user's cache folder once;
-    /// then those of another minor version.
+    /// Searches the folders beside NVRTC, the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual
+    /// places, and the files that `cargo xtask setup` fetched. Headers of NVRTC's own version come
+    /// first, then those that NVRTC 13.3 or newer contains, which are written to the user's cache
+    /// folder once, then those of another minor version.
     ///
-    /// A folder that another user can write to is not used, unless `CUDA_PATH` or `CUDA_HOME` names
-    /// it.
+    /// A folder to which another user can write is not used, unless `CUDA_PATH` or `CUDA_HOME`
+    /// names it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoHeaders`] with every place that was tried or skipped.
+    /// [`Error::NoHeaders`] with every place that was tried or skipped, if no headers match.
     pub fn find(nvrtc: &Nvrtc) -> Result<Self, Error> {
         let mut tried = Vec::new();
         let mut near = None;
@@ -77,7 +77,9 @@ impl CudaHeaders {
                 found => {
                     let found = found.map_or("unknown".to_owned(), |found| found.to_string());
                     let wanted = nvrtc.version();
-                    tried.push(format!("{shown}: of CUDA {found}, and NVRTC is {wanted}"));
+                    tried.push(format!(
+                        "{shown}: it is of CUDA {found}, but NVRTC is {wanted}"
+                    ));
                 }
             }
         }
@@ -91,7 +93,8 @@ impl CudaHeaders {
         }
     }
 
-    /// The headers in `dir`, with those of CUDA's C++ libraries in its folder `cccl`.
+    /// Uses the headers in `dir`, and those of CUDA's C++ libraries in its subfolder `cccl` if it
+    /// exists.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
         let cccl = dir.join("cccl");
@@ -101,15 +104,15 @@ impl CudaHeaders {
         }
     }
 
-    /// `nvrtcInstallBundledHeaders`—Writes the headers that this NVRTC carries to `dir`, if they
-    /// are not there.
+    /// `nvrtcInstallBundledHeaders`—Writes the headers that this NVRTC contains to `dir`, except
+    /// for files that exist.
     ///
-    /// About 20 MB. NVRTC 13.3.
+    /// The headers take about 20 MB. NVRTC 13.3.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`] if this NVRTC is too old, [`Error::InstallHeaders`] if `dir`
-    /// cannot be written.
+    /// [`Error::MissingFunction`] if this NVRTC is too old, [`Error::InstallHeaders`] if NVRTC
+    /// cannot write to `dir`.
     #[doc(alias = "nvrtcInstallBundledHeaders")]
     pub fn install(nvrtc: &Nvrtc, dir: &Path) -> Result<Self, Error> {
         let install = nvrtc.function(
@@ -126,7 +129,8 @@ impl CudaHeaders {
             position: nul.nul_position(),
         })?;
         let mut log = ptr::null();
-        // SAFETY: the path must be NUL-terminated and the pointer writable ← a CString and a local.
+        // SAFETY: the path must be NUL-terminated and the pointer writable ← they are a CString and
+        // a local.
         let status = unsafe {
             install(
                 path.as_ptr(),
@@ -138,26 +142,26 @@ impl CudaHeaders {
             if log.is_null() {
                 return refused(error.to_string());
             }
-            // SAFETY: it must be a string that is alive ← NVRTC answered it just now, not null, and
-            // keeps it until the next call.
+            // SAFETY: `log` must point to a live C string ← NVRTC has just returned it, it is not
+            // null, and NVRTC keeps it until the next call.
             let log = unsafe { CStr::from_ptr(log) };
             refused(format!("{error}: {}", log.to_string_lossy().trim()))
         })?;
         Ok(Self::of(dir))
     }
 
-    /// The folders, in the order in which to look.
+    /// Returns the folders, in search order.
     #[must_use]
     pub fn dirs(&self) -> &[PathBuf] {
         &self.dirs
     }
 
-    /// The headers that NVRTC carries, in the user's cache folder.
+    /// Writes the headers that NVRTC contains to the user's cache folder, unless they are there.
     fn carried(nvrtc: &Nvrtc) -> Result<Self, Error> {
         let info = carried_info(nvrtc)?;
         let cache = cache_dir().ok_or_else(|| Error::InstallHeaders {
             dir: "the user's cache folder".to_owned(),
-            reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME names an absolute folder"
+            reason: "none of XDG_CACHE_HOME, LOCALAPPDATA and HOME is set to an absolute path"
                 .to_owned(),
         })?;
         let trust = Trust::of_this_user();
@@ -169,7 +173,7 @@ impl CudaHeaders {
             info.uncompressedSize
         );
         let dir = cache.join("cuda-nvrtc").join(name);
-        // NVRTC keeps the files that exist. So others must not have been able to create them.
+        // NVRTC keeps files that exist, so other users must not have been able to create them.
         let dir = trust
             .create_dir(&dir)
             .and_then(|real| trust.check_tree(&real).map(|()| real))
@@ -195,22 +199,23 @@ fn carried_info(nvrtc: &Nvrtc) -> Result<nvrtcBundledHeadersInfo, Error> {
         numFiles: 0,
     };
     let mut log = ptr::null();
-    // SAFETY: both pointers must be writable ← they are to locals.
+    // SAFETY: both pointers must be writable ← they point to locals.
     let status = unsafe { ask(&raw mut info, &raw mut log) };
     check(status, calls::nvrtcGetBundledHeadersInfo)?;
     Ok(info)
 }
 
-/// A folder that may have CUDA's headers.
+/// A folder that may contain CUDA's headers.
 struct Place {
     dir: PathBuf,
-    /// The environment variable that names its toolkit, or `None` for an implicit place.
+    /// The environment variable that names the toolkit, or `None` for an implicit place.
     variable: Option<&'static str>,
     trust: Trust,
 }
 
 impl Place {
-    /// The headers that are here. An implicit place is checked, and named without links.
+    /// Returns the headers in this folder. The path of an implicit place is checked and its links
+    /// are resolved.
     fn headers(&self) -> Result<CudaHeaders, Untrusted> {
         let unchecked = self.variable.is_some();
         if unchecked && self.dir.join(MARKER).is_file() {
@@ -233,7 +238,7 @@ impl Place {
     }
 }
 
-/// The folders to try, those nearest to NVRTC first.
+/// Returns the folders to try, with those nearest to NVRTC first.
 fn places(nvrtc: &Nvrtc) -> Vec<Place> {
     let trust = Trust::of_this_user();
     let implicit = |dir: PathBuf| Place {
@@ -245,7 +250,7 @@ fn places(nvrtc: &Nvrtc) -> Vec<Place> {
     let lib = Path::new(nvrtc.origin()).parent();
     if let Some(root) = lib.and_then(Path::parent).filter(|root| root.is_absolute()) {
         places.push(implicit(root.join("include")));
-        // Each of the Python packages of CUDA 12 has a folder of its own.
+        // Each Python package of CUDA 12 has its own folder.
         if let Some(packages) = root.parent() {
             places.push(implicit(packages.join("cuda_runtime/include")));
         }
@@ -263,7 +268,7 @@ fn places(nvrtc: &Nvrtc) -> Vec<Place> {
     places
 }
 
-/// The version that `cuda.h` in `dir` states.
+/// Returns the version that `cuda.h` in `dir` states.
 fn header_version(dir: &Path) -> Option<Version> {
     let text = fs::read_to_string(dir.join("cuda.h")).ok()?;
     let line = text
@@ -272,13 +277,13 @@ fn header_version(dir: &Path) -> Option<Version> {
     Some(Version::new(line.trim().parse().ok()?))
 }
 
-/// The user's cache folder.
+/// Returns the user's cache folder.
 pub(crate) fn cache_dir() -> Option<PathBuf> {
     cache_dir_by(path_variable)
 }
 
-/// The first that is absolute: one that is not would be another in each folder that a program is
-/// run in.
+/// Returns the first absolute folder. A relative path would name a different folder for each
+/// current folder.
 fn cache_dir_by(named: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     ["XDG_CACHE_HOME", "LOCALAPPDATA"]
         .into_iter()

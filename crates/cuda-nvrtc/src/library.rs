@@ -1,5 +1,5 @@
-//! The NVRTC library: found and loaded at run time. Where it is looked for is told by
-//! [`library_candidates`](cuda_sys::nvrtc::library_candidates).
+//! The NVRTC library, which is found and loaded at run time.
+//! [`library_candidates`](cuda_sys::nvrtc::library_candidates) describes where it is searched for.
 
 use std::ffi::c_int;
 use std::mem;
@@ -11,24 +11,24 @@ use cuda_sys::{Function, NvrtcLibrary, Version};
 
 use crate::{Arch, Error};
 
-/// A loaded NVRTC. Clones share it.
+/// A loaded NVRTC library. Clones share it.
 ///
-/// It needs no GPU and no driver.
+/// NVRTC needs no GPU and no driver.
 #[derive(Clone, Debug)]
 pub struct Nvrtc {
     library: Arc<NvrtcLibrary>,
 }
 
 impl Nvrtc {
-    /// Loads the NVRTC of this system, once for the process.
+    /// Loads the NVRTC of this system, once per process.
     ///
-    /// The environment variable `CUDA_NVRTC_LIBRARY` names the file; without it the system loader's
-    /// path, the toolkits, Python's packages and what `cargo xtask setup` fetched are tried in this
-    /// order.
+    /// The environment variable `CUDA_NVRTC_LIBRARY` names the file. Without it, these places are
+    /// tried in order: the system loader's path, the toolkits, Python's packages, and the files
+    /// that `cargo xtask setup` fetched.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] that lists every place that was tried. A failure is not remembered.
+    /// [`Error::Load`] with every place that was tried. A later call tries again.
     pub fn load() -> Result<Self, Error> {
         static SYSTEM: OnceLock<Nvrtc> = OnceLock::new();
         if let Some(nvrtc) = SYSTEM.get() {
@@ -38,18 +38,18 @@ impl Nvrtc {
         Ok(SYSTEM.get_or_init(|| nvrtc).clone())
     }
 
-    /// Loads the NVRTC in the file `path`. Several versions can live in one process.
+    /// Loads the NVRTC in the file `path`. One process can load several versions.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] if it cannot be loaded, is something else, or is older than 12.0.
+    /// [`Error::Load`] if the file cannot be loaded, is not NVRTC, or is older than 12.0.
     ///
     /// # Safety
     ///
-    /// The file, if it is a library at all, has initialisers that are sound to run, and if it
-    /// exports functions of NVRTC's names, then it is NVRTC.
+    /// If the file is a library, running its initialisers must be sound. If it exports functions
+    /// with the names of NVRTC's functions, it must be NVRTC.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        // SAFETY: the file must be NVRTC ← the caller says so.
+        // SAFETY: the file must be NVRTC ← the caller guarantees it.
         let library = unsafe { NvrtcLibrary::open(path) }?;
         Ok(Self::from_library(Arc::new(library)))
     }
@@ -59,28 +59,28 @@ impl Nvrtc {
         Self { library }
     }
 
-    /// `nvrtcVersion`—The version of CUDA that this NVRTC belongs to.
+    /// `nvrtcVersion`—Returns the version of CUDA to which this NVRTC belongs.
     #[doc(alias = "nvrtcVersion")]
     #[must_use]
     pub fn version(&self) -> Version {
         self.library.version()
     }
 
-    /// The file that was loaded, as it was given to the system's loader.
+    /// Returns the path of the loaded file, as it was passed to the system's loader.
     #[must_use]
     pub fn origin(&self) -> &str {
         self.library.origin()
     }
 
-    /// `nvrtcGetSupportedArchs`—The virtual architectures that this NVRTC compiles for, in
+    /// `nvrtcGetSupportedArchs`—Returns the virtual architectures that this NVRTC supports, in
     /// ascending order.
     ///
-    /// Each also exists as a real one ([`Arch::to_real`]). Those with a suffix (`sm_90a`) are
-    /// accepted, but NVRTC does not list them.
+    /// Each also exists as a real architecture ([`Arch::to_real`]). NVRTC accepts architectures
+    /// with a suffix (`sm_90a`) but does not list them.
     ///
     /// # Errors
     ///
-    /// [`Error::Status`] if NVRTC does not answer.
+    /// [`Error::Status`] if NVRTC fails to list them.
     #[doc(alias = "nvrtcGetSupportedArchs")]
     #[doc(alias = "nvrtcGetNumSupportedArchs")]
     pub fn supported_archs(&self) -> Result<Vec<Arch>, Error> {
@@ -93,12 +93,12 @@ impl Nvrtc {
             calls::nvrtcGetSupportedArchs,
         )?;
         let mut count: c_int = 0;
-        // SAFETY: the pointer must be writable ← it is to a local.
+        // SAFETY: the pointer must be writable ← it points to a local.
         let status = unsafe { count_of(&raw mut count) };
         check(status, calls::nvrtcGetNumSupportedArchs)?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: there must be room for as many numbers as the call above said ← `numbers` has
-        // that length, and the count of a library does not change.
+        // SAFETY: the array must have room for all numbers ← `numbers` has the length that the call
+        // above returned, and the count of a library does not change.
         let status = unsafe { list(numbers.as_mut_ptr()) };
         check(status, calls::nvrtcGetSupportedArchs)?;
         let mut archs: Vec<Arch> = numbers
@@ -110,7 +110,7 @@ impl Nvrtc {
         Ok(archs)
     }
 
-    /// The raw library, for what this crate does not wrap.
+    /// Returns the raw library, for functions that this crate does not wrap.
     #[must_use]
     pub fn as_raw(&self) -> &Arc<NvrtcLibrary> {
         &self.library
@@ -120,7 +120,7 @@ impl Nvrtc {
         self.library.table()
     }
 
-    /// The function in `slot`, which is the one that `function` describes.
+    /// Returns the function pointer in `slot`, or an error that names `function` if it is absent.
     pub(crate) fn function<F>(
         &self,
         slot: Option<F>,
@@ -140,9 +140,9 @@ pub(crate) fn check(status: nvrtcResult, function: &'static Function) -> Result<
     }
 }
 
-/// Loads the library of built-in functions that lies beside `library`, so that NVRTC, which asks
-/// for it by its bare name, finds it loaded: some packages (13.0's) lack the entry that makes the
-/// loader look beside NVRTC.
+/// Loads the library of built-in functions from the folder of `library`. NVRTC loads it by its bare
+/// name and then finds it loaded already. Some packages (those of 13.0) lack the entry that makes
+/// the loader search the folder of NVRTC.
 fn load_builtins(library: &NvrtcLibrary) {
     let version = library.version();
     let name = format!("libnvrtc-builtins.so.{version}");
@@ -153,10 +153,11 @@ fn load_builtins(library: &NvrtcLibrary) {
     if !cfg!(target_os = "linux") || dir.as_os_str().is_empty() || !path.is_file() {
         return;
     }
-    // SAFETY: the initialisers must be sound to run ← it is the second half of NVRTC, in the folder
-    // of the first, which is loaded and would load it itself.
+    // SAFETY: running the initialisers must be sound ← the file is the second half of NVRTC, in the
+    // folder of the first half, which is loaded and would itself load it.
     if let Ok(builtins) = unsafe { libloading::Library::new(path) } {
-        // Never closed, as NVRTC is not. A failure is NVRTC's to report, when it needs the library.
+        // The library is never closed, like NVRTC itself. NVRTC reports a failure when it needs the
+        // library.
         mem::forget(builtins);
     }
 }

@@ -1,9 +1,9 @@
 //! An upper bound of the stack that NVRTC needs to parse a text.
 //!
-//! NVRTC's parser has no limit of its own: it recurses until its stack ends, and that ends the
-//! process. This module adds up what the constructs that are open at one point of a text cost. The
-//! costs were measured on NVRTC 12.0 and 13.5 by the stack pages that a compilation touched; those
-//! used here are at least 1.4 times as high:
+//! NVRTC's parser has no nesting limit: it recurses until its stack overflows, which ends the
+//! process. This module adds up the cost of the constructs that are open at one point of a text.
+//! The costs were measured on NVRTC 12.0 and 13.5 by the stack pages that a compilation touched;
+//! the costs used here are at least 1.4 times as high:
 //!
 //! | construct, per level | measured | counted |
 //! |---|---|---|
@@ -17,10 +17,10 @@
 //! | `.f()`, `()`, `<< x` with overloads | 1.9, 1.9, 1.6 KiB | 12, 6, 6 KiB |
 //! | `+ x`, `&& x`, `== x` | 0.2, 0.5, 0.8 KiB | 6, 6, 6 KiB |
 //!
-//! A token that is not listed counts 2 KiB, so a construct that was not thought of is bounded as
-//! well. Lists (`a, b`), statements one after the other, `#if` and string literals need no stack.
+//! A token that is not listed counts 2 KiB, so unforeseen constructs are bounded as well. Lists
+//! (`a, b`), consecutive statements, `#if` and string literals need no stack.
 //!
-//! Not seen: what macros expand to, headers on disk, and chains of declarations, such as a
+//! The bound does not cover expanded macros, headers on disk, and chains of declarations such as a
 //! thousand typedefs of each other.
 
 mod lexer;
@@ -37,11 +37,11 @@ enum Kind {
     Operators,
     Templates,
     Statements,
-    /// Names, binary operators and calls in a row.
+    /// Consecutive names, binary operators and calls.
     Links,
 }
 
-/// The bytes of stack that one level of each kind is taken to cost.
+/// The stack bytes assumed for one level of each kind.
 const UNITS: [usize; KINDS] = [8 << 10, 8 << 10, 8 << 10, 4 << 10, 2 << 10];
 
 const NAMES: [&str; KINDS] = [
@@ -52,13 +52,13 @@ const NAMES: [&str; KINDS] = [
     "names, binary operators and calls in a row",
 ];
 
-/// The most bytes that one character can cost.
+/// The highest cost in bytes of one character.
 const DEAREST: usize = 8 << 10;
 
-/// Looking ends where this many times the stack would be needed, which bounds the memory it takes.
+/// The walk stops once it needs this multiple of the stack, which bounds its memory.
 const ENOUGH: usize = 64;
 
-/// Refuses a text that could not be parsed on a stack of `stack` bytes.
+/// Fails if the text might not be parsed on a stack of `stack` bytes.
 pub(crate) fn check(place: &str, text: &[u8], stack: usize) -> Result<(), Error> {
     if text.len().saturating_mul(DEAREST) <= stack {
         return Ok(());
@@ -68,14 +68,14 @@ pub(crate) fn check(place: &str, text: &[u8], stack: usize) -> Result<(), Error>
         return Ok(());
     }
     let needed = deepest.cost();
-    // Links come with each of the other kinds, which say more.
+    // Links accompany each of the other kinds, which describe the problem better.
     let weight = |&kind: &usize| match deepest.0[kind] * UNITS[kind] {
         share if kind == Kind::Links as usize => share / 8,
         share => share,
     };
     let kind = (0..KINDS).max_by_key(weight).unwrap_or(0);
     let depth = deepest.0[kind];
-    // The same mix of constructs in the stack that there is: both products fit in 128 bits.
+    // The limit for the same mix of constructs on the given stack. Both products fit in 128 bits.
     let limit = depth as u128 * stack as u128 / needed.max(1) as u128;
     Err(Error::TooDeep {
         place: place.to_owned(),
@@ -101,25 +101,25 @@ impl Open {
     }
 }
 
-/// What opened a frame.
+/// The construct that opened a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opener {
     /// The text itself, or a preprocessor directive.
     Text,
     Bracket(Bracket),
-    /// `<`, which may be a comparison: closed by `>`, or by what ends the statement.
+    /// `<`, which may be a comparison; closed by `>` or by the end of the statement.
     Angle,
     /// `?`, closed by `:`.
     Question,
 }
 
-/// What is open between two brackets, beside the brackets.
+/// The open constructs of a frame, apart from brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
     operators: usize,
     links: usize,
     statements: usize,
-    /// `do`s among the statements.
+    /// The number of `do`s among the statements.
     dos: usize,
 }
 
@@ -142,14 +142,14 @@ struct Frame {
     curly: usize,
 }
 
-/// A statement or declaration that may have ended, which the next token decides.
+/// A statement or declaration that may have ended, depending on the next token.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     run: Run,
     by_brace: bool,
 }
 
-/// What precedes a token.
+/// The kind of the preceding token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Literal,
@@ -158,7 +158,7 @@ enum Before {
     Other,
 }
 
-/// What a preprocessor directive leaves as it was.
+/// The state outside of a preprocessor directive, which the directive does not change.
 struct Outside {
     frames: usize,
     ended: Option<Ended>,
@@ -171,12 +171,13 @@ struct Walk {
     deepest: Open,
     ended: Option<Ended>,
     before: Before,
-    /// The state outside of the directive that is being read.
+    /// The state outside of the current directive, if one is being read.
     directive: Option<Outside>,
     line_start: bool,
 }
 
-/// The constructs that are open where most stack is needed. Stops where more than `enough` is.
+/// Returns the open constructs at the point that needs the most stack. Stops once that is more than
+/// `enough` bytes.
 fn deepest(text: &[u8], enough: usize) -> Open {
     let text = lexer::joined(text);
     let mut walk = Walk {
@@ -235,7 +236,7 @@ impl Walk {
         }
     }
 
-    /// Opens a statement again that `token` shows not to have ended.
+    /// Reopens the ended statement if `token` continues it.
     fn go_on(&mut self, token: Token<'_>) {
         let Some(Ended { mut run, by_brace }) = self.ended.take() else {
             return;
@@ -281,7 +282,7 @@ impl Walk {
                 self.merge();
                 self.grow(operators(2));
             }
-            // After a literal it can only be a comparison.
+            // After a literal, `<` can only be a comparison.
             Token::Less if before != Before::Literal => self.push(Opener::Angle),
             Token::Greater(count) if self.top() == Opener::Angle => {
                 for _ in 0..count {
@@ -322,8 +323,8 @@ impl Walk {
         self.grow(run);
     }
 
-    /// Closes the innermost bracket of this kind. `)` and `]` close none beyond another bracket, as
-    /// the parser goes on within that; `}` does.
+    /// Closes the innermost bracket of this kind. `)` and `]` close nothing beyond another bracket,
+    /// because the parser continues within that bracket; `}` does.
     fn close(&mut self, bracket: Bracket) {
         let frame = self.frames[self.frames.len() - 1];
         let at = match bracket {
@@ -349,7 +350,7 @@ impl Walk {
         }
     }
 
-    /// Ends a statement, unless the next token goes on with it.
+    /// Ends a statement, unless the next token continues it.
     fn end(&mut self, by_brace: bool) {
         while matches!(self.top(), Opener::Angle | Opener::Question) {
             self.merge();
@@ -371,7 +372,7 @@ impl Walk {
     }
 
     fn run(&mut self) -> &mut Run {
-        // The first frame is never removed: a directive's is above it.
+        // The first frame is never removed: the frame of a directive is above it.
         let last = self.frames.len() - 1;
         &mut self.frames[last].run
     }
@@ -416,7 +417,7 @@ impl Walk {
         Some(frame)
     }
 
-    /// Closes the innermost frame; what is open in it stays open in the one around it.
+    /// Closes the innermost frame and moves its open constructs to the enclosing frame.
     fn merge(&mut self) {
         if let Some(frame) = self.pop() {
             self.grow(frame.run);
@@ -424,7 +425,7 @@ impl Walk {
     }
 }
 
-/// The kind of nesting that a frame is.
+/// Returns the kind of nesting that a frame counts as.
 fn kind_of(opener: Opener) -> Option<Kind> {
     match opener {
         Opener::Text => None,

@@ -1,5 +1,5 @@
-//! How to compile. Each method that sets an option which came after NVRTC 12.0 says which version
-//! it needs.
+//! Compiler options. The documentation of each option that is newer than NVRTC 12.0 names the
+//! version that introduced it.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -15,18 +15,18 @@ mod values;
 pub use known::{NEWER_OPTIONS, NewerOption};
 pub use values::{CppStandard, FastCompile, WarningKind};
 
-/// The stack that the compiler gets, unless [`Options::stack_size`] says otherwise: virtual memory,
-/// of which only what is used becomes real.
+/// The default stack size of the compiler in bytes ([`Options::stack_size`]). This is virtual
+/// memory, of which only the used part is committed.
 pub(crate) const STACK: usize = 256 << 20;
 
-/// The smallest stack that it gets, whatever is asked for.
+/// The smallest stack size of the compiler in bytes, whatever is requested.
 const SMALLEST_STACK: usize = 8 << 20;
 
-/// How to compile a [`Program`](crate::Program).
+/// Options for the compilation of a [`Program`](crate::Program).
 ///
-/// An option given twice has its last value; those that add to a list (defines, folders, numbers of
-/// warnings, raw ones) keep all. An option that the NVRTC at hand is too old for is
-/// [`Error::OptionTooNew`] when compiling.
+/// If an option is set twice, the last value is used. Options that add to a list (defines, folders,
+/// numbers of warnings, raw options) keep all values. An option that the loaded NVRTC is too old
+/// for is [`Error::OptionTooNew`] at compilation.
 ///
 /// ```
 /// use cuda_nvrtc::{Arch, CppStandard, Options};
@@ -51,7 +51,7 @@ pub struct Options {
     stack: Option<usize>,
 }
 
-/// One option: `name` alone, or `name=value`.
+/// One option: `name`, or `name=value`.
 #[derive(Clone, Debug)]
 struct Item {
     name: &'static str,
@@ -62,27 +62,27 @@ struct Item {
 const RAW: &str = "";
 
 impl Options {
-    /// NVRTC's defaults.
+    /// Creates options with NVRTC's defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `--gpu-architecture`—What to compile for. Without it NVRTC writes PTX for the oldest
-    /// architecture that it supports; a cubin always needs a real one.
+    /// `--gpu-architecture`—Sets the architecture to compile for. Without it NVRTC writes PTX for
+    /// the oldest architecture that it supports. A cubin always requires a real architecture.
     #[doc(alias = "gpu-architecture")]
     pub fn arch(mut self, arch: Arch) -> Self {
         self.arch = Some(arch);
         self
     }
 
-    /// `--std`—The C++ standard; NVRTC's default is C++17.
+    /// `--std`—Sets the C++ standard. NVRTC's default is C++17.
     pub fn std(self, standard: CppStandard) -> Self {
         self.value("--std", standard.as_str())
     }
 
-    /// `--use_fast_math`—Fast and less exact: flushes denormals, approximates division and square
-    /// root, contracts multiplications with additions, and takes the fast variants of `sinf`,
-    /// `expf` and the like.
+    /// `--use_fast_math`—Generates fast but less exact code: flushes denormals, approximates
+    /// division and square root, contracts multiplications with additions, and uses the fast
+    /// variants of `sinf`, `expf` and similar functions.
     pub fn fast_math(self, on: bool) -> Self {
         self.flag("--use_fast_math", on)
     }
@@ -92,18 +92,19 @@ impl Options {
         self.value("--ftz", on)
     }
 
-    /// `--prec-div`—Whether single-precision division is rounded as IEEE says (the default).
+    /// `--prec-div`—Sets whether single-precision division is rounded as IEEE requires (the
+    /// default).
     pub fn prec_div(self, on: bool) -> Self {
         self.value("--prec-div", on)
     }
 
-    /// `--prec-sqrt`—Whether the single-precision square root is rounded as IEEE says (the
+    /// `--prec-sqrt`—Sets whether the single-precision square root is rounded as IEEE requires (the
     /// default).
     pub fn prec_sqrt(self, on: bool) -> Self {
         self.value("--prec-sqrt", on)
     }
 
-    /// `--fmad`—Whether multiplications and additions are contracted (the default).
+    /// `--fmad`—Sets whether multiplications and additions are contracted (the default).
     pub fn fmad(self, on: bool) -> Self {
         self.value("--fmad", on)
     }
@@ -123,51 +124,54 @@ impl Options {
         self.flag("--extra-device-vectorization", on)
     }
 
-    /// `--maxrregcount`—The most registers that a thread may use; the rest is spilled to memory.
+    /// `--maxrregcount`—Limits the registers per thread. Other values are spilled to memory.
     pub fn max_registers(self, registers: u32) -> Self {
         self.value("--maxrregcount", registers)
     }
 
-    /// `--ptxas-options=--maxntid`—Launch bounds for the kernels that state none: the most threads
-    /// of a block. For a cubin; the assembler of NVRTC 12.0 to 12.3 may not know it.
+    /// `--ptxas-options=--maxntid`—Sets the maximum number of threads per block for kernels without
+    /// launch bounds. Affects only a cubin; the assembler of NVRTC 12.0 to 12.3 may not know the
+    /// option.
     pub fn max_threads_per_block(self, threads: u32) -> Self {
         self.ptxas(&format!("--maxntid={threads}"))
     }
 
-    /// `--ptxas-options=--opt-level`—How hard the assembler works on a cubin, 0 to 3 (its default).
+    /// `--ptxas-options=--opt-level`—Sets the assembler's optimisation level for a cubin, 0 to 3
+    /// (its default).
     pub fn ptxas_opt_level(self, level: u32) -> Self {
         self.ptxas(&format!("--opt-level={level}"))
     }
 
-    /// `--ptxas-options`—One option for the assembler, which makes the cubin.
+    /// `--ptxas-options`—Adds one option for the assembler, which generates the cubin.
     pub fn ptxas(self, option: &str) -> Self {
         self.add("--ptxas-options", option)
     }
 
-    /// `--Ofast-compile`—Trades the speed of the code for that of the compiler. NVRTC 12.5.
+    /// `--Ofast-compile`—Compiles faster at the cost of slower code. NVRTC 12.5.
     #[doc(alias = "Ofc")]
     pub fn fast_compile(self, level: FastCompile) -> Self {
         self.value("--Ofast-compile", level.as_str())
     }
 
-    /// `--split-compile`—The most threads to optimise and assemble with; 0 is one for each core.
-    /// The output depends on it.
+    /// `--split-compile`—Sets the maximum number of threads for optimising and assembling; 0 means
+    /// one per core. The output depends on this number.
     pub fn split_compile(self, threads: u32) -> Self {
         self.value("--split-compile", threads)
     }
 
-    /// `--generate-line-info`—Relates the code to lines of source, for profilers.
+    /// `--generate-line-info`—Adds line information, which relates the code to source lines for
+    /// profilers.
     #[doc(alias = "lineinfo")]
     pub fn line_info(self, on: bool) -> Self {
         self.flag("--generate-line-info", on)
     }
 
-    /// `--device-debug`—Code for the debugger: all variables visible, no optimisation.
+    /// `--device-debug`—Generates debug code: all variables are visible, and nothing is optimised.
     pub fn debug(self, on: bool) -> Self {
         self.flag("--device-debug", on)
     }
 
-    /// `--dopt=on`—Optimises even when compiling for the debugger.
+    /// `--dopt=on`—Optimises debug code.
     pub fn optimize_debug(self, on: bool) -> Self {
         let options = self.remove("--dopt");
         if on {
@@ -177,7 +181,7 @@ impl Options {
         }
     }
 
-    /// `--relocatable-device-code`—Leaves functions and variables to be linked.
+    /// `--relocatable-device-code`—Leaves references to functions and variables for the linker.
     pub fn relocatable(self, on: bool) -> Self {
         self.value("--relocatable-device-code", on)
     }
@@ -187,17 +191,18 @@ impl Options {
         self.add("--define-macro", format!("{name}={}", value.to_string()))
     }
 
-    /// `--define-macro`—Defines a macro without a value, which is then 1.
+    /// `--define-macro`—Defines a macro without a value; NVRTC then defines it as 1.
     pub fn define_flag(self, name: &str) -> Self {
         self.add("--define-macro", name)
     }
 
-    /// `--undefine-macro`—Takes back the definition of a macro.
+    /// `--undefine-macro`—Removes the definition of a macro.
     pub fn undefine(self, name: &str) -> Self {
         self.add("--undefine-macro", name)
     }
 
-    /// `--include-path`—Adds a folder in which `#include` looks, after the program's own headers.
+    /// `--include-path`—Adds a folder in which `#include` looks after the program's in-memory
+    /// headers.
     pub fn include_dir(self, dir: impl AsRef<Path>) -> Self {
         self.add(
             "--include-path",
@@ -213,58 +218,60 @@ impl Options {
         self
     }
 
-    /// `--pre-include`—Includes a header before the source begins.
+    /// `--pre-include`—Includes a header before the source.
     pub fn pre_include(self, header: &str) -> Self {
         self.add("--pre-include", header)
     }
 
-    /// `--no-source-include`—Does not look for headers in the folder of the program's name.
+    /// `--no-source-include`—Does not search the folder of the program's name for headers.
     pub fn no_source_include(self, on: bool) -> Self {
         self.flag("--no-source-include", on)
     }
 
-    /// `--disable-warnings`—No warnings at all.
+    /// `--disable-warnings`—Disables all warnings.
     pub fn disable_warnings(self, on: bool) -> Self {
         self.flag("--disable-warnings", on)
     }
 
-    /// `--diag-suppress`—Silences the warning of this number.
+    /// `--diag-suppress`—Suppresses the warning with this number.
     pub fn suppress_warning(self, number: u32) -> Self {
         self.add("--diag-suppress", number.to_string())
     }
 
-    /// `--diag-error`—Makes an error of the warning of this number.
+    /// `--diag-error`—Turns the warning with this number into an error.
     pub fn warning_to_error(self, number: u32) -> Self {
         self.add("--diag-error", number.to_string())
     }
 
-    /// `--diag-warn`—Makes a warning of the remark or error of this number, where that is possible.
+    /// `--diag-warn`—Turns the remark or error with this number into a warning, where that is
+    /// possible.
     pub fn error_to_warning(self, number: u32) -> Self {
         self.add("--diag-warn", number.to_string())
     }
 
-    /// `--warning-as-error`—Makes errors of the warnings of this kind. NVRTC 13.1.
+    /// `--warning-as-error`—Turns warnings of this kind into errors. NVRTC 13.1.
     #[doc(alias = "Werror")]
     pub fn warnings_as_errors(self, kind: WarningKind) -> Self {
         self.add("--warning-as-error", kind.as_str())
     }
 
-    /// `--brief-diagnostics`—Leaves the line of source out of the log. NVRTC 12.1.
+    /// `--brief-diagnostics`—Omits the source line from each diagnostic in the log. NVRTC 12.1.
     pub fn brief_diagnostics(self, on: bool) -> Self {
         self.value("--brief-diagnostics", on)
     }
 
-    /// `--fmax-errors`—Gives up after so many errors. NVRTC 13.4.
+    /// `--fmax-errors`—Stops after this number of errors. NVRTC 13.4.
     pub fn max_errors(self, errors: u32) -> Self {
         self.value("--fmax-errors", errors)
     }
 
-    /// `--restrict`—Assumes that no two pointer parameters of a kernel lead to the same memory.
+    /// `--restrict`—Assumes that no two pointer parameters of a kernel alias.
     pub fn restrict(self, on: bool) -> Self {
         self.flag("--restrict", on)
     }
 
-    /// `--device-as-default-execution-space`—Functions without an annotation are `__device__`.
+    /// `--device-as-default-execution-space`—Treats functions without an annotation as
+    /// `__device__`.
     pub fn default_device(self, on: bool) -> Self {
         self.flag("--device-as-default-execution-space", on)
     }
@@ -279,24 +286,24 @@ impl Options {
         self.flag("--device-float128", on)
     }
 
-    /// `--minimal`—Leaves out what NVRTC declares by itself and few kernels need, and so starts
-    /// faster. NVRTC 12.4.
+    /// `--minimal`—Omits built-in declarations that few kernels need, which reduces the compile
+    /// time. NVRTC 12.4.
     pub fn minimal(self, on: bool) -> Self {
         self.flag("--minimal", on)
     }
 
-    /// `--pch`—Keeps headers precompiled, for this process only. NVRTC 12.8.
+    /// `--pch`—Creates and uses precompiled headers, for this process only. NVRTC 12.8.
     pub fn precompiled_headers(self, on: bool) -> Self {
         self.flag("--pch", on)
     }
 
-    /// `--pch-dir`—Where precompiled headers are kept. No two processes may share a folder. NVRTC
-    /// 12.8.
+    /// `--pch-dir`—Sets the folder for precompiled headers. Two processes must not share a folder.
+    /// NVRTC 12.8.
     pub fn precompiled_headers_dir(self, dir: impl AsRef<Path>) -> Self {
         self.replace("--pch-dir", dir.as_ref().as_os_str().as_encoded_bytes())
     }
 
-    /// `--time=-`—Writes a table of how long each phase took, as CSV, into the log. NVRTC 12.1.
+    /// `--time=-`—Writes a table of the time of each phase, as CSV, into the log. NVRTC 12.1.
     pub fn time_report(self, on: bool) -> Self {
         let options = self.remove("--time");
         if on {
@@ -306,7 +313,7 @@ impl Options {
         }
     }
 
-    /// `--no-cache`—Does not use the driver's cache, in which NVRTC keeps what it compiled. NVRTC
+    /// `--no-cache`—Does not use the driver's cache, in which NVRTC stores compilations. NVRTC
     /// 12.9.
     pub fn no_cache(self, on: bool) -> Self {
         self.flag("--no-cache", on)
@@ -317,8 +324,8 @@ impl Options {
         self.flag("--enable-tile", on)
     }
 
-    /// One option as NVRTC takes it. One that came after NVRTC 12.0 is checked as its method would
-    /// check it; an architecture is as if set by [`arch`](Self::arch).
+    /// Adds one option verbatim. The version check of a newer option applies as it does for its
+    /// method. An architecture is set as by [`arch`](Self::arch).
     pub fn raw(self, option: impl AsRef<str>) -> Self {
         let option = option.as_ref();
         let arch = ["--gpu-architecture=", "-arch="]
@@ -330,30 +337,31 @@ impl Options {
         }
     }
 
-    /// Gives up after `limit`: [`Error::TimedOut`]. NVRTC 12.8.
+    /// Sets the time limit, after which compilation fails with [`Error::TimedOut`]. NVRTC 12.8.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Gives up when `token` is cancelled: [`Error::Cancelled`]. NVRTC 12.8.
+    /// Sets a token that cancels the compilation, which then fails with [`Error::Cancelled`]. NVRTC
+    /// 12.8.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self
     }
 
-    /// The stack to compile on, in bytes; 256 MiB unless set, and never less than 8 MiB.
+    /// Sets the stack size of the compiler in bytes. The default is 256 MiB, the minimum 8 MiB.
     ///
-    /// It bounds how deeply a source may be nested: one that might overflow it is
-    /// [`Error::TooDeep`]. What macros expand to and headers on disk are not part of that check. If
-    /// they nest deeply, as many thousand levels of generated code do, set a larger stack: it is
-    /// virtual memory, of which only what is used becomes real.
+    /// The stack size limits how deeply a source may be nested: a source that might overflow the
+    /// stack is [`Error::TooDeep`]. The check does not cover expanded macros or headers on disk. If
+    /// they are nested deeply, as generated code with many thousand levels is, set a larger stack.
+    /// This is virtual memory, of which only the used part is committed.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);
         self
     }
 
-    /// The options as they are given to NVRTC. What is not UTF-8 in a path is replaced.
+    /// Returns the options as NVRTC receives them. Bytes of a path that are not UTF-8 are replaced.
     #[must_use]
     pub fn to_strings(&self) -> Vec<String> {
         self.texts()
@@ -369,7 +377,7 @@ impl Options {
         self.stack.unwrap_or(STACK).max(SMALLEST_STACK)
     }
 
-    /// The options for an NVRTC of version `found`.
+    /// Returns the options for an NVRTC of version `found`.
     pub(crate) fn render(&self, found: Version) -> Result<Vec<CString>, Error> {
         let render = |text: Vec<u8>| {
             let option = String::from_utf8_lossy(&text).into_owned();

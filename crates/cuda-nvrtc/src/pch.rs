@@ -1,6 +1,6 @@
-//! The memory of precompiled headers
-//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)): one heap for the
-//! process, out of which NVRTC writes them.
+//! The heap for precompiled headers
+//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). The process has one
+//! heap, from which NVRTC writes them.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
@@ -9,41 +9,41 @@ use cuda_sys::nvrtc::calls;
 use crate::library::check;
 use crate::{Error, Nvrtc};
 
-/// Held for reading by each compilation, as long as NVRTC may be in the heap, and for writing while
-/// the heap is replaced.
+/// The lock of the heap. A compilation holds it for reading as long as NVRTC may use the heap; a
+/// replacement of the heap holds it for writing.
 static HEAP: RwLock<()> = RwLock::new(());
 
-/// Keeps the heap as it is, while it lives.
+/// Prevents a replacement of the heap while the guard lives.
 pub(crate) fn keep_heap() -> RwLockReadGuard<'static, ()> {
     HEAP.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a compilation did about writing precompiled headers.
+/// The result of creating precompiled headers in a compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PchStatus {
-    /// Nothing: they were not asked for, NVRTC saw no gain, or they were there already.
+    /// NVRTC did not try: they were not requested, would not help, or existed already.
     #[default]
     NotAttempted,
-    /// They were written.
+    /// NVRTC created them.
     Created,
-    /// They did not fit in the heap, and the compilation went on without:
-    /// [`Nvrtc::set_pch_heap_size`], or it will take the time for nothing each time.
+    /// They did not fit in the heap, and the compilation continued without them. Enlarge the heap
+    /// with [`Nvrtc::set_pch_heap_size`]; otherwise each compilation spends the time in vain.
     HeapExhausted {
         /// The size that the heap would need, in bytes.
         required: usize,
     },
-    /// They could not be written; the log tells more.
+    /// NVRTC failed to create them; the log has the details.
     Failed,
 }
 
-/// Precompiled headers. All of it needs NVRTC 12.8.
+/// Precompiled headers. All methods require NVRTC 12.8.
 impl Nvrtc {
-    /// `nvrtcGetPCHHeapSize`—The size of the heap for precompiled headers, in bytes.
+    /// `nvrtcGetPCHHeapSize`—Returns the size of the heap for precompiled headers in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`] before NVRTC 12.8.
+    /// [`Error::MissingFunction`] if this NVRTC is older than 12.8.
     #[doc(alias = "nvrtcGetPCHHeapSize")]
     pub fn pch_heap_size(&self) -> Result<usize, Error> {
         let ask = self.function(self.table().nvrtcGetPCHHeapSize, calls::nvrtcGetPCHHeapSize)?;
@@ -54,16 +54,16 @@ impl Nvrtc {
         Ok(size)
     }
 
-    /// `nvrtcSetPCHHeapSize`—Sets the size of the heap for precompiled headers, for compilations
-    /// that begin later.
+    /// `nvrtcSetPCHHeapSize`—Sets the size in bytes of the heap for precompiled headers, for
+    /// compilations that begin later.
     ///
-    /// NVRTC rounds it up to whole pages.
+    /// NVRTC rounds the size up to whole pages.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`] before NVRTC 12.8. [`Error::Compiling`] while a compilation runs
-    /// in this process, for NVRTC gives the heap back at once; one that was left to itself after a
-    /// time-out or a cancellation runs on.
+    /// [`Error::MissingFunction`] if this NVRTC is older than 12.8. [`Error::Compiling`] while a
+    /// compilation runs in this process, because NVRTC frees the old heap at once. A compilation
+    /// that was abandoned after a time-out or a cancellation still runs.
     #[doc(alias = "nvrtcSetPCHHeapSize")]
     pub fn set_pch_heap_size(&self, bytes: usize) -> Result<(), Error> {
         let set = self.function(self.table().nvrtcSetPCHHeapSize, calls::nvrtcSetPCHHeapSize)?;
@@ -76,9 +76,9 @@ impl Nvrtc {
                 });
             }
         };
-        // SAFETY: nobody may be in the heap, which is given back ← every compilation of this crate
-        // holds the lock that was just taken alone; who compiles through the raw library says that
-        // it goes with what else is done.
+        // SAFETY: nothing may use the heap, which NVRTC frees ← every compilation of this crate
+        // holds the lock for reading, and this call holds it for writing. Code that compiles
+        // through the raw library has promised that its calls are compatible with all others.
         let status = unsafe { set(bytes) };
         check(status, calls::nvrtcSetPCHHeapSize)
     }

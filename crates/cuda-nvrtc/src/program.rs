@@ -1,4 +1,4 @@
-//! A program: CUDA C++ source with its headers, and its compilation.
+//! A program, which is CUDA C++ source with its headers, and its compilation.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::output::sealed::{self, TOKEN};
 use crate::raw::{Getter, RawProgram};
 use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker};
 
-/// CUDA C++ source, the headers that go with it, and the names wanted of it.
+/// CUDA C++ source with its in-memory headers and the name expressions to look up in its output.
 ///
-/// Unlike `nvrtcProgram` it is a plain value: it can be cloned, shared between threads and compiled
-/// as often as wanted, each time afresh. Texts are bytes, and need not be UTF-8; a NUL byte in one
-/// is an error when compiling.
+/// Unlike `nvrtcProgram`, a `Program` is a plain value: it can be cloned, shared between threads
+/// and compiled any number of times; each compilation starts from scratch. Texts are bytes and need
+/// not be UTF-8. A NUL byte in a text is an error at compilation.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,11 +47,11 @@ pub struct Program {
     pub(crate) name_expressions: Vec<String>,
 }
 
-/// The name of a program that was given none, as NVRTC has it.
+/// The name that NVRTC gives to a program without a name.
 const DEFAULT_NAME: &str = "default_program";
 
 impl Program {
-    /// A program of this source.
+    /// Creates a program from its source.
     #[doc(alias = "nvrtcCreateProgram")]
     pub fn new(nvrtc: &Nvrtc, source: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -63,42 +63,42 @@ impl Program {
         }
     }
 
-    /// The name of the source, as diagnostics tell it. If it is a path, `#include "…"` also looks
-    /// in its folder.
+    /// Sets the name of the source, which diagnostics print. If the name is a path, `#include "…"`
+    /// also looks in its folder.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// A header in memory, which `#include` finds under `name` before it looks in any folder.
+    /// Adds a header in memory. `#include` finds it under `name` before it looks in any folder.
     pub fn header(mut self, name: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
         self.headers.push((name.into(), text.into()));
         self
     }
 
-    /// `nvrtcAddNameExpression`—A kernel, function or variable whose name in the output is wanted,
-    /// such as `scale<float>`; a template so named is instantiated. The name comes with
-    /// [`Compiled::lowered_name`].
+    /// `nvrtcAddNameExpression`—Adds a kernel, function or variable whose name in the output is
+    /// wanted, such as `scale<float>`. A template named in this way is instantiated.
+    /// [`Compiled::lowered_name`] returns the name in the output.
     #[doc(alias = "nvrtcAddNameExpression")]
     pub fn name_expression(mut self, expression: impl Into<String>) -> Self {
         self.name_expressions.push(expression.into());
         self
     }
 
-    /// The NVRTC that compiles it.
+    /// Returns the NVRTC library that compiles this program.
     #[must_use]
     pub fn nvrtc(&self) -> &Nvrtc {
         &self.nvrtc
     }
 
-    /// Compiles to PTX, which a driver at least as new as this NVRTC compiles for its device.
+    /// Compiles to PTX, which any driver at least as new as this NVRTC can compile for its device.
     ///
-    /// Name a virtual architecture (or none): with a real one the machine code is made too, and
-    /// thrown away.
+    /// Select a virtual architecture, or none. With a real architecture NVRTC also generates the
+    /// machine code, which is then discarded.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// Fails as [`compile`](Self::compile) does.
     #[doc(alias = "nvrtcGetPTX")]
     pub fn compile_ptx(&self, options: &Options) -> Result<Compiled<Ptx>, Error> {
         self.compile(options)
@@ -108,7 +108,8 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile), and [`Error::NeedsRealArch`].
+    /// Fails as [`compile`](Self::compile) does, and with [`Error::NeedsRealArch`] if `options`
+    /// name no real architecture.
     #[doc(alias = "nvrtcGetCUBIN")]
     pub fn compile_cubin(&self, options: &Options) -> Result<Compiled<Cubin>, Error> {
         self.compile(options)
@@ -118,7 +119,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// Fails as [`compile`](Self::compile) does.
     #[doc(alias = "nvrtcGetLTOIR")]
     pub fn compile_lto_ir(&self, options: &Options) -> Result<Compiled<LtoIr>, Error> {
         self.compile(options)
@@ -128,34 +129,39 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// Fails as [`compile`](Self::compile) does.
     #[doc(alias = "nvrtcGetOptiXIR")]
     pub fn compile_optix_ir(&self, options: &Options) -> Result<Compiled<OptixIr>, Error> {
         self.compile(options)
     }
 
-    /// Compiles tile kernels to Tile IR. NVRTC 13.3.
+    /// Compiles tile kernels to Tile IR. Requires NVRTC 13.3.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// Fails as [`compile`](Self::compile) does.
     #[doc(alias = "nvrtcGetTileIR")]
     pub fn compile_tile_ir(&self, options: &Options) -> Result<Compiled<TileIr>, Error> {
         self.compile(options)
     }
 
-    /// `nvrtcCompileProgram`—Compiles to the kind of output that `T` is.
+    /// `nvrtcCompileProgram`—Compiles to the kind of output that `T` selects.
     ///
-    /// It runs on a thread of its own with a large stack ([`Options::stack_size`]) while this one
-    /// waits.
+    /// NVRTC runs on a new thread with a large stack ([`Options::stack_size`]) while the calling
+    /// thread waits.
     ///
     /// # Errors
     ///
-    /// [`Error::Compile`] with the compiler's words if the source does not compile.
-    /// [`Error::OptionTooNew`], [`Error::InvalidOption`] and [`Error::UnsupportedArch`] for
-    /// options, [`Error::Nul`] for a NUL byte, [`Error::TooDeep`] for a source that would crash the
-    /// parser, [`Error::Cancelled`] and [`Error::TimedOut`] if so wanted,
-    /// [`Error::MissingFunction`] if this NVRTC is too old for the output or for a time-out.
+    /// - [`Error::Compile`] with the compiler's diagnostics if the source does not compile.
+    /// - [`Error::OptionTooNew`], [`Error::InvalidOption`] or [`Error::UnsupportedArch`] if NVRTC
+    ///   does not accept an option.
+    /// - [`Error::Nul`] if a text contains a NUL byte.
+    /// - [`Error::TooDeep`] if a text is nested so deeply that it could overflow the parser's
+    ///   stack.
+    /// - [`Error::Cancelled`] or [`Error::TimedOut`] if the limits of `options` end the
+    ///   compilation.
+    /// - [`Error::MissingFunction`] if this NVRTC is too old for the kind of output or for a
+    ///   time-out.
     #[doc(alias = "nvrtcCompileProgram")]
     pub fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, Error> {
         let flow = Flow::start(options);
@@ -175,8 +181,8 @@ impl Program {
         }
         let (stack, version) = (options.stack(), self.nvrtc.version());
         let flow = Arc::new(flow);
-        // The thread has its own of everything, because a compilation that does not end in time is
-        // left to itself.
+        // The thread owns all of its data, because a compilation that does not end in time is
+        // abandoned and keeps running.
         let job = (self.clone(), Arc::clone(&flow));
         worker::run(stack, version, &flow, move || {
             let (program, flow) = job;
@@ -184,7 +190,7 @@ impl Program {
         })?
     }
 
-    /// Compiles on this thread.
+    /// Compiles on the current thread.
     fn compile_here<T: Output>(
         &self,
         flow: &Flow,
@@ -294,7 +300,7 @@ impl Program {
     }
 }
 
-/// The texts of a program as C takes them.
+/// The texts of a program as NUL-terminated strings.
 struct Texts {
     source: CString,
     name: CString,

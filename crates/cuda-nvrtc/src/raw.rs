@@ -1,4 +1,4 @@
-//! `nvrtcProgram`, owned.
+//! An owned `nvrtcProgram`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -10,11 +10,11 @@ use crate::flow::{self, Flow};
 use crate::library::check;
 use crate::{Error, Log, Nvrtc, PchStatus};
 
-/// What tells the size of an output, and what writes it.
+/// Types of the functions that return the size of an output and that write the output.
 pub(crate) type SizeFn = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
 pub(crate) type ReadFn = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult;
 
-/// The two functions of one output, with their names.
+/// The two functions of one kind of output, with their descriptions for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Getter {
     pub(crate) size: SizeFn,
@@ -23,12 +23,13 @@ pub struct Getter {
     pub(crate) read_call: &'static Function,
 }
 
-/// Destroys its program. It stays on the thread that made it, and nothing else has the handle.
+/// An owned program, which is destroyed on drop. It stays on the thread that created it, and
+/// nothing else has its handle.
 #[derive(Debug)]
 pub(crate) struct RawProgram<'a> {
     nvrtc: &'a Nvrtc,
     handle: nvrtcProgram,
-    /// What the flow callback looks at.
+    /// The state that the flow callback reads.
     flow: &'a Flow,
 }
 
@@ -41,7 +42,7 @@ impl<'a> RawProgram<'a> {
         headers: &[(CString, CString)],
     ) -> Result<Self, Error> {
         let create = nvrtc.function(nvrtc.table().nvrtcCreateProgram, calls::nvrtcCreateProgram)?;
-        // Asked for now, so that there is no program without a way to end it.
+        // Checked before the program is created, so that every program can be destroyed.
         nvrtc.function(
             nvrtc.table().nvrtcDestroyProgram,
             calls::nvrtcDestroyProgram,
@@ -51,7 +52,8 @@ impl<'a> RawProgram<'a> {
         let texts: Vec<*const c_char> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` must be writable, the strings NUL-terminated, and the arrays of `count`
-        // elements ← all are borrowed or made above as such. NVRTC copies the strings.
+        // elements ← `handle` is a local, the strings are CStrs and CStrings, and both arrays come
+        // from `headers`. NVRTC copies the strings.
         let status = unsafe {
             create(
                 &raw mut handle,
@@ -81,8 +83,9 @@ impl<'a> RawProgram<'a> {
             calls::nvrtcSetFlowCallback,
         )?;
         let payload = ptr::from_ref(self.flow).cast_mut().cast::<c_void>();
-        // SAFETY: the program must be alive, and the payload a Flow that outlives the compilation ←
-        // `self` owns the one and borrows the other for its own life; `ask` only reads it.
+        // SAFETY: the program must be alive, and the payload a `Flow` that outlives the compilation
+        // ← `self` owns the program and borrows the `Flow` for its own lifetime; `ask` only reads
+        // it.
         let status = unsafe { set(self.handle, Some(flow::ask), payload) };
         check(status, calls::nvrtcSetFlowCallback)
     }
@@ -92,13 +95,13 @@ impl<'a> RawProgram<'a> {
             self.nvrtc.table().nvrtcAddNameExpression,
             calls::nvrtcAddNameExpression,
         )?;
-        // SAFETY: the program must be alive and the string NUL-terminated ← `self` owns the one,
-        // the other is a CStr.
+        // SAFETY: the program must be alive and the string NUL-terminated ← `self` owns the
+        // program, and the string is a CStr.
         let status = unsafe { add(self.handle, expression.as_ptr()) };
         check(status, calls::nvrtcAddNameExpression)
     }
 
-    /// Compiles; what the compiler answers is the caller's to judge.
+    /// Compiles and returns NVRTC's status, for the caller to interpret.
     pub(crate) fn compile(&self, options: &[CString]) -> Result<nvrtcResult, Error> {
         let compile = self.nvrtc.function(
             self.nvrtc.table().nvrtcCompileProgram,
@@ -106,8 +109,8 @@ impl<'a> RawProgram<'a> {
         )?;
         let count = c_int::try_from(options.len()).map_err(|_| Error::TooMany("options"))?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program must be alive, and there must be `count` strings ← `self` owns it,
-        // and `pointers` has that many, of strings borrowed for the call.
+        // SAFETY: the program must be alive, and there must be `count` strings ← `self` owns the
+        // program, and `pointers` has `count` elements that point to strings borrowed for the call.
         Ok(unsafe { compile(self.handle, count, pointers.as_ptr()) })
     }
 
@@ -126,25 +129,26 @@ impl<'a> RawProgram<'a> {
         Ok(Log::new(&log))
     }
 
-    /// The bytes of one output.
+    /// Reads one output.
     pub(crate) fn read(&self, getter: Getter) -> Result<Vec<u8>, Error> {
         let mut size = 0;
-        // SAFETY: the program must be alive and the size writable ← `self` owns the one, the other
-        // is a local.
+        // SAFETY: the program must be alive and the size writable ← `self` owns the program, and
+        // `size` is a local.
         let status = unsafe { (getter.size)(self.handle, &raw mut size) };
         check(status, getter.size_call)?;
         let mut bytes = vec![0; size];
         if size > 0 {
-            // SAFETY: the program must be alive and the buffer have room for what the first call
-            // said ← `self` owns the one and is not compiled in between; the other has `size`
-            // bytes.
+            // SAFETY: the program must be alive and the buffer large enough ← `self` owns the
+            // program and does not compile between the two calls, and the buffer has the `size`
+            // bytes that the first call returned.
             let status = unsafe { (getter.read)(self.handle, bytes.as_mut_ptr().cast::<c_char>()) };
             check(status, getter.read_call)?;
         }
         Ok(bytes)
     }
 
-    /// What became of precompiled headers; nothing where NVRTC knows none.
+    /// Returns the result of creating precompiled headers; [`PchStatus::NotAttempted`] if this
+    /// NVRTC has no precompiled headers.
     pub(crate) fn pch_status(&self) -> Result<PchStatus, Error> {
         let table = self.nvrtc.table();
         let Some(ask) = table.nvrtcGetPCHCreateStatus else {
@@ -161,8 +165,8 @@ impl<'a> RawProgram<'a> {
                     calls::nvrtcGetPCHHeapSizeRequired,
                 )?;
                 let mut required = 0;
-                // SAFETY: the program must be alive and the pointer writable ← `self` owns the one,
-                // the other is to a local.
+                // SAFETY: the program must be alive and the pointer writable ← `self` owns the
+                // program, and `required` is a local.
                 let status = unsafe { size_of(self.handle, &raw mut required) };
                 check(status, calls::nvrtcGetPCHHeapSizeRequired)?;
                 Ok(PchStatus::HeapExhausted { required })
@@ -180,7 +184,7 @@ impl<'a> RawProgram<'a> {
         )?;
         let mut name = ptr::null();
         // SAFETY: the program must be alive, the string NUL-terminated and the pointer writable ←
-        // `self` owns the first, the second is a CStr, the third a local.
+        // `self` owns the program, the string is a CStr, and `name` is a local.
         let status = unsafe { lower(self.handle, expression.as_ptr(), &raw mut name) };
         check(status, calls::nvrtcGetLoweredName)?;
         if name.is_null() {
@@ -190,8 +194,8 @@ impl<'a> RawProgram<'a> {
             )
             .map(|()| String::new());
         }
-        // SAFETY: it must be a string that is alive ← NVRTC answered it, not null, and keeps it as
-        // long as the program.
+        // SAFETY: `name` must point to a live C string ← NVRTC returned it, it is not null, and
+        // NVRTC keeps it as long as the program.
         let name = unsafe { CStr::from_ptr(name) };
         Ok(name.to_string_lossy().into_owned())
     }
@@ -200,8 +204,9 @@ impl<'a> RawProgram<'a> {
 impl Drop for RawProgram<'_> {
     fn drop(&mut self) {
         if let Some(destroy) = self.nvrtc.table().nvrtcDestroyProgram {
-            // SAFETY: the program must be alive and not used again ← `self` owns it and ends here.
-            // What it answers tells nothing that could be mended.
+            // SAFETY: the program must be alive and not be used again ← `self` owns it and is being
+            // dropped. The returned status is ignored because there is no way to recover from a
+            // failure.
             unsafe { destroy(&raw mut self.handle) };
         }
     }

@@ -1,5 +1,5 @@
-//! Where the compiler runs: on a thread of its own with a large stack, with the process's locale
-//! put back.
+//! The thread on which the compiler runs. It has a large stack and restores the locale of the
+//! process.
 
 use std::io;
 use std::panic;
@@ -12,18 +12,18 @@ use cuda_sys::Version;
 use crate::flow::Flow;
 use crate::{Error, pch};
 
-/// NVRTC's parser does not ask the flow callback. A compilation that has not ended so long after it
-/// should have is left to itself.
+/// The time after which an overdue compilation is abandoned. NVRTC's parser does not call the flow
+/// callback, so a compilation may continue after it should have ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How often to look whether that is so.
+/// The interval between checks for an overdue compilation.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Runs `work` on a thread with a stack of `stack` bytes, and waits for it as long as `flow`
 /// allows.
 ///
-/// NVRTC's parser recurses as deep as its source is nested, and the caller's thread may have as
-/// little as 1 MiB.
+/// The depth of recursion of NVRTC's parser is the depth of nesting of its source, and the caller's
+/// thread may have a stack of only 1 MiB.
 pub(crate) fn run<T: Send + 'static>(
     stack: usize,
     version: Version,
@@ -35,10 +35,10 @@ pub(crate) fn run<T: Send + 'static>(
         let heap = pch::keep_heap();
         let locale = locale::Guard::new(version);
         let result = work();
-        // Before the caller goes on.
+        // Both guards are dropped before the caller continues.
         drop(locale);
         drop(heap);
-        // Nobody waits for the result of a compilation that was left to itself.
+        // The receiver is gone if the compilation was abandoned.
         let _unwanted = sender.send(result);
     };
     let thread = thread::Builder::new()
@@ -74,7 +74,7 @@ pub(crate) fn run<T: Send + 'static>(
     }
 }
 
-/// NVRTC 12.0 to 12.6 sets the locale of the process while it compiles and leaves it so.
+/// Restores the locale of the process, which NVRTC 12.0 to 12.6 sets while it compiles.
 #[cfg(unix)]
 mod locale {
     use std::ffi::{CStr, CString};
@@ -83,7 +83,7 @@ mod locale {
 
     use cuda_sys::Version;
 
-    /// The newest version that is known to do it.
+    /// The newest version that is known to change the locale.
     const LAST: Version = Version::new(12060);
 
     struct State {
@@ -96,7 +96,8 @@ mod locale {
         before: None,
     });
 
-    /// While any is alive the locale of before the first is remembered; the last one puts it back.
+    /// A guard for one compilation. The first live guard saves the locale; dropping the last
+    /// restores it.
     pub(super) struct Guard {
         active: bool,
     }
@@ -127,9 +128,10 @@ mod locale {
             }
             let before = state.before.take();
             if let Some(before) = before.filter(|before| current().as_ref() != Some(before)) {
-                // SAFETY: the string must be one that `setlocale` answered ← `current` copied it.
-                // That no other thread uses the locale meanwhile cannot be seen from here; NVRTC
-                // has just changed it without asking, and this changes it back.
+                // SAFETY: the string must be one that `setlocale` returned ← `current` copied it.
+                // No other thread may use the locale during the call, which cannot be checked here;
+                // but NVRTC has just changed the locale under the same risk, and this call only
+                // undoes that change.
                 unsafe { libc::setlocale(libc::LC_ALL, before.as_ptr()) };
             }
         }
@@ -140,20 +142,21 @@ mod locale {
     }
 
     fn current() -> Option<CString> {
-        // SAFETY: a null name must only ask ← so says C. Nothing is changed.
+        // SAFETY: a null name must only query the locale ← the C standard specifies so. Nothing is
+        // changed.
         let name = unsafe { libc::setlocale(libc::LC_ALL, ptr::null()) };
         if name.is_null() {
             return None;
         }
-        // SAFETY: it must be a string that is alive ← it is the C library's own, until the locale
-        // is next changed.
+        // SAFETY: `name` must point to a live C string ← the C library owns it, and keeps it until
+        // the locale is next changed.
         Some(unsafe { CStr::from_ptr(name) }.to_owned())
     }
 }
 
 #[cfg(not(unix))]
 mod locale {
-    /// NVRTC has a C library of its own here.
+    /// NVRTC has its own C library on this system, so there is no locale to restore.
     pub(super) struct Guard;
 
     impl Guard {

@@ -1,4 +1,4 @@
-//! Which groups have no members but the user and root.
+//! The check of whether a group has no members other than the user and root.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use std::fs;
 /// its group `staff` (50). `users`, the shared group of all users, is 100.
 const FIRST_SHARED: u32 = if cfg!(target_os = "linux") { 100 } else { 0 };
 
-/// Whether only `users` and root are members of the group `gid`, according to the system's files.
+/// Returns whether only `users` and root are members of the group `gid`, according to `/etc/passwd`
+/// and `/etc/group`.
 ///
 /// Distributions with user-private groups set the umask to 002, so most folders of a user there are
 /// writable by a group whose only member is that user. The rule is the one by which `pam_umask`
@@ -88,7 +89,7 @@ mod tests {
             // Another user's group, and one that has another member.
             (1000, 1001, false),
             (1001, 1001, false),
-            // A shared group, as the primary group too.
+            // A shared group, also if it is the user's primary group.
             (100, 1000, false),
             (1500, 1002, false),
             // The primary group of a second user.

@@ -1,16 +1,16 @@
-//! Where CUDA's files may be on a machine, and which of those folders can be trusted.
+//! The places where CUDA's files may be on a machine, and a check of whether they can be trusted.
 //!
-//! The crates of this workspace load libraries, read headers and store compiled kernels. Whoever
-//! can write to such a folder chooses code that runs in this process. So a place is either
+//! The crates of this workspace load libraries, read headers and store compiled kernels. A user who
+//! can write to such a folder chooses code that runs in this process. A place is therefore either
 //!
-//! - **explicit**: a person or the program named it, by an argument or by one of the environment
+//! - **explicit**: the user or the program named it, by an argument or by one of the environment
 //!   variables `CUDA_DRIVER_LIBRARY`, `CUDA_NVRTC_LIBRARY`, `CUDA_NVJITLINK_LIBRARY`,
-//!   `CUDA_SYS_HEADERS`, `CUDA_PATH` and `CUDA_HOME`. It is used as it is, unchecked; or
+//!   `CUDA_SYS_HEADERS`, `CUDA_PATH` and `CUDA_HOME`. It is used without a check; or
 //! - **implicit**: it is searched because CUDA is often installed there. It is used only if
 //!   [`Trust::resolve`] accepts it, and under the path that was checked.
 //!
-//! An environment variable that is empty counts as unset, and all of them are ignored in a program
-//! that runs with more rights than the user who started it ([`is_privileged`]).
+//! An empty environment variable counts as unset. All environment variables are ignored in a
+//! program that runs with more rights than the user who started it ([`is_privileged`]).
 
 use std::env;
 use std::ffi::OsString;
@@ -24,17 +24,17 @@ mod trust;
 pub use setup::Setup;
 pub use trust::{Trust, Untrusted};
 
-/// A folder that may hold a CUDA toolkit.
+/// A folder that may contain a CUDA toolkit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolkit {
-    /// The folder. It need not exist.
+    /// The path of the folder, which need not exist.
     pub root: PathBuf,
     /// The environment variable that names it, or `None` for an implicit place.
     pub variable: Option<&'static str>,
 }
 
-/// The folders that may hold a CUDA toolkit, in the order of the search: `CUDA_PATH`, `CUDA_HOME`,
-/// `/usr/local/cuda` and `/opt/cuda`. Nothing is checked.
+/// Returns the folders that may contain a CUDA toolkit, in search order: `CUDA_PATH`, `CUDA_HOME`,
+/// `/usr/local/cuda` and `/opt/cuda`. They are not checked.
 #[must_use]
 pub fn toolkits() -> Vec<Toolkit> {
     let explicit = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(|name| {
@@ -50,8 +50,8 @@ pub fn toolkits() -> Vec<Toolkit> {
     explicit.chain(implicit).collect()
 }
 
-/// The value of an environment variable. `None` if it is unset or empty, and always `None` in a
-/// [privileged](is_privileged) program.
+/// Returns the value of an environment variable, or `None` if it is unset or empty. In a
+/// [privileged](is_privileged) program the result is always `None`.
 #[must_use]
 pub fn variable(name: &str) -> Option<OsString> {
     if is_privileged() {
@@ -60,14 +60,14 @@ pub fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The path in an environment variable, under the conditions of [`variable`].
+/// Returns the path in an environment variable, under the conditions of [`variable`].
 #[must_use]
 pub fn path_variable(name: &str) -> Option<PathBuf> {
     variable(name).map(PathBuf::from)
 }
 
-/// Whether this program runs with more rights than the user who started it (set-user-ID,
-/// set-group-ID or file capabilities). Its environment was written by the user with fewer rights.
+/// Returns whether this program runs with more rights than the user who started it (set-user-ID,
+/// set-group-ID or file capabilities). The user with fewer rights controls its environment.
 #[must_use]
 pub fn is_privileged() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]

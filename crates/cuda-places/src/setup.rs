@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Trust;
 
-/// The name of that folder, below Cargo's target folder.
+/// The name of the folder that `cargo xtask setup` fills, below Cargo's target folder.
 const NAME: &str = "cuda-setup";
 
 /// The files that Cargo writes to its target folder. One of them exists after the first build.
@@ -14,16 +14,16 @@ const TARGET_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 /// The folder that `cargo xtask setup` fills.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The folder. It exists, and is not checked yet.
+    /// The path of the folder, which exists but has not been checked.
     pub dir: PathBuf,
-    /// How to check it and what is in it. The owner of the program is trusted too, as in
-    /// [`Trust::and_owner_of`].
+    /// The trust with which to check the folder and its content. It includes the owner of the
+    /// program, as in [`Trust::and_owner_of`].
     pub trust: Trust,
 }
 
 impl Setup {
-    /// The folder `cuda-setup` in the Cargo target folder that contains `file`. `None` if there is
-    /// none.
+    /// Returns the folder `cuda-setup` in the Cargo target folder that contains `file`, or `None`
+    /// if there is none.
     ///
     /// `file` is the running program or the output folder of a build script. No other folder is
     /// searched, in particular not the current one.
@@ -40,7 +40,7 @@ impl Setup {
             })
     }
 
-    /// [As around](Self::around) the running program.
+    /// Returns the folder [around](Self::around) the running program.
     #[must_use]
     pub fn around_this_program() -> Option<Self> {
         Self::around(&env::current_exe().ok()?)
@@ -77,7 +77,8 @@ mod tests {
             assert_eq!(setup_dir(&program), None);
             fs::write(root.join(mark), "").unwrap();
             assert_eq!(setup_dir(&program), Some(root.join("cuda-setup")));
-            // Of several target folders, the innermost that has the folder.
+            // If several target folders contain each other, the innermost with `cuda-setup` is
+            // used.
             let inner = root.join("debug/deps/inner");
             let other = self::program(&inner);
             fs::write(inner.join(mark), "").unwrap();

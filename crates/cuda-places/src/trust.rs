@@ -1,4 +1,4 @@
-//! The check of owners and permissions of folders that are searched implicitly.
+//! The check of owners and permissions for folders that are searched implicitly.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 mod unix;
 
-/// Why a path is not trusted.
+/// The reason why a path is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Untrusted {
@@ -50,7 +50,7 @@ pub enum Untrusted {
         /// The component.
         path: PathBuf,
     },
-    /// There is a symbolic link where none may be, or too many of them follow each other.
+    /// There is a symbolic link where none is allowed, or a chain of too many links.
     Link {
         /// The link.
         path: PathBuf,
@@ -58,13 +58,13 @@ pub enum Untrusted {
 }
 
 impl Untrusted {
-    /// Whether the path does not exist, or cannot be read: then nothing was refused.
+    /// Returns whether the path does not exist or cannot be read, so that nothing was refused.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Io { .. })
     }
 
-    /// The component that is at fault.
+    /// Returns the component that caused the refusal.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -93,7 +93,7 @@ impl fmt::Display for Untrusted {
             Self::Io { message, .. } => write!(f, "{path}: {message}"),
             Self::OtherOwner { owner, .. } => write!(
                 f,
-                "{path} belongs to another user (uid {owner}); it has to belong to this user or \
+                "{path} belongs to another user (uid {owner}); it must belong to this user or \
                  to root"
             ),
             Self::WritableByOthers { mode, .. } => write!(
@@ -112,7 +112,7 @@ impl fmt::Display for Untrusted {
             ),
             Self::Link { .. } => write!(
                 f,
-                "{path} is a symbolic link where none is allowed, or one of more than 40 in a row"
+                "{path} is a symbolic link where none is allowed, or follows more than 40 other links"
             ),
         }
     }
@@ -120,13 +120,13 @@ impl fmt::Display for Untrusted {
 
 impl Error for Untrusted {}
 
-/// The users whose files are trusted: root and the effective user of this process.
+/// The set of users whose files are trusted: root and the effective user of this process.
 ///
-/// On systems other than Unix every path that exists is trusted: the folders of a user there
+/// On systems other than Unix every existing path is trusted, because a user's folders there
 /// inherit an access control list that lets only the user write.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// Those beside root.
+    /// The trusted users other than root.
     #[cfg(unix)]
     users: Vec<u32>,
 }
@@ -141,8 +141,8 @@ impl Trust {
         }
     }
 
-    /// Also trusts the owner of `file`, if it exists. This is for the folders around a program that
-    /// already runs: its owner has chosen all of its code.
+    /// Adds the owner of `file` to the trusted users, if `file` exists. This is for the folders
+    /// around the running program, whose owner has chosen all of its code already.
     #[must_use]
     pub fn and_owner_of(self, file: &Path) -> Self {
         #[cfg(unix)]
@@ -159,23 +159,23 @@ impl Trust {
         }
     }
 
-    /// Resolves every symbolic link of `path`, and checks that no other user can change what the
+    /// Resolves all symbolic links of `path`, and checks that no other user can change what the
     /// result refers to.
     ///
-    /// Every component from the root down has to belong to root or to a trusted user, and must not
-    /// be writable by others. A component may be writable by
+    /// Every component from the root down must belong to root or to a trusted user and must not be
+    /// writable by others, with two exceptions. A component may be writable by
     /// - a group without other members: the user's private group, root's group, or a group of the
-    ///   distribution that no other user is a member of;
-    /// - everybody, if it is a folder with the sticky bit, such as `/tmp`, and not the last
+    ///   distribution of which no other user is a member;
+    /// - everyone, if it is a folder with the sticky bit, such as `/tmp`, and not the last
     ///   component: other users cannot replace an entry there that does not belong to them.
     ///
-    /// The folders that contain a link are checked like those of its target, and the owner of the
-    /// link too. The result has no links left, and no other user can put one in its place. So what
-    /// is opened by that path is what was checked.
+    /// The folders that contain a link are checked in the same way as those of its target, and so
+    /// is the owner of the link. The result contains no links, and no other user can insert one. So
+    /// opening the result opens the file or folder that was checked.
     ///
     /// # Errors
     ///
-    /// [`Untrusted`] with the first component that is at fault.
+    /// [`Untrusted`] with the first component that is not trusted.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, Untrusted> {
         let path = std::path::absolute(path).map_err(|error| Untrusted::io(path, &error))?;
         #[cfg(unix)]
@@ -194,11 +194,12 @@ impl Trust {
         }
     }
 
-    /// [Resolves](Self::resolve) `dir`, which has to be a folder.
+    /// [Resolves](Self::resolve) `dir`, which must be a folder.
     ///
     /// # Errors
     ///
-    /// [`Untrusted`] with the first component that is at fault.
+    /// [`Untrusted`] with the first component that is not trusted, or with `dir` if it is not a
+    /// folder.
     pub fn resolve_dir(&self, dir: &Path) -> Result<PathBuf, Untrusted> {
         let real = self.resolve(dir)?;
         if real.is_dir() {
@@ -211,12 +212,12 @@ impl Trust {
         }
     }
 
-    /// Creates the folder `dir` and those above it that do not exist, for this user alone, and
+    /// Creates the folder `dir` and its missing parents, accessible only to this user, and
     /// [resolves](Self::resolve_dir) it. Nothing is created in a folder that is not trusted.
     ///
     /// # Errors
     ///
-    /// [`Untrusted`] with the first component that is at fault, or that cannot be created.
+    /// [`Untrusted`] with the first component that is not trusted or cannot be created.
     pub fn create_dir(&self, dir: &Path) -> Result<PathBuf, Untrusted> {
         let dir = std::path::absolute(dir).map_err(|error| Untrusted::io(dir, &error))?;
         #[cfg(unix)]
@@ -247,7 +248,7 @@ impl Trust {
             for name in names.into_iter().rev() {
                 at.push(name);
                 match unix::create_dir(&at) {
-                    // Another process of this user may have been faster.
+                    // Another process of this user may have created it meanwhile.
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(Untrusted::io(&at, &error));
                     }
@@ -263,13 +264,13 @@ impl Trust {
         }
     }
 
-    /// Checks the owner and the permissions of everything below `dir`, which was
-    /// [resolved](Self::resolve_dir). There must be no symbolic links. The permissions do not
-    /// matter if other users cannot enter `dir`.
+    /// Checks the owner and the permissions of everything below `dir`, which must have been
+    /// [resolved](Self::resolve_dir). Symbolic links are not allowed. The permissions are not
+    /// checked if other users cannot enter `dir`.
     ///
     /// # Errors
     ///
-    /// [`Untrusted`] with the first file or folder that is at fault.
+    /// [`Untrusted`] with the first file or folder that is not trusted.
     pub fn check_tree(&self, dir: &Path) -> Result<(), Untrusted> {
         #[cfg(unix)]
         let is_closed = unix::is_closed(dir)?;

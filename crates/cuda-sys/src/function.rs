@@ -1,4 +1,4 @@
-//! What is known of each C function without calling it.
+//! Static facts about each C function.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use crate::Version;
 /// One exported function of a CUDA library: a row of [`FUNCTIONS`](crate::FUNCTIONS).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// The exported name, with its revision: `cuCtxCreate_v4`.
+    /// The exported name including the revision: `cuCtxCreate_v4`.
     pub name: &'static str,
-    /// The name without revision and stream mode, as `cuGetProcAddress` takes it: `cuCtxCreate`.
+    /// The name without revision and stream mode, as passed to `cuGetProcAddress`: `cuCtxCreate`.
     pub base: &'static str,
     pub(crate) since: u32,
-    /// Whether this is the variant for which stream 0 is the per-thread default stream.
+    /// Whether this variant uses the per-thread default stream as stream 0.
     pub per_thread: bool,
 }
 
 impl Function {
-    /// The CUDA version that introduced this revision.
+    /// Returns the CUDA version that introduced this revision.
     #[must_use]
     pub const fn since(&self) -> Version {
         Version::new(self.since)

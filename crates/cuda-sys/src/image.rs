@@ -1,7 +1,7 @@
-//! What a compiler makes and the driver loads, each kind its own type.
+//! Images that compilers generate and the driver loads. Each kind is a separate type.
 //!
-//! They stand here because a compiler (`cuda-nvrtc`) makes them and a driver (`cuda-driver`) takes
-//! them, and neither depends on the other.
+//! The types are in this crate because a compiler (`cuda-nvrtc`) creates them and a driver
+//! (`cuda-driver`) loads them, and neither crate depends on the other.
 
 mod fatbin;
 mod loadable;
@@ -14,36 +14,36 @@ pub use fatbin::{Fatbin, FatbinError};
 pub use loadable::{Loadable, LoadableError};
 pub use signature::{Parameter, Signature};
 
-/// PTX: the text of a virtual instruction set, which the driver compiles for its device.
+/// PTX: the text form of a virtual instruction set, which the driver compiles for its device.
 ///
-/// Safe to load whatever it holds: the driver parses it as text up to the NUL that this type
-/// guarantees.
+/// Loading PTX is safe whatever the text contains: the driver parses it as text up to the NUL that
+/// this type guarantees.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ptx(CString);
 
 impl Ptx {
-    /// Takes the text.
+    /// Creates an image from its text.
     ///
     /// # Errors
     ///
-    /// [`NulError`], which says where, if there is a NUL byte in it.
+    /// [`NulError`] with the position, if the text contains a NUL byte.
     pub fn new(text: impl Into<Vec<u8>>) -> Result<Self, NulError> {
         CString::new(text).map(Self)
     }
 
-    /// The text with its NUL.
+    /// Returns the text with its NUL terminator.
     #[must_use]
     pub fn as_c_str(&self) -> &CStr {
         &self.0
     }
 
-    /// The text, with what is not UTF-8 replaced.
+    /// Returns the text. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
 
-    /// The `.version` that the text states, as (major, minor).
+    /// Returns the `.version` that the text states, as (major, minor).
     #[must_use]
     pub fn version(&self) -> Option<(u32, u32)> {
         let text = self.0.to_string_lossy();
@@ -56,8 +56,8 @@ impl Ptx {
 }
 
 impl Ptx {
-    /// The kernels in the text and their parameters; `None` if the text is not as the PTX manual
-    /// has it.
+    /// Returns the kernels in the text and their parameters; `None` if the text does not follow the
+    /// PTX manual.
     #[must_use]
     pub fn signatures(&self) -> Option<Vec<Signature>> {
         signature::read(&self.0.to_string_lossy())
@@ -74,23 +74,23 @@ macro_rules! trusted_image {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// Its reader trusts the bytes: a truncated or altered image is read past its end. So
-        /// making one from bytes is `unsafe`, and loading one is safe.
+        /// Consumers trust the bytes: they read past the end of a truncated or altered image.
+        /// Therefore creating an image from bytes is `unsafe`, and loading it is safe.
         #[derive(Clone, PartialEq, Eq, Hash)]
         pub struct $name(Vec<u8>);
 
         impl $name {
-            /// Takes the bytes.
+            /// Creates an image from its bytes.
             ///
             /// # Safety
             ///
-            #[doc = concat!("They are ", $what, ", whole and unaltered since a compiler or linker of NVIDIA's made it.")]
+            #[doc = concat!("The bytes must be ", $what, ", complete and unaltered since a compiler or linker of NVIDIA's generated it.")]
             #[must_use]
             pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
                 Self(bytes)
             }
 
-            /// The bytes.
+            /// Returns the bytes.
             #[must_use]
             pub fn as_bytes(&self) -> &[u8] {
                 &self.0
@@ -105,10 +105,10 @@ macro_rules! trusted_image {
     };
 }
 
-/// A cubin: machine code for one architecture, an ELF file.
+/// A cubin: machine code for one architecture, in an ELF file.
 ///
-/// The driver trusts the bytes: a truncated or altered one is read past its end. So making one from
-/// bytes is `unsafe`, and loading one is safe.
+/// The driver trusts the bytes: it reads past the end of a truncated or altered image. Therefore
+/// creating an image from bytes is `unsafe`, and loading it is safe.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cubin {
     bytes: Vec<u8>,
@@ -116,11 +116,12 @@ pub struct Cubin {
 }
 
 impl Cubin {
-    /// Takes the bytes.
+    /// Creates an image from its bytes.
     ///
     /// # Safety
     ///
-    /// They are a cubin, whole and unaltered since a compiler or linker of NVIDIA's made it.
+    /// The bytes must be a complete cubin, unaltered since a compiler or linker of NVIDIA's
+    /// generated it.
     #[must_use]
     pub unsafe fn from_bytes(bytes: Vec<u8>) -> Self {
         Self {
@@ -129,25 +130,26 @@ impl Cubin {
         }
     }
 
-    /// The same with what its compiler knows of its kernels, so that nobody has to ask the driver
-    /// for it.
+    /// Attaches the signatures of the kernels as the compiler reported them, so that the driver
+    /// need not be queried for them.
     ///
     /// # Safety
     ///
-    /// They are those of all its kernels: a launch is checked against them.
+    /// The signatures must be those of all kernels of this cubin: launches are checked against
+    /// them.
     #[must_use]
     pub unsafe fn with_signatures(mut self, signatures: Option<Vec<Signature>>) -> Self {
         self.signatures = signatures;
         self
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The kernels and their parameters, where the compiler told them.
+    /// Returns the kernels and their parameters, if the compiler reported them.
     #[must_use]
     pub fn signatures(&self) -> Option<&[Signature]> {
         self.signatures.as_deref()
@@ -161,22 +163,24 @@ impl fmt::Debug for Cubin {
 }
 
 trusted_image! {
-    /// LTO-IR: what the driver's and NVIDIA's linkers optimise across files while they link.
+    /// LTO-IR: the intermediate code that the linkers of the driver and of NVIDIA optimise across
+    /// files.
     LtoIr, "LTO-IR"
 }
 
 trusted_image! {
-    /// A host object file that holds device code.
+    /// A host object file that contains device code.
     Object, "an object file"
 }
 
 trusted_image! {
-    /// An archive (`.a`) of host object files that hold device code.
+    /// An archive (`.a`) of host object files that contain device code.
     Archive, "an archive of object files"
 }
 
 trusted_image! {
-    /// OptiX-IR: what the OptiX library makes a module from; the driver does not load it.
+    /// OptiX-IR: the input from which the OptiX library creates a module. The driver does not load
+    /// it.
     OptixIr, "OptiX-IR"
 }
 
@@ -205,9 +209,10 @@ const PTX_OF_CUDA: [(u32, (u32, u32)); 15] = [
     (13050, (9, 5)),
 ];
 
-/// The newest PTX version that a driver of `version` reads, as (major, minor).
+/// Returns the newest PTX version that a driver of `version` reads, as (major, minor).
 ///
-/// For a driver newer than this crate it is the newest version known here; `None` below CUDA 12.0.
+/// For a driver newer than this crate this is the newest version known here; for a driver older
+/// than CUDA 12.0 it is `None`.
 #[must_use]
 pub fn newest_ptx(version: crate::Version) -> Option<(u32, u32)> {
     let known = PTX_OF_CUDA

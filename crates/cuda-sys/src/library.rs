@@ -1,6 +1,7 @@
-//! Loads a library and fills its table.
+//! Loads a library and fills its table of functions.
 //!
-//! A library, once loaded, stays: its threads and exit handlers may outlive every owner here.
+//! A loaded library is never unloaded, because its threads and exit handlers may outlive every
+//! owner.
 
 use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -34,13 +35,13 @@ const WANTED: Wanted = Wanted {
     hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1.",
 };
 
-/// Where Windows puts the driver for its Linux.
+/// The path of the driver in the Windows Subsystem for Linux.
 const WSL_DRIVER: &str = "/usr/lib/wsl/lib/libcuda.so.1";
 
-/// The oldest driver that has what the loader itself needs: `cuGetProcAddress_v2`.
+/// The oldest driver that has the function which the loader needs: `cuGetProcAddress_v2`.
 const OLDEST: Version = Version::new(12000);
 
-/// `cuGetProcAddress_v2`: the one function from which every other is found.
+/// The type of `cuGetProcAddress_v2`, through which all other functions are found.
 pub type GetProcAddress = unsafe extern "C" fn(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
@@ -49,9 +50,10 @@ pub type GetProcAddress = unsafe extern "C" fn(
     symbolStatus: *mut CUdriverProcAddressQueryResult,
 ) -> CUresult;
 
-/// A CUDA driver: its table of functions, its version, and where it came from.
+/// A CUDA driver: its table of functions, its version and its origin.
 ///
-/// Dereferences to its [`DriverTable`]. A process can hold several (a real one and software ones).
+/// It dereferences to its [`DriverTable`]. A process can hold several drivers, such as a real one
+/// and software ones.
 pub struct DriverLibrary {
     table: DriverTable,
     version: Version,
@@ -60,20 +62,25 @@ pub struct DriverLibrary {
 }
 
 impl DriverLibrary {
-    /// Loads the driver of this system, once for the process.
+    /// Loads the driver of this system, once per process.
     ///
     /// If the environment variable `CUDA_DRIVER_LIBRARY` is set and not empty, the file that it
-    /// names is loaded and nothing else is tried. Otherwise `libcuda.so.1` is searched for by the
-    /// system's loader (`nvcuda.dll` on Windows), and then where Windows puts it for its Linux.
-    /// `libcuda.so` is never tried: a toolkit's stub may have that name. The variable is ignored in
-    /// a program that runs with more rights than the user who started it.
+    /// names is loaded and no other place is tried. Otherwise the system's loader searches for
+    /// `libcuda.so.1` (`nvcuda.dll` on Windows), and then the path of the Windows Subsystem for
+    /// Linux is tried. `libcuda.so` is never tried, because a toolkit's stub may have that name.
+    /// The variable is ignored in a program that runs with more rights than the user who started
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Variable`] if the environment variable names a file that is not a driver of
-    /// CUDA 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried,
-    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no driver, [`LoadError::NotTheLibrary`]
-    /// or [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
+    /// - [`LoadError::Variable`] if the environment variable names a file that is not a driver of
+    ///   CUDA 12.0 or newer.
+    /// - [`LoadError::NotFound`] with every place that was tried.
+    /// - [`LoadError::UnsupportedPlatform`] if NVIDIA has no driver for this operating system.
+    /// - [`LoadError::NotTheLibrary`] or [`LoadError::TooOld`] if the library is not a driver of
+    ///   CUDA 12.0 or newer.
+    ///
+    /// A later call after a failure tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<DriverLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
@@ -99,15 +106,17 @@ impl DriverLibrary {
     ///
     /// # Errors
     ///
-    /// As [`system`](Self::system).
+    /// [`LoadError::NotFound`] if the file cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// not a CUDA driver, [`LoadError::VersionUnknown`] if it does not report its version, and
+    /// [`LoadError::TooOld`] if it is older than CUDA 12.0.
     ///
     /// # Safety
     ///
-    /// The file is a CUDA driver: its initialisers are sound to run, and its functions are what
-    /// their names say.
+    /// The file must be a CUDA driver: running its initialisers must be sound, and its functions
+    /// must have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let name = path.as_ref().display().to_string();
-        // SAFETY: the initialisers must be sound to run ← the caller says so.
+        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
         let library =
             unsafe { places::open(path.as_ref()) }.map_err(|error| LoadError::NotFound {
                 library: NAME,
@@ -119,8 +128,8 @@ impl DriverLibrary {
 
     fn from_library(library: Library, origin: String) -> Result<Self, LoadError> {
         let symbol = |name: &'static str| {
-            // SAFETY: the symbol's type must be right ← it is only tested for being there, or is
-            // given the type that cuda.h declares for it below.
+            // SAFETY: the symbol's type must be correct ← the pointer is only tested for null, or
+            // converted below to the type that cuda.h declares for it.
             unsafe { library.get::<*mut c_void>(name.as_bytes()) }
                 .map(|symbol| *symbol)
                 .map_err(|_| LoadError::NotTheLibrary {
@@ -132,11 +141,11 @@ impl DriverLibrary {
         symbol("cuInit")?;
         let get_version = symbol("cuDriverGetVersion")?;
         let root = symbol("cuGetProcAddress_v2");
-        // Never closed, whatever it answers: once code of it ran, the driver's own threads may run
-        // in it.
+        // The library is never closed, even if the version check fails: once its code has run, its
+        // own threads may run in it.
         mem::forget(library);
-        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA
-        // 2.2.
+        // SAFETY: the pointer must be a function of this type ← cuda.h has declared it so since
+        // CUDA 2.2.
         let get_version: unsafe extern "C" fn(*mut c_int) -> CUresult =
             unsafe { mem::transmute(get_version) };
         let version = driver_version(get_version, &origin)?;
@@ -147,10 +156,11 @@ impl DriverLibrary {
                 oldest: OLDEST,
             });
         }
-        // SAFETY: the pointer must be a function of this type ← cuda.h declares it so since CUDA
-        // 12.0, and this driver is no older.
+        // SAFETY: the pointer must be a function of this type ← cuda.h has declared it so since
+        // CUDA 12.0, and this driver is not older.
         let root: GetProcAddress = unsafe { mem::transmute(root?) };
-        // SAFETY: the functions must be what their names say ← the library is a CUDA driver.
+        // SAFETY: `root` must be the `cuGetProcAddress_v2` of a driver ← the library is a CUDA
+        // driver.
         let table = unsafe { resolve(root, version) };
         Ok(Self {
             table,
@@ -160,8 +170,8 @@ impl DriverLibrary {
         })
     }
 
-    /// Takes a driver that is part of this program: its `cuGetProcAddress_v2`, a name to show, and
-    /// what must live as long as it does.
+    /// Creates a driver that is part of this program from its `cuGetProcAddress_v2`, a name to
+    /// display, and a value that is kept alive as long as the driver.
     ///
     /// # Errors
     ///
@@ -170,15 +180,15 @@ impl DriverLibrary {
     ///
     /// # Safety
     ///
-    /// `root` answers each name and version with a function of that name's C signature, or null,
-    /// and what it answers stays callable until `keep` is dropped.
+    /// For each name and version, `root` must return null or a function with the C signature of
+    /// that name, and the function must stay callable until `keep` is dropped.
     pub unsafe fn from_proc_address(
         root: GetProcAddress,
         name: impl Into<String>,
         keep: impl Any + Send + Sync,
     ) -> Result<Self, LoadError> {
         let origin = name.into();
-        // SAFETY: `root` must be a driver's ← the caller says so.
+        // SAFETY: `root` must be a driver's ← the caller guarantees it.
         let found = unsafe { lookup(root, calls::cuDriverGetVersion) };
         if found.is_null() {
             return Err(LoadError::NotTheLibrary {
@@ -187,12 +197,12 @@ impl DriverLibrary {
                 expected: "a CUDA driver",
             });
         }
-        // SAFETY: the pointer must be a function of this type ← the caller says so, and it is not
-        // null.
+        // SAFETY: the pointer must be a function of this type ← the caller guarantees it, and the
+        // pointer is not null.
         let get_version: unsafe extern "C" fn(*mut c_int) -> CUresult =
             unsafe { mem::transmute(found) };
         let version = driver_version(get_version, &origin)?;
-        // SAFETY: the functions must be what their names say ← the caller says so.
+        // SAFETY: `root` must be a driver's ← the caller guarantees it.
         let table = unsafe { resolve(root, version) };
         Ok(Self {
             table,
@@ -202,19 +212,19 @@ impl DriverLibrary {
         })
     }
 
-    /// The functions.
+    /// Returns the table of functions.
     #[must_use]
     pub fn table(&self) -> &DriverTable {
         &self.table
     }
 
-    /// The newest CUDA version that this driver supports.
+    /// Returns the newest CUDA version that this driver supports.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// What was loaded: a file, or the name of a driver within this program.
+    /// Returns the origin: a file, or the name of a driver within this program.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
@@ -243,7 +253,8 @@ fn driver_version(
     origin: &str,
 ) -> Result<Version, LoadError> {
     let mut version = 0;
-    // SAFETY: the pointer must be writable ← `version` is a local. The call needs no cuInit.
+    // SAFETY: the pointer must be writable ← `version` is a local. The call does not require
+    // `cuInit`.
     let status = unsafe { get(&raw mut version) };
     match u32::try_from(version) {
         Ok(number) if status == CUresult::CUDA_SUCCESS => Ok(Version::new(number)),
@@ -257,13 +268,13 @@ fn driver_version(
 
 /// Fills the table with every revision that a driver of `version` has.
 ///
-/// Each is asked for at exactly its own version. There is no fallback to the library's exports: it
-/// would find what an emulated older driver hides, and a slot that holds another revision's
-/// function is undefined behaviour.
+/// Each revision is requested with exactly its own version. There is no fallback to the library's
+/// exports: it would find functions that an emulated older driver hides, and a slot that holds
+/// another revision's function is undefined behaviour.
 ///
 /// # Safety
 ///
-/// `root` is `cuGetProcAddress_v2` of a driver.
+/// `root` must be the `cuGetProcAddress_v2` of a driver.
 unsafe fn resolve(root: GetProcAddress, version: Version) -> DriverTable {
     type Slot = Option<unsafe extern "C" fn()>;
     const { assert!(mem::size_of::<DriverTable>() == FUNCTIONS.len() * mem::size_of::<Slot>()) };
@@ -273,24 +284,26 @@ unsafe fn resolve(root: GetProcAddress, version: Version) -> DriverTable {
         if function.since() > version {
             continue;
         }
-        // SAFETY: `root` must be a driver's ← the caller says so.
+        // SAFETY: `root` must be a driver's ← the caller guarantees it.
         let found = unsafe { lookup(root, function) };
-        // SAFETY: null is `None` and any other pointer is the function ← the layout of `Option` of
-        // a function pointer, and the driver answers by name and version.
+        // SAFETY: null must be `None`, and any other pointer the function ← this is the layout of
+        // `Option` of a function pointer, and the driver looks functions up by name and version.
         let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-        // SAFETY: `index` must be within the table, and the slot of this function ← the table is
-        // `repr(C)`, has one pointer for each row of FUNCTIONS (asserted above), in that order
-        // (generated together).
+        // SAFETY: `index` must be within the table and select the slot of this function ← the table
+        // is `repr(C)` and has one pointer for each row of FUNCTIONS (asserted above), in the same
+        // order (generated together).
         let slot = unsafe { slots.add(index) };
-        // SAFETY: the place must be writable ← it is within `table`, which is a local.
+        // SAFETY: the slot must be writable ← it is within `table`, which is a local.
         unsafe { slot.write(found) };
     }
     table
 }
 
+/// Looks up one function with `root`. Returns null if the driver does not have it.
+///
 /// # Safety
 ///
-/// `root` is `cuGetProcAddress_v2` of a driver.
+/// `root` must be the `cuGetProcAddress_v2` of a driver.
 unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     let flags = if function.per_thread {
         CUdriverProcAddress_flags::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
@@ -303,7 +316,7 @@ unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     };
     let mut found = ptr::null_mut();
     let mut query = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    // SAFETY: the pointers must be valid ← they are to locals; `name` ends with NUL.
+    // SAFETY: the pointers must be valid ← they point to locals, and `name` is NUL-terminated.
     let status = unsafe {
         root(
             name.as_ptr(),
@@ -320,8 +333,8 @@ unsafe fn lookup(root: GetProcAddress, function: &Function) -> *mut c_void {
     }
 }
 
-/// The system loader's own words, which libloading keeps as a source, without the file that they
-/// begin with.
+/// Converts an error to an attempt with the system loader's own message, which libloading keeps as
+/// the source. The file name at the start of the message is removed.
 fn attempt(library: String, error: &libloading::Error) -> Attempt {
     let words = match std::error::Error::source(error) {
         Some(source) => source.to_string(),

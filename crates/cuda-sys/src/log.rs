@@ -1,18 +1,19 @@
-//! What compilers and linkers write while they work, and what can be read from it.
+//! Logs of compilers and linkers, and the diagnostics in them.
 //!
-//! It stands here because two sides have one: NVRTC, and the compiler in the driver.
+//! The types are in this crate because two crates need them: the one for NVRTC, and the one for the
+//! compiler in the driver.
 
 use std::fmt;
 
 mod parse;
 
-/// What a compiler or linker wrote while it worked. Bytes that are not UTF-8 (a source may quote
-/// any) are replaced.
+/// The log of a compiler or linker. Bytes that are not UTF-8 (a quoted source line may contain any)
+/// are replaced.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Log(String);
 
 impl Log {
-    /// Takes the text up to the NULs that end it.
+    /// Creates a log from its bytes. Trailing NULs are removed.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let end = bytes
@@ -22,25 +23,25 @@ impl Log {
         Self(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing was written.
+    /// Returns whether the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The errors, warnings and remarks in it, in its order.
+    /// Returns the errors, warnings and remarks in the log, in its order.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         parse::diagnostics(&self.0)
     }
 
-    /// The messages alone, for an error of one line.
+    /// Returns only the messages, joined for an error in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let messages: Vec<String> = self.diagnostics().into_iter().map(|d| d.message).collect();
@@ -64,24 +65,24 @@ impl fmt::Debug for Log {
     }
 }
 
-/// How bad a [`Diagnostic`] is.
+/// The severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// More about the diagnostic before it.
+    /// More information about the preceding diagnostic.
     Note,
     /// Information.
     Remark,
-    /// The code compiles, but may not mean what was meant.
+    /// The code compiles but may not mean what its author intended.
     Warning,
     /// The code does not compile.
     Error,
-    /// The compiler could not go on.
+    /// The compiler could not continue.
     Fatal,
 }
 
 impl Severity {
-    /// Whether it keeps the code from compiling.
+    /// Returns whether a diagnostic of this severity makes the compilation fail.
     #[must_use]
     pub const fn is_error(self) -> bool {
         matches!(self, Self::Error | Self::Fatal)
@@ -100,33 +101,33 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One error, warning or remark of the compiler. Its text ([`Display`](fmt::Display)) is the
+/// An error, warning or remark of the compiler. Its [`Display`](fmt::Display) text is the
 /// compiler's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The file or, for what is not about a file, the tool that speaks: `nvrtc`, `ptxas`, `nvlink`.
+    /// The file or, if the diagnostic is not about a file, the tool: `nvrtc`, `ptxas`, `nvlink`.
     pub file: Option<String>,
     /// The line in the file, from 1.
     pub line: Option<u32>,
-    /// The column in the line, from 1 and in characters, where the compiler points at one.
+    /// The column in the line, from 1 and in characters, if the compiler marked one.
     pub column: Option<u32>,
-    /// The number by which `--diag-suppress` and its like know it.
+    /// The number that `--diag-suppress` and similar options take.
     pub number: Option<u32>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// The line of source.
+    /// The source line.
     pub snippet: Option<String>,
-    /// More about it: where a template was instantiated, ….
+    /// Additional lines, such as the place where a template was instantiated.
     pub notes: Vec<String>,
     text: String,
 }
 
 impl Diagnostic {
-    /// Adds the line of source from `source`, the text of the file `file`, where the log of an
-    /// older NVRTC lacks it.
+    /// Adds the source line from `source`, the text of the file `file`, if the log does not contain
+    /// it, as with an older NVRTC.
     pub fn add_snippet(&mut self, file: &str, source: &[u8]) {
         if self.snippet.is_some() || self.file.as_deref() != Some(file) {
             return;

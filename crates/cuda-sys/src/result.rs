@@ -1,17 +1,17 @@
-//! What each status code means, in words that need no driver.
+//! A description of each status code, which needs no driver.
 
 use std::fmt;
 
 use crate::CUresult;
 
 impl CUresult {
-    /// Whether the call did what it was asked for.
+    /// Returns whether the call succeeded.
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.0 == Self::CUDA_SUCCESS.0
     }
 
-    /// One line on what the code means; `None` for a code that these bindings do not know.
+    /// Returns a description in one line; `None` for a code that these bindings do not know.
     #[must_use]
     pub const fn description(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -63,11 +63,11 @@ impl CUresult {
             303 => "a shared object could not be initialised",
             304 => "a call to the operating system failed",
             400 => "the handle is not valid",
-            401 => "the resource is not in a state for this",
+            401 => "the resource is in the wrong state for this operation",
             402 => "the query would lose information",
             500 => "the named symbol was not found",
-            600 => "work is still under way",
-            700 => "a kernel used an address that is not its to use",
+            600 => "the work has not completed yet",
+            700 => "a kernel accessed an invalid address",
             701 => "the launch needs more resources than there are",
             702 => "the kernel ran longer than is allowed",
             703 => "the launch uses an incompatible texturing mode",
@@ -83,7 +83,7 @@ impl CUresult {
             715 => "a kernel met an illegal instruction",
             716 => "a kernel used a misaligned address",
             717 => "a kernel used an address of the wrong memory space",
-            718 => "the program counter of a kernel went astray",
+            718 => "the program counter of a kernel is invalid",
             719 => "a kernel failed",
             720 => "the cooperative launch has more blocks than fit on the device",
             721 => "a kernel ended without freeing its tensor memory",
@@ -93,7 +93,7 @@ impl CUresult {
             803 => "the driver and the library do not match",
             804 => "forward compatibility is not supported on this device",
             805 => "the MPS client could not connect",
-            806 => "the MPS server answered with a failure",
+            806 => "the MPS server reported a failure",
             807 => "the MPS server is not ready",
             808 => "the MPS server has no room for another client",
             809 => "the MPS server has no room for another connection",
@@ -109,9 +109,9 @@ impl CUresult {
             906 => "the operation would involve the legacy stream in a capture",
             907 => "the event was last recorded in a capture",
             908 => "the capture was begun by another thread",
-            909 => "the time ran out",
+            909 => "the operation timed out",
             910 => "the executable graph cannot take this update",
-            911 => "a device that is no GPU failed",
+            911 => "a device other than a GPU failed",
             912 => "the cluster is misconfigured",
             913 => "the function is not loaded",
             914 => "the resource is of the wrong type",
@@ -120,7 +120,7 @@ impl CUresult {
             917 => "the stream is detached",
             918 => "the graph does not match what is captured into it again",
             919 => "the fabric is not ready",
-            999 => "an error that the driver does not name",
+            999 => "unknown error",
             _ => return None,
         })
     }
@@ -131,7 +131,7 @@ impl fmt::Display for CUresult {
         match (self.name(), self.description()) {
             (Some(name), Some(description)) => write!(f, "{description} ({name}, {})", self.0),
             (Some(name), None) => write!(f, "{name} ({})", self.0),
-            _ => write!(f, "status {}, which these bindings do not know", self.0),
+            _ => write!(f, "unknown status {}", self.0),
         }
     }
 }
@@ -162,10 +162,7 @@ mod tests {
 
     #[test]
     fn an_unknown_code_is_data() {
-        assert_eq!(
-            CUresult(123_456).to_string(),
-            "status 123456, which these bindings do not know"
-        );
+        assert_eq!(CUresult(123_456).to_string(), "unknown status 123456");
         assert_eq!(
             CUresult(2).to_string(),
             "out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"

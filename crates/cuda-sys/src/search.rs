@@ -1,16 +1,16 @@
-//! What can go wrong when a library is looked for, told so that it can be mended.
+//! Errors of the search for a library. Each message lists the causes and the remedy.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{CUresult, Function, Version};
 
-/// One place that was looked at, and why it would not do.
+/// A place that was tried, and the reason why it was not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The file, as it was given to the system's loader.
+    /// The path, as it was passed to the system's loader.
     pub library: String,
-    /// What the system's loader, or this crate, had against it.
+    /// The reason, from the system's loader or from this crate.
     pub reason: String,
 }
 
@@ -20,40 +20,40 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Why no library could be loaded.
+/// The reason why no library could be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// NVIDIA makes no such library for this system.
+    /// NVIDIA has no such library for this operating system.
     UnsupportedPlatform {
-        /// Which library.
+        /// The library.
         library: &'static str,
     },
-    /// None of the places had a library that could be loaded.
+    /// No place had a library that could be loaded.
     NotFound {
-        /// Which library.
+        /// The library.
         library: &'static str,
-        /// Every place, in the order of the search.
+        /// Every place that was tried, in search order.
         tried: Vec<Attempt>,
-        /// What usually mends it.
+        /// The usual remedy.
         hint: &'static str,
     },
-    /// The file that an environment variable names cannot be used. Nothing else was tried.
+    /// The file that an environment variable names cannot be used. No other place was tried.
     Variable {
         /// The environment variable.
         variable: &'static str,
         /// Its value.
         value: String,
-        /// Why the file cannot be used.
+        /// The reason why the file cannot be used.
         error: Box<LoadError>,
     },
-    /// The file is a library, but lacks what every library of its kind has.
+    /// The file is a library, but lacks a function that every library of its kind has.
     NotTheLibrary {
         /// The file.
         library: String,
-        /// The first function that was not there.
+        /// The first missing function.
         missing: &'static str,
-        /// What was expected.
+        /// The expected kind of library.
         expected: &'static str,
     },
     /// The library is older than this crate supports.
@@ -65,24 +65,25 @@ pub enum LoadError {
         /// The oldest version that is supported.
         oldest: Version,
     },
-    /// The library did not say its version.
+    /// The library did not report its version.
     VersionUnknown {
         /// The file.
         library: String,
         /// The call that failed.
         function: &'static Function,
-        /// What it answered: 0 if the call succeeded, and the version it told is none.
+        /// The status that it returned: 0 if the call succeeded but returned an invalid version.
         code: u32,
     },
 }
 
-// By hand: deriving it would build a Rust parser before this crate, which then takes twice as long.
+// Implemented by hand, because a derive macro would build a Rust parser before this crate and
+// double its build time.
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnsupportedPlatform { library } => write!(
                 f,
-                "{library}: NVIDIA makes none for this operating system; the software device (cuda-sim) runs here"
+                "{library}: NVIDIA does not support this operating system; use the software device (cuda-sim) here"
             ),
             Self::NotFound {
                 library,
@@ -110,7 +111,7 @@ impl fmt::Display for LoadError {
                 expected,
             } => write!(
                 f,
-                "{library}: no function {missing}, so it is not {expected}"
+                "{library}: it has no function {missing}, so it is not {expected}"
             ),
             Self::TooOld {
                 library,
@@ -118,13 +119,13 @@ impl fmt::Display for LoadError {
                 oldest,
             } => write!(
                 f,
-                "{library}: CUDA {found} is older than {oldest}, the oldest that is supported"
+                "{library}: it is of CUDA {found}; the oldest supported version is {oldest}"
             ),
             Self::VersionUnknown {
                 library,
                 function,
                 code: 0,
-            } => write!(f, "{library}: {function} told no CUDA version"),
+            } => write!(f, "{library}: {function} returned an invalid CUDA version"),
             Self::VersionUnknown {
                 library,
                 function,

@@ -1,31 +1,31 @@
-//! CUDA versions, and where these bindings come from.
+//! CUDA versions, and the origin of these bindings.
 
 use std::fmt;
 
-/// A CUDA version as the API writes it: 12040 is 12.4.
+/// A CUDA version in the API's encoding: 12040 is 12.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u32);
 
 impl Version {
-    /// From the API's number: `1000 * major + 10 * minor`.
+    /// Creates a version from the API's number: `1000 * major + 10 * minor`.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The API's number.
+    /// Returns the API's number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The part before the dot.
+    /// Returns the part before the dot.
     #[must_use]
     pub const fn major(self) -> u32 {
         self.0 / 1000
     }
 
-    /// The part behind the dot.
+    /// Returns the part after the dot.
     #[must_use]
     pub const fn minor(self) -> u32 {
         self.0 % 1000 / 10
@@ -38,32 +38,32 @@ impl fmt::Display for Version {
     }
 }
 
-/// What these bindings were made from: decided when this crate was built.
+/// The origin of these bindings, which was determined when this crate was built.
 pub const BINDINGS: Bindings = include!(concat!(env!("OUT_DIR"), "/source.rs"));
 
-/// See [`BINDINGS`].
+/// The origin of the bindings ([`BINDINGS`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bindings {
-    /// The newest CUDA version whose functions and types are here.
+    /// The newest CUDA version whose functions and types the bindings include.
     pub version: Version,
-    /// The header or the snapshot.
+    /// The source from which they were generated.
     pub source: Source,
 }
 
-/// A header of the build machine, or the committed snapshot.
+/// The source of the bindings: a header of the build machine, or the committed snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// Generated from the header found when this crate was built; what it lacks comes from the
-    /// snapshot.
+    /// The bindings were generated from the header found when this crate was built. Items that the
+    /// header lacks come from the snapshot.
     Header {
         /// The version of that header.
         version: Version,
     },
-    /// The snapshot.
+    /// The bindings are the committed snapshot.
     Snapshot {
-        /// Why no header was used.
+        /// The reason why no header was used.
         reason: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! Tests in which two users of one machine meet.
+//! Tests with two users of one machine.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,19 +16,19 @@ pub const VICTIM: u32 = 61_001;
 /// The other user.
 pub const OTHER: u32 = 61_002;
 
-/// A folder in which files can be given to several users.
+/// A folder in which files can be given to different users.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// Prepares the temporary folder `root` of this process. Where that is not possible, prints
-    /// that `test` is skipped and why: files can be given to other users only by root.
+    /// Prepares the temporary folder `root` of this process. If that is not possible, reports that
+    /// `test` is skipped and why: only root can give files to other users.
     ///
     /// # Panics
     ///
-    /// If the folder cannot be used.
+    /// Panics if the folder cannot be used.
     #[must_use]
     pub fn new(root: &Path, test: &str) -> Option<Self> {
         let tree = Self {
@@ -44,7 +44,7 @@ impl Tree {
         }
         fs::remove_file(&probe).unwrap();
         fs::set_permissions(&tree.root, Permissions::from_mode(0o755)).unwrap();
-        // The usual place of this program may be in a folder that only its user can enter.
+        // The program's own folder may be accessible only to its user.
         fs::copy(env::current_exe().unwrap(), tree.path("program")).unwrap();
         let output = tree
             .command(VICTIM, "--list")
@@ -59,28 +59,27 @@ impl Tree {
         output.then_some(tree)
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     #[must_use]
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
     }
 
-    /// Creates the folder `path`, which belongs to `owner`, with these permissions. Those above it
-    /// have to exist.
+    /// Creates the folder `path` with the given owner and permissions. Its parents must exist.
     ///
     /// # Panics
     ///
-    /// If it cannot be created.
+    /// Panics if it cannot be created.
     pub fn dir(&self, path: &str, owner: u32, mode: u32) {
         fs::create_dir(self.path(path)).unwrap();
         self.give(path, owner, mode);
     }
 
-    /// Creates the folders of `path` that do not exist. They belong to `owner`.
+    /// Creates the folders of `path` that do not exist, owned by `owner`.
     ///
     /// # Panics
     ///
-    /// If one cannot be created.
+    /// Panics if one cannot be created.
     pub fn dirs(&self, path: &str, owner: u32) {
         let mut at = PathBuf::new();
         for name in Path::new(path) {
@@ -91,21 +90,21 @@ impl Tree {
         }
     }
 
-    /// Creates a file with this text, which belongs to `owner`.
+    /// Creates a file with the given text, owned by `owner`.
     ///
     /// # Panics
     ///
-    /// If it cannot be created.
+    /// Panics if it cannot be created.
     pub fn file(&self, path: &str, owner: u32, text: &str) {
         fs::write(self.path(path), text).unwrap();
         self.give(path, owner, 0o644);
     }
 
-    /// Creates a symbolic link, which belongs to `owner`.
+    /// Creates a symbolic link, owned by `owner`.
     ///
     /// # Panics
     ///
-    /// If it cannot be created.
+    /// Panics if it cannot be created.
     pub fn link(&self, path: &str, owner: u32, target: impl AsRef<Path>) {
         let link = self.path(path);
         std::os::unix::fs::symlink(target, &link).unwrap();
@@ -117,7 +116,7 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// If that fails.
+    /// Panics if that fails.
     pub fn give(&self, path: &str, owner: u32, mode: u32) {
         let path = self.path(path);
         chown(&path, Some(owner), Some(owner)).unwrap();
@@ -125,12 +124,12 @@ impl Tree {
         assert_eq!(path.metadata().unwrap().uid(), owner);
     }
 
-    /// Runs the ignored test `test` of this program in a process of `user`, with these environment
-    /// variables and no others. Returns what it printed.
+    /// Runs the ignored test `test` of this program in a process of `user`, with only the given
+    /// environment variables. Returns its output.
     ///
     /// # Panics
     ///
-    /// If it fails.
+    /// Panics if the test fails.
     #[must_use]
     pub fn run<S: AsRef<OsStr>>(&self, user: u32, test: &str, variables: &[(&str, S)]) -> String {
         let mut command = self.command(user, test);
@@ -144,7 +143,7 @@ impl Tree {
         text
     }
 
-    /// The command that [`run`](Self::run) runs.
+    /// Returns the command that [`run`](Self::run) runs.
     #[must_use]
     pub fn command(&self, user: u32, test: &str) -> Command {
         let mut command = Command::new(self.path("program"));

@@ -4,13 +4,13 @@
 # Usage: run.sh [--sanitizer] [--benches] [--only PATTERN] [--budget SECONDS] [--fresh]
 #   --sanitizer  also run each example under compute-sanitizer (memcheck)
 #   --benches    also run the benchmarks
-#   --only       only steps whose name contains PATTERN
-#   --budget     start no step after this many seconds; run again to go on
+#   --only       run only steps whose names contain PATTERN
+#   --budget     start no step after this many seconds; run the script again to continue
 #   --fresh      forget the steps that earlier runs finished
 #
-# A step that has passed is not run again while its program stays the same; STATE names the folder that
-# remembers them (default: state beside this script). Logs and the summary go to OUT (default: out beside
-# this script). Each step may take STEP_LIMIT seconds (default: 480).
+# A step that has passed is not run again unless its program changes. STATE is the folder in which passed
+# steps are recorded (default: state beside this script). OUT is the folder for logs and the summary
+# (default: out beside this script). STEP_LIMIT is the time limit of a step in seconds (default: 480).
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,7 +40,8 @@ if [ -d "$cuda/bin" ]; then
     export CUDA_PATH=$cuda PATH=$PATH:$cuda/bin
 fi
 export CUDA_TEST_REQUIRE=1
-# One test at a time: some make a stream wait for the host, and calls of others in the same context would wait with it.
+# One test at a time: some tests make a stream wait for the host, which would block calls of other
+# tests in the same context.
 export RUST_TEST_THREADS=1
 passed=0 failed=0 left=0
 
@@ -82,7 +83,7 @@ step() {
     rm -f "$out/step.txt"
 }
 
-# each FOLDER: the bundled programs of that kind.
+# each FOLDER: prints the bundled programs of that kind.
 each() {
     local program
     for program in "$here"/*/"$1"/*; do
@@ -95,11 +96,11 @@ named() { echo "${1#"$here"/}"; }
 if command -v nvidia-smi >/dev/null; then
     nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>&1 | tee -a "$log" "$summary"
 else
-    echo "there is no nvidia-smi here, so probably no GPU" | tee -a "$log" "$summary"
+    echo "nvidia-smi was not found: this machine probably has no GPU" | tee -a "$log" "$summary"
 fi
 for program in $(each tests); do
     step "$(named "$program")" "$program" "$program"
-    # Tests that are ignored elsewhere, as they need the GPU to themselves.
+    # Ignored tests that require exclusive use of the GPU.
     for test in $("$program" --list --ignored 2>/dev/null | sed -n 's/_by_itself: test$/_by_itself/p'); do
         step "$(named "$program") $test" "$program" "$program" --ignored --exact "$test" --nocapture
     done
@@ -112,8 +113,8 @@ if [ $sanitizer -eq 1 ]; then
         step "memcheck $(named "$program")" "$program" \
             compute-sanitizer --tool memcheck --error-exitcode 1 "$program"
     done
-    # Of the tests those whose calls succeed: not those that lose the device, nor those that make a stream wait for the
-    # host, which the tool, that runs one piece of work after the other, would wait for.
+    # Only tests whose calls succeed. Tests that lose the device are excluded, and so are tests that make a
+    # stream wait for the host, because the tool serialises all work and would hang.
     tests=$here/cuda-driver/tests/it
     if [ -x "$tests" ]; then
         step "memcheck cuda-driver/tests/it" "$tests" \
@@ -131,6 +132,6 @@ fi
 
 echo
 echo "the whole output is in $log"
-[ $left -gt 0 ] && echo "$left steps are left: run again"
+[ $left -gt 0 ] && echo "$left steps are left: run this script again"
 echo "$passed passed, $failed failed" | tee -a "$summary"
 [ $failed -eq 0 ] && [ $left -eq 0 ]

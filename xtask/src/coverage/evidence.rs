@@ -1,8 +1,8 @@
-//! The tests that a row of the coverage list may name, found by reading the sources.
+//! The tests that a row of the coverage list may name, which are found by reading the sources.
 //!
 //! | written as | means |
 //! |---|---|
-//! | `cuda-sys::it::loader::no_library` | the test function of that name in that package; the word before it is its file or module |
+//! | `cuda-sys::it::loader::no_library` | a test function of `cuda-sys`; `loader` is its file |
 //! | `ui:cuda-driver/view_outlives_buffer.rs` | a file below the package's `tests/ui` |
 //! | `example:saxpy` | an example, which checks its own result |
 //! | `ci:rebuild` | a step of `cargo xtask ci` |
@@ -14,7 +14,7 @@ use anyhow::Result;
 use crate::ci;
 use crate::workspace::{Workspace, files_below};
 
-/// Every source file that can hold evidence.
+/// The source files that can contain evidence.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     sources: Vec<Source>,
@@ -22,7 +22,7 @@ pub(crate) struct Evidence {
 
 #[derive(Debug)]
 struct Source {
-    /// Its path from the root, with `/`.
+    /// The path relative to the root, with `/`.
     path: String,
     text: String,
 }
@@ -39,7 +39,7 @@ impl Evidence {
         Ok(Self { sources })
     }
 
-    /// Whether `named` exists; otherwise what is wrong with it.
+    /// Checks that `named` exists. Returns a message if it does not.
     pub(crate) fn find(&self, named: &str) -> Result<(), String> {
         let found = match named.split_once(':') {
             Some(("ci", step)) => ci::has_step(step),
@@ -93,7 +93,7 @@ impl Source {
             || self.path.starts_with(&format!("{package}/"))
     }
 
-    /// Whether this file is the module or holds it.
+    /// Returns whether this file is the module or contains it.
     fn has_module(&self, module: &str) -> bool {
         let in_path = Path::new(&self.path)
             .with_extension("")
@@ -102,7 +102,7 @@ impl Source {
         in_path || self.text.contains(&format!("mod {module} {{"))
     }
 
-    /// Whether a function of this name stands below a `#[test]`.
+    /// Returns whether the file has a function of this name with `#[test]`.
     fn has_test(&self, function: &str) -> bool {
         let start = format!("fn {function}(");
         let lines: Vec<&str> = self.text.lines().map(str::trim).collect();

@@ -1,5 +1,5 @@
-//! The driver and NVRTC tests of cudarc, each in a process of its own: a lost device is lost to its
-//! process.
+//! The driver and NVRTC tests of cudarc. Each runs in a separate process, because a lost device
+//! stays lost for its process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,17 +15,18 @@ use crate::workspace;
 
 const VERSION: &str = "0.19.4";
 
-/// What every build has: dynamic loading, so that it takes the library it finds.
+/// The features of every build. Dynamic loading makes it load the library that it finds at run
+/// time.
 const FEATURES: &str = "std,driver,nvrtc,dynamic-loading,f16";
 
-/// One build of its tests, for one release of CUDA.
+/// One build of the tests, for one release of CUDA.
 pub(super) struct Suite {
-    /// cudarc's name for the release.
+    /// The feature of cudarc for the release.
     feature: &'static str,
     nvrtc: &'static str,
-    /// How many tests there are.
+    /// The number of tests.
     tests: usize,
-    /// Those that fail on any driver, with the reason.
+    /// The tests that fail on every driver, with the reason.
     failing: &'static [(&'static str, &'static str)],
 }
 
@@ -55,20 +56,20 @@ pub(super) const SUITES: [Suite; 2] = [
     },
 ];
 
-/// Tests that compare times on the host's clock: they may fail where the machine does something
-/// else as well.
+/// Tests that compare times on the host's clock. They may fail if the machine is busy.
 const TIMED: [&str; 2] = [
-    // Two kernels on two streams must take half of the time of two on one, within a fifth.
+    // Two kernels on two streams must take half the time of two kernels on one stream, within a
+    // fifth.
     "driver::safe::launch::tests::test_par_launch",
-    // A copy from page-locked memory must be faster; here both are a `memcpy`.
+    // A copy from page-locked memory must be faster; here both copies are a `memcpy`.
     "driver::safe::core::tests::test_pinned_copy_is_faster",
 ];
 
 impl Suite {
-    /// Builds the tests and runs them; which fail must be as expected, both ways.
+    /// Builds and runs the tests. Exactly the expected tests must fail.
     pub(super) fn check(&self, programs: &Programs<'_>, timed: bool) -> Result<()> {
         let nvrtc = programs.nvrtc(self.nvrtc)?;
-        // One test includes <cuda_fp16.h>; NVRTC looks in the folder where it runs.
+        // One test includes <cuda_fp16.h>, which NVRTC searches for in the current folder.
         let toolkit = setup::ensure(programs.workspace, &[setup::TOOLKIT_SET.to_owned()])?;
         let program = self.build(programs, &fetch(programs)?)?;
         let start = Instant::now();
@@ -85,7 +86,11 @@ impl Suite {
             .filter_map(|line| line.strip_suffix(": test"))
             .collect();
         if tests.len() != self.tests {
-            bail!("there are {} tests, not {}", tests.len(), self.tests);
+            bail!(
+                "there are {} tests, but {} were expected",
+                tests.len(),
+                self.tests
+            );
         }
         let (mut passed, mut calls, mut left_out) = (0, 0, 0);
         let mut failed = BTreeSet::new();
@@ -121,7 +126,7 @@ impl Suite {
         failed.retain(|test| !TIMED.contains(test));
         let expected: BTreeSet<&str> = self.failing.iter().map(|(name, _)| *name).collect();
         if failed != expected {
-            bail!("{expected:?} should fail, but {failed:?} did");
+            bail!("{expected:?} should have failed, but {failed:?} did");
         }
         if calls == 0 {
             bail!("the tests did not use the software driver");
@@ -129,7 +134,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Builds the tests of the crate in `source`; answers the program.
+    /// Builds the tests of the crate in `source`, and returns the program.
     fn build(&self, programs: &Programs<'_>, source: &Path) -> Result<PathBuf> {
         println!("building the tests of cudarc for {}", self.feature);
         let mut cargo = programs
@@ -146,7 +151,7 @@ impl Suite {
             .arg(source.join("Cargo.toml"))
             .arg("--target-dir")
             .arg(programs.dir.join("build"))
-            // What is built for this workspace need not fit others.
+            // RUSTFLAGS for this workspace may not be suitable for another one.
             .env_remove("RUSTFLAGS");
         let shown = workspace::describe(&cargo);
         let output = cargo.output().context("cargo could not be started")?;
@@ -159,15 +164,15 @@ impl Suite {
             let message: serde_json::Value = serde_json::from_str(line).ok()?;
             message.get("executable")?.as_str().map(PathBuf::from)
         });
-        built.context("cargo did not say where the tests are")
+        built.context("cargo did not report the test program")
     }
 }
 
-/// The source of the crate, as its registry has it.
+/// Downloads the source of the crate from its registry.
 fn fetch(programs: &Programs<'_>) -> Result<PathBuf> {
     let vendor = programs.dir.join("vendor");
     let source = vendor.join(format!("cudarc-{VERSION}"));
-    // Written when a package is complete.
+    // cargo writes this file when a package is complete.
     if source.join(".cargo-checksum.json").is_file() {
         return Ok(source);
     }

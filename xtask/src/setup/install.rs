@@ -1,5 +1,4 @@
-//! Downloading and unpacking one set, so that an interrupted run leaves nothing that looks
-//! complete.
+//! Downloads and unpacks one set. An interrupted run leaves nothing that looks complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use super::python::Python;
 use super::wheels::{HEADERS, Pinned, Plan};
 
-/// Installs `plan` below `setup`: everything is made in a folder of its own and moved when whole,
-/// and the stamp is written last.
+/// Installs `plan` below `setup`. Everything is unpacked in a temporary folder and moved when it is
+/// complete, and `versions.txt` is written last.
 pub(crate) fn install(plan: &Plan, python: &Python, setup: &Path) -> Result<()> {
     let partial = setup.join(".partial");
     remove(&partial)?;
@@ -45,7 +44,7 @@ fn install_through(partial: &Path, plan: &Plan, python: &Python, setup: &Path) -
     }
     if let Some(missing) = plan.required.iter().find(|file| !ready.join(file).exists()) {
         bail!(
-            "the wheels of {} hold no {missing}: setup/wheels.toml is wrong",
+            "the wheels of {} do not contain {missing}: correct setup/wheels.toml",
             plan.set
         );
     }
@@ -54,7 +53,7 @@ fn install_through(partial: &Path, plan: &Plan, python: &Python, setup: &Path) -
     fs::write(&stamp, plan.stamp()).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Downloads and unpacks one wheel; returns the folder of its files.
+/// Downloads and unpacks one wheel, and returns the folder of its files.
 fn fetch(wheel: &Pinned, python: &Python, dir: &Path) -> Result<PathBuf> {
     let (download, unpacked) = (dir.join("download"), dir.join("unpacked"));
     fs::create_dir_all(&download)?;
@@ -64,13 +63,13 @@ fn fetch(wheel: &Pinned, python: &Python, dir: &Path) -> Result<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
-        .with_context(|| format!("pip said nothing, but {} is not there", wheel.name))?;
+        .with_context(|| format!("pip reported success, but did not download {}", wheel.name))?;
     python.unpack(&file, &unpacked)?;
     fs::remove_file(&file)?;
     Ok(unpacked)
 }
 
-/// Moves the files that `plan` wants from an unpacked wheel to their places below `ready`.
+/// Moves the files that `plan` needs from an unpacked wheel to their places below `ready`.
 fn collect(unpacked: &Path, ready: &Path, plan: &Plan) -> Result<()> {
     let mut open = vec![unpacked.to_owned()];
     while let Some(dir) = open.pop() {
@@ -92,14 +91,15 @@ fn collect(unpacked: &Path, ready: &Path, plan: &Plan) -> Result<()> {
     remove(unpacked)
 }
 
-/// Where a wheel's file goes in its set; `None` if the set does not need it.
+/// Returns the place of a wheel's file in its set; `None` if the set does not need it.
 fn place(inside: &Path, set: &str) -> Option<PathBuf> {
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
     let file = *parts.last()?;
     if set.starts_with("headers/") {
         return HEADERS.contains(&file).then(|| PathBuf::from(file));
     }
-    // `…/include/cccl/cuda/std` is included as `<cuda/std>`, so `cccl` is an include folder too.
+    // `…/include/cccl/cuda/std` is included as `<cuda/std>`, so `cccl` is an include folder as
+    // well.
     if let Some(at) = parts.iter().position(|part| *part == "include") {
         let rest = &parts[at + 1..];
         let rest = rest.strip_prefix(&["cccl"]).unwrap_or(rest);
@@ -107,12 +107,12 @@ fn place(inside: &Path, set: &str) -> Option<PathBuf> {
     }
     let library = file.contains("nvrtc") && (file.contains(".so") || file.ends_with(".dll"));
     let clang = file == "libclang.so" || file == "libclang.dll";
-    // `.alt` is a second build of the same compiler.
+    // `.alt` is another build of the same compiler.
     let wanted = clang || (library && !file.contains(".alt."));
     wanted.then(|| PathBuf::from("lib").join(file))
 }
 
-/// Replaces what an earlier run left in `to` by the contents of `ready`.
+/// Replaces files of an earlier run in `to` with the contents of `ready`.
 fn publish(ready: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     remove(&to.join("versions.txt"))?;

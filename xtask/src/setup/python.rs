@@ -1,4 +1,4 @@
-//! python3 and its pip: what downloads, checks and unpacks the wheels.
+//! python3 with pip, which downloads, checks and unpacks the wheels.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -16,9 +16,9 @@ Either install python3 with pip, and run `cargo xtask setup` again:
 
 const INSTALL_TOOLKIT: &str = "\
 Or install a CUDA toolkit, 13.0 or newer, which makes setup unnecessary. It is found in
-/usr/local/cuda, or where CUDA_PATH (or CUDA_HOME) says: the folder with include/cuda.h.
-With neither, everything still builds from the committed bindings and runs hand-written PTX
-on the software device; what compiles CUDA C++ at run time (NVRTC) does not.";
+/usr/local/cuda, or in the folder that CUDA_PATH (or CUDA_HOME) names, which contains include/cuda.h.
+With neither, everything still builds from the committed bindings, and hand-written PTX runs
+on the software device; only compilation of CUDA C++ at run time (NVRTC) is not available.";
 
 /// A Python that has pip.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Python {
 }
 
 impl Python {
-    /// Finds one, or says what to install.
+    /// Finds a Python with pip. The error says what to install.
     pub(crate) fn find() -> Result<Self> {
         let mut found = None;
         for program in ["python3", "python", "py"] {
@@ -51,12 +51,12 @@ impl Python {
                 "setup cannot download: {program} has no pip.\n{INSTALL_PYTHON}\n{INSTALL_TOOLKIT}"
             ),
             None => bail!(
-                "setup cannot download: there is no python3 on PATH.\n{INSTALL_PYTHON}\n{INSTALL_TOOLKIT}"
+                "setup cannot download: python3 is not on PATH.\n{INSTALL_PYTHON}\n{INSTALL_TOOLKIT}"
             ),
         }
     }
 
-    /// Downloads one wheel into `dir`; pip compares it with its hash.
+    /// Downloads one wheel into `dir`. pip checks its hash.
     pub(crate) fn download(&self, wheel: &Pinned, dir: &Path) -> Result<()> {
         let Pinned { name, version, .. } = wheel;
         let requirements = dir.join("requirements.txt");
@@ -80,14 +80,14 @@ impl Python {
         .arg("--requirement")
         .arg(&requirements)
         .env("PIP_REQUIRE_VIRTUALENV", "false")
-        // pip's own temporary files: beside the result, and where the progress can be seen.
+        // pip's temporary files are put beside the result, where the progress can be observed.
         .envs(["TMPDIR", "TEMP", "TMP"].map(|variable| (variable, dir)));
         let output = watch(&mut pip, wheel, dir)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!(
                 "pip could not download {name} {version}:\n{}\n\
-                 Either give this machine a network (or a package index that has NVIDIA's packages), \
+                 Either connect this machine to a network (or to a package index with NVIDIA's packages), \
                  and run `cargo xtask setup` again.\n{INSTALL_TOOLKIT}",
                 errors(&said),
             );
@@ -95,19 +95,19 @@ impl Python {
         Ok(())
     }
 
-    /// A command of this Python.
+    /// Returns a command that runs this Python.
     pub(crate) fn command(&self) -> Command {
         Command::new(self.program)
     }
 
-    /// Its version, such as 3.11, which says what packages fit.
+    /// Returns the version, such as 3.11, which determines the compatible packages.
     pub(crate) fn version(&self) -> Result<String> {
         let script = "import sys; print('%d.%d' % sys.version_info[:2])";
         let output = self.command().args(["-c", script]).output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Installs packages, and what they need, into the folder `dir` and nowhere else.
+    /// Installs packages and their dependencies into the folder `dir` only.
     pub(crate) fn install(&self, packages: &[&str], dir: &Path) -> Result<()> {
         let output = self
             .command()
@@ -146,7 +146,7 @@ impl Python {
     }
 }
 
-/// Runs `pip`, showing every few seconds how much of the wheel has arrived.
+/// Runs `pip` and prints the progress of the download every few seconds.
 fn watch(pip: &mut Command, wheel: &Pinned, dir: &Path) -> Result<Output> {
     pip.stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -176,13 +176,13 @@ fn bytes_below(dir: &Path) -> u64 {
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
         Ok(meta) => meta.len(),
-        // pip may have removed it in the meantime.
+        // pip may have removed the file meanwhile.
         Err(_) => 0,
     };
     entries.flatten().map(size).sum()
 }
 
-/// What a Python program said was wrong: its error lines, or else its last ones.
+/// Returns the error lines in the output of a Python program, or its last lines if there are none.
 fn errors(said: &str) -> String {
     let lines: Vec<&str> = said
         .lines()

@@ -1,15 +1,16 @@
-//! Whether this machine has a CUDA toolkit of its own.
+//! The search for a CUDA toolkit on this machine.
 
 use std::path::{Path, PathBuf};
 
 /// A toolkit: a folder with `include/cuda.h` and an NVRTC library.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolkit {
-    /// The folder that `CUDA_PATH` names.
+    /// The folder that contains `include` and the libraries, such as the one that `CUDA_PATH`
+    /// names.
     pub(crate) root: PathBuf,
 }
 
-/// Looks where the environment says, then where toolkits are installed.
+/// Searches the folders of the environment variables, then the usual places.
 pub(crate) fn find() -> Option<Toolkit> {
     let named = ["CUDA_PATH", "CUDA_HOME"]
         .into_iter()

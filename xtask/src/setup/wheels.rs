@@ -1,4 +1,4 @@
-//! The pinned wheels and the sets they form.
+//! The pinned wheels, and the sets that they belong to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// A platform that the wheels are published for.
+/// A platform for which wheels are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Platform {
     /// Linux with glibc on x86-64.
@@ -18,7 +18,7 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// The platform of the machine this runs on; `None` where no wheels are published.
+    /// Returns the platform of this machine; `None` if no wheels are published for it.
     pub(crate) fn of_this_machine() -> Option<Self> {
         match (std::env::consts::OS, std::env::consts::ARCH) {
             ("linux", "x86_64") => Some(Self::LinuxX86),
@@ -28,7 +28,7 @@ impl Platform {
         }
     }
 
-    /// Its key in `wheels.toml`.
+    /// Returns the key of the platform in `wheels.toml`.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::LinuxX86 => "linux-x86_64",
@@ -37,7 +37,7 @@ impl Platform {
         }
     }
 
-    /// Its name in pip's `--platform`.
+    /// Returns the value for pip's `--platform`.
     pub(crate) fn pip_tag(self) -> &'static str {
         match self {
             Self::LinuxX86 => "manylinux2014_x86_64",
@@ -47,7 +47,7 @@ impl Platform {
     }
 }
 
-/// `wheels.toml`.
+/// The content of `wheels.toml`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wheels {
     wheel: Vec<Wheel>,
@@ -69,22 +69,22 @@ pub(crate) struct Pinned {
     pub(crate) name: String,
     /// Its version.
     pub(crate) version: String,
-    /// The platform whose file is taken.
+    /// The platform of the file to download.
     pub(crate) platform: Platform,
-    /// The hash of that file.
+    /// The SHA-256 hash of the file.
     pub(crate) sha256: String,
-    /// About how large the file is.
+    /// The approximate size of the file in MiB.
     pub(crate) mib: f64,
 }
 
-/// What one set consists of.
+/// The wheels and files of one set.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The set's name.
     pub(crate) set: String,
     /// The wheels to download.
     pub(crate) wheels: Vec<Pinned>,
-    /// Files that a complete set has, relative to its folder.
+    /// Files that a complete set contains, relative to its folder.
     pub(crate) required: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Wheels {
         toml::from_str(include_str!("wheels.toml")).context("setup/wheels.toml")
     }
 
-    /// The sets called `<group>/<version>`, oldest first.
+    /// Returns the sets named `<group>/<version>`, oldest first.
     pub(crate) fn sets_below(&self, group: &str) -> Vec<String> {
         let mut sets: Vec<String> = self
             .wheel
@@ -108,7 +108,7 @@ impl Wheels {
         sets
     }
 
-    /// What `set` takes on `platform`.
+    /// Returns the wheels and files of `set` on `platform`.
     pub(crate) fn plan(&self, set: &str, platform: Platform) -> Result<Plan> {
         let mut wheels = Vec::new();
         for wheel in self
@@ -135,7 +135,7 @@ impl Wheels {
 impl Wheel {
     fn pinned(&self, set: &str, platform: Platform) -> Result<Pinned> {
         let mut platform = platform;
-        // Headers are the same text on every platform; a library is not.
+        // Headers are identical on all platforms; libraries are not.
         if !self.sha256.contains_key(platform.key()) && set.starts_with("headers/") {
             platform = Platform::LinuxX86;
         }
@@ -157,7 +157,7 @@ impl Wheel {
     }
 }
 
-/// The headers of a `headers/<version>` set.
+/// The headers in a `headers/<version>` set.
 pub(crate) const HEADERS: &[&str] = &[
     "cuda.h",
     "cudaProfiler.h",
@@ -196,7 +196,7 @@ fn required(set: &str, platform: Platform) -> &'static [&'static str] {
 }
 
 impl Plan {
-    /// The set's folder, relative to the setup folder.
+    /// Returns the set's folder, relative to the setup folder.
     pub(crate) fn folder(&self) -> &str {
         if self.set == super::TOOLKIT_SET {
             ""
@@ -205,7 +205,7 @@ impl Plan {
         }
     }
 
-    /// What `versions.txt` says once the set is complete.
+    /// Returns the content of `versions.txt` of a complete set.
     pub(crate) fn stamp(&self) -> String {
         let line = |w: &Pinned| {
             format!(
@@ -219,7 +219,7 @@ impl Plan {
         self.wheels.iter().map(line).collect()
     }
 
-    /// Whether the set is complete below `setup`, at the pinned versions.
+    /// Returns whether the set is complete below `setup`, with the pinned versions.
     pub(crate) fn is_installed(&self, setup: &Path) -> bool {
         let dir = setup.join(self.folder());
         let stamped = std::fs::read_to_string(dir.join("versions.txt"))

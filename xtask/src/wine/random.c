@@ -1,4 +1,4 @@
-/* What Rust's standard library takes random numbers from, and Wine 8 lacks. */
+/* The source of random numbers of Rust's standard library, which Wine 8 lacks. */
 #include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG length);
 __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T length)

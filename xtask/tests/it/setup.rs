@@ -116,7 +116,7 @@ fn without_python_it_says_what_to_install() {
     let said = Machine::bare().setup(&["--force"]);
     assert!(!said.success);
     for needed in [
-        "no python3 on PATH",
+        "python3 is not on PATH",
         "apt install python3-pip",
         "CUDA_PATH",
         "NVRTC",

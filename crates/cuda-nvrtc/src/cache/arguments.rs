@@ -1,28 +1,28 @@
-//! What the options of a compilation say about the files that it reads.
+//! The compiler options that determine which files a compilation reads.
 //!
-//! The rules are those of NVRTC 12.0 to 13.5, found by compiling with each spelling. White space
-//! (as C's `isspace` has it) at both ends of an option is removed. `-I` and `--include-path`,
-//! `-include` and `--pre-include` take their value after `=` or as the next option; only `-I` takes
-//! it in the same option as well, with spaces in between, or `=` and no spaces. Quotes mean
-//! nothing. What cannot be read with certainty is a [`Refusal`], so that the compilation is not
-//! cached.
+//! The rules are those of NVRTC 12.0 to 13.5, determined by compiling with each spelling. White
+//! space (as defined by C's `isspace`) at both ends of an option is removed. `-I` and
+//! `--include-path`, `-include` and `--pre-include` take their value after `=` or as the next
+//! option. Only `-I` also takes it in the same option, after spaces, or after `=` without spaces.
+//! Quotes have no special meaning. An option that cannot be parsed unambiguously is a [`Refusal`],
+//! so that the compilation is not cached.
 
 use std::ffi::CString;
 
 use super::Refusal;
 
-/// The options that decide which files are read.
+/// The options that determine which files are read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments<'a> {
     /// The values of `--include-path`, in order.
     pub(super) include_dirs: Vec<&'a [u8]>,
     /// The values of `--pre-include`, in order.
     pub(super) pre_includes: Vec<&'a [u8]>,
-    /// Whether quoted names are looked for beside the text that names them.
+    /// Whether quoted names are searched for beside the text that contains them.
     pub(super) beside: bool,
 }
 
-/// The options that make a compilation one that is not cached, with the reason.
+/// The options that prevent caching, with the reason.
 const REFUSED: [(&str, Refusal); 11] = [
     ("time", Refusal::TimeReport),
     ("fdevice-time-trace", Refusal::TimeReport),
@@ -124,9 +124,9 @@ const VALUED: [&str; 38] = [
     "device-stack-protector",
 ];
 
-/// Removes white space at both ends, as C's `isspace` has it.
+/// Removes white space at both ends, as defined by C's `isspace`.
 pub(super) fn trim(text: &[u8]) -> &[u8] {
-    // Unlike `u8::is_ascii_whitespace` this has the vertical tab.
+    // Unlike `u8::is_ascii_whitespace`, this includes the vertical tab.
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|byte| !is_space(byte));
     let end = text.iter().rposition(|byte| !is_space(byte));
@@ -175,7 +175,7 @@ impl<'a> Arguments<'a> {
         value: Option<&[u8]>,
         rest: &mut impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), Refusal> {
-        // `-DNAME` and `-UNAME`: there is no option with two dashes that begins so.
+        // `-DNAME` and `-UNAME`. No option with two dashes has this form.
         if matches!(option, [b'-', b'D' | b'U', _, ..]) {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl<'a> Arguments<'a> {
             return Err(Refusal::Option);
         }
         if is_valued && value.is_none() {
-            // The next option is the value, whatever it looks like.
+            // The next option is the value, whatever its form.
             let next = rest.next().ok_or(Refusal::Option)?;
             if next.is_empty()
                 || next.starts_with(b"-") && name != b"ptxas-options" && name != b"Xptxas"
@@ -217,7 +217,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The name of an option with its dashes, and what follows the first `=`.
+/// Splits an option at the first `=` into the name with its dashes and the value.
 fn split(option: &[u8]) -> (&[u8], Option<&[u8]>) {
     match option.iter().position(|&byte| byte == b'=') {
         Some(at) => (&option[..at], Some(&option[at + 1..])),
@@ -225,7 +225,7 @@ fn split(option: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A folder or file that an option names, if it is sure to be the one that NVRTC takes.
+/// Returns the folder or file that an option names, if NVRTC is certain to use the same.
 fn file(name: Option<&[u8]>) -> Result<&[u8], Refusal> {
     let name = name.ok_or(Refusal::Option)?;
     let is_odd = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\'' | b'`');
@@ -237,7 +237,8 @@ fn file(name: Option<&[u8]>) -> Result<&[u8], Refusal> {
     is_sure.then_some(name).ok_or(Refusal::Option)
 }
 
-/// Whether an option for the assembler names a file of options, perhaps among others.
+/// Returns whether an option for the assembler, perhaps one of several in `option`, names a file of
+/// options.
 fn names_options_file(option: &[u8]) -> bool {
     let mut words = option.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
     words.any(|word| word.ends_with(b"options-file") || word.ends_with(b"optf"))

@@ -1,36 +1,36 @@
-//! What a cache gives.
+//! The result of a compilation through a cache.
 
 use std::ops::Deref;
 
 use super::Refusal;
 use crate::Compiled;
 
-/// A compilation that came through a [`Cache`](super::Cache).
+/// A compilation that was requested through a [`Cache`](super::Cache).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cached<T> {
-    /// What [`Program::compile`](crate::Program::compile) would have given.
+    /// The result, equal to that of [`Program::compile`](crate::Program::compile).
     pub compiled: Compiled<T>,
-    /// How it came about.
+    /// Whether the result was found, stored or only compiled.
     pub outcome: Outcome,
 }
 
-/// How a compilation came about.
+/// The way in which a result was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was found.
+    /// The result was found in the cache.
     Hit,
-    /// It was compiled and kept.
+    /// The result was compiled and stored.
     Kept,
-    /// It was compiled and could not be written: [`Cache::problem`](super::Cache::problem) tells
-    /// why.
+    /// The result was compiled but could not be written. [`Cache::problem`](super::Cache::problem)
+    /// returns the reason.
     NotKept,
-    /// It was compiled, and is nothing to keep.
+    /// The result was compiled and not stored, for this reason.
     Refused(Refusal),
-    /// It was compiled, and the cache only reads.
+    /// The result was compiled and not stored, because the cache is read-only.
     ReadOnly,
-    /// It was compiled, and the cache is off.
+    /// The result was compiled, because the cache is off.
     Off,
 }
 
@@ -39,7 +39,7 @@ impl<T> Cached<T> {
         Self { compiled, outcome }
     }
 
-    /// Whether it was found rather than compiled.
+    /// Returns whether the result was found rather than compiled.
     #[must_use]
     pub fn is_hit(&self) -> bool {
         self.outcome == Outcome::Hit

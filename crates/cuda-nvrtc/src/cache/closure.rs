@@ -1,12 +1,12 @@
-//! Every file that a compilation may read.
+//! The set of all files that a compilation may read.
 //!
-//! NVRTC does not tell what it read, so this looks for it beforehand. What a text may include is a
-//! superset ([`scan`](super::scan)); where NVRTC looks is the same in 12.0 to 13.5: a header in
-//! memory whose name is the one written; for a quoted name, the folder of the text that names it
-//! (not of those that include that one); the folders of the options, in their order. For a header
-//! of the option `--pre-include`, the current folder comes first. Folders of a header's name are
-//! passed over. The first file found is the one, and that those before it are absent is remembered
-//! as well.
+//! NVRTC does not report which files it read, so this module determines them beforehand.
+//! [`scan`](super::scan) finds a superset of the headers that a text may include. The search order
+//! is the same in NVRTC 12.0 to 13.5: first the in-memory header with the written name; then, for a
+//! quoted name, the folder of the text that contains it (not the folders of the texts that include
+//! that text); then the folders of the options, in their order. For a header of the option
+//! `--pre-include`, the current folder comes first. Folders with a header's name are skipped. The
+//! first file found is used, and the absence of files at the earlier places is recorded as well.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -19,22 +19,22 @@ use super::request::Request;
 use super::scan::{self, Define, Include, Scan};
 use super::stamp::{self, Seen, Stamp};
 
-/// The most places looked at. Beyond, it is rather an accident than a program.
+/// The maximum number of places to examine. A larger number is assumed to be a mistake.
 const MOST: usize = 100_000;
 
-/// The files that a compilation may read, and the places where a file would be read if there were
+/// The files that a compilation may read, and the places where it would read a file if there were
 /// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Closure {
     pub(super) files: Vec<(PathBuf, Seen)>,
-    /// Places without a file.
+    /// Places that have no file.
     pub(super) absent: Vec<PathBuf>,
-    /// Folders that are no symbolic links, so that `folder/..` could be left out of a path.
+    /// Folders that are not symbolic links, so that `folder/..` could be removed from a path.
     pub(super) folders: Vec<PathBuf>,
 }
 
 impl Closure {
-    /// Whether a compilation would read the same now.
+    /// Returns whether a compilation would read the same files now.
     pub(super) fn is_current(&self, always: bool) -> bool {
         self.folders.iter().all(|path| is_plain_folder(path))
             && self.absent.iter().all(|path| is_absent(path) == Some(true))
@@ -45,7 +45,7 @@ impl Closure {
     }
 }
 
-/// A closure just read, with the stamps that any change since then alters.
+/// A closure that has just been read, with stamps that reveal any later change.
 #[derive(Debug)]
 pub(super) struct Fresh {
     pub(super) closure: Closure,
@@ -53,7 +53,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Whether nothing has changed since.
+    /// Returns whether no file has changed since.
     pub(super) fn is_unchanged(&self) -> bool {
         let same = |(path, stamp): &(PathBuf, Option<Stamp>)| {
             path.metadata()
@@ -63,7 +63,7 @@ impl Fresh {
     }
 }
 
-/// Reads all that `request` may read.
+/// Finds and reads all files that `request` may read.
 pub(super) fn collect(request: &Request<'_>) -> Result<Fresh, Refusal> {
     let mut collector = Collector {
         request,
@@ -81,13 +81,13 @@ pub(super) fn collect(request: &Request<'_>) -> Result<Fresh, Refusal> {
     })
 }
 
-/// A text that is compiled.
+/// A text that is part of the compilation.
 struct Unit {
     text: Vec<u8>,
-    /// Where its quoted names are looked for first.
+    /// The folder in which its quoted names are searched for first.
     dir: Option<PathBuf>,
     scan: Scan,
-    /// So many of its includes have been followed.
+    /// The number of its includes that have been followed.
     followed: usize,
 }
 
@@ -95,7 +95,7 @@ struct Collector<'a> {
     request: &'a Request<'a>,
     closure: Closure,
     stamps: Vec<(PathBuf, Option<Stamp>)>,
-    /// The places looked at, and whether there is a file.
+    /// The places examined so far, and whether each has a file.
     places: HashMap<OsString, bool>,
     folders: HashSet<OsString>,
     units: Vec<Unit>,
@@ -110,8 +110,8 @@ impl Collector<'_> {
         for (name, text) in request.headers {
             self.add(text, self.folder_of(name))?;
         }
-        // Definitions of the options are as if written; that of anything else finds no include
-        // there.
+        // A definition by an option has the effect of a `#define` in the text. The text of any
+        // other option contains no include.
         for text in request.arguments {
             self.add(&as_directive(text.to_bytes()), None)?;
         }
@@ -163,7 +163,7 @@ impl Collector<'_> {
         names.any(|known| known.as_bytes() == name)
     }
 
-    /// Follows every include that has not been followed, in texts found on the way as well.
+    /// Follows all remaining includes, including those in texts found on the way.
     fn follow_all(&mut self) -> Result<(), Refusal> {
         let mut index = 0;
         while let Some(unit) = self.units.get_mut(index) {
@@ -179,8 +179,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Follows one include. If a file in the folder `first` might not be looked at, `sure` is
-    /// false.
+    /// Follows one include. `sure` is false if NVRTC might not look in the folder `first`.
     fn follow(
         &mut self,
         include: &Include,
@@ -205,7 +204,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Looks whether there is a file at `path`, and reads it.
+    /// Returns whether there is a file at `path`, and reads it if so.
     fn probe(&mut self, path: &Path) -> Result<bool, Refusal> {
         if cfg!(not(unix)) {
             return Err(Refusal::System);
@@ -230,8 +229,8 @@ impl Collector<'_> {
         Ok(true)
     }
 
-    /// Leaves out `folder/..` and `.`, without which headers that include each other by such names
-    /// would have names without end.
+    /// Removes `folder/..` and `.` from a path. Otherwise headers that include each other by such
+    /// names would have infinitely many paths.
     fn shorten(&mut self, path: &Path) -> PathBuf {
         if !path.components().any(|part| part == Component::ParentDir) {
             return path.components().collect();
@@ -254,15 +253,16 @@ impl Collector<'_> {
         short
     }
 
-    /// Makes includes of the macros that are included. Answers whether there were new ones.
+    /// Adds the header names of macros that are operands of `#include`. Returns whether any were
+    /// new.
     fn name_computed(&mut self) -> Result<bool, Refusal> {
         let mut new = Vec::new();
         for (index, unit) in self.units.iter().enumerate() {
             for name in &unit.scan.computed {
                 let all = self.units.iter().flat_map(|unit| &unit.scan.defines);
                 let defines: Vec<&Define> = all.filter(|define| define.name == *name).collect();
-                // The compiler's own macros begin so; any other name that is no macro is an error,
-                // or is in a comment.
+                // The compiler's own macros begin with an underscore. Any other name that is not a
+                // macro is an error, or is in a comment.
                 if defines.is_empty() && name.starts_with(b"_") {
                     return Err(Refusal::ComputedInclude);
                 }
@@ -281,7 +281,7 @@ impl Collector<'_> {
         Ok(any)
     }
 
-    /// Reads all texts again if there are more macros that wrap `__has_include` than before.
+    /// Scans all texts again if more macros that wrap `__has_include` are known than before.
     fn learn_wrappers(&mut self) -> Result<bool, Refusal> {
         let before = self.wrappers.len();
         let wrappers = self.units.iter().flat_map(|unit| &unit.scan.wrappers);
@@ -298,7 +298,8 @@ impl Collector<'_> {
     }
 }
 
-/// What an option that defines a macro does, as text; anything else becomes text that does nothing.
+/// Converts an option that defines a macro to the text of its `#define`. Other options become text
+/// that has no effect.
 fn as_directive(argument: &[u8]) -> Vec<u8> {
     let argument = arguments::trim(argument);
     let joined = argument.strip_prefix(b"-D").map(arguments::trim);
@@ -322,8 +323,8 @@ fn is_plain_folder(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Whether there is no file; `None` if that cannot be told, or if it is something to keep away
-/// from.
+/// Returns whether there is no file at `path`; `None` if that cannot be determined, or if it is
+/// neither a file nor a folder.
 fn is_absent(path: &Path) -> Option<bool> {
     use std::io::ErrorKind;
     match path.metadata() {

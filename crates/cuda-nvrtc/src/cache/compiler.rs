@@ -1,7 +1,8 @@
-//! Which compiler it is: not its version, but the content of its files.
+//! The identity of the compiler: the content of its files, not only its version.
 //!
-//! Builds of one version differ, and no call of NVRTC tells them apart. The files are large (150
-//! MB), so their digests are remembered, in the process by library and on disk by the file's stamp.
+//! Builds of one version differ, and no function of NVRTC distinguishes them. The files are large
+//! (150 MB), so their digests are cached: in the process by library, and on disk by the stamp of
+//! the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,17 +22,17 @@ use crate::Nvrtc;
 #[derive(Clone, Debug)]
 pub(super) struct Compiler {
     pub(super) digest: Digest,
-    /// That of its second file, the built-in functions.
+    /// The digest of the second file of NVRTC, the built-in functions.
     builtins: Digest,
 }
 
 impl Compiler {
-    /// The compiler that `nvrtc` is. What it takes long to find out is kept in `store`.
+    /// Returns the identity of `nvrtc`. Digests that take long to compute are cached in `store`.
     pub(super) fn of(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Self, Refusal> {
         static KNOWN: Mutex<BTreeMap<usize, Compiler>> = Mutex::new(BTreeMap::new());
         let address = address(nvrtc).ok_or(Refusal::Compiler)?;
-        // Held while it is found out, so that other threads wait rather than read the files as
-        // well.
+        // The lock is held while the files are read, so that other threads wait instead of reading
+        // them too.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiler) = known.get(&address) {
             return Ok(compiler.clone());
@@ -46,7 +47,7 @@ impl Compiler {
         let read = |path: &Path| digest(path, store, write).map_err(|_| Refusal::Compiler);
         let builtins = match loaded_builtins(nvrtc, store, write)? {
             Some(loaded) => loaded,
-            // NVRTC loads it when it first compiles, from its own folder.
+            // NVRTC loads the built-in functions from its own folder when it first compiles.
             None => read(&library.with_file_name(files::builtins_name(nvrtc)))?,
         };
         let mut key = Key::new();
@@ -59,16 +60,17 @@ impl Compiler {
         })
     }
 
-    /// Whether the files in use, now that something was compiled, are those that were read.
+    /// Returns whether the files that NVRTC loaded for the compilation are the files that were
+    /// digested.
     pub(super) fn is_in_use(&self, nvrtc: &Nvrtc, store: &Store) -> bool {
         let loaded = loaded_builtins(nvrtc, store, true);
         loaded.is_ok_and(|loaded| loaded.is_none_or(|loaded| loaded == self.builtins))
     }
 }
 
-/// The digest of the built-in functions that are loaded. If there are two of one version in the
-/// process, NVRTC has the one that was loaded first, and which that is cannot be told; so they have
-/// to be the same.
+/// Returns the digest of the loaded built-in functions. If the process has loaded two files of one
+/// version, NVRTC uses the one that was loaded first, which cannot be determined; so both must have
+/// the same content.
 fn loaded_builtins(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Option<Digest>, Refusal> {
     let mut digests = BTreeSet::new();
     for path in files::builtins(nvrtc) {
@@ -80,12 +82,12 @@ fn loaded_builtins(nvrtc: &Nvrtc, store: &Store, write: bool) -> Result<Option<D
     }
 }
 
-/// An address within the library.
+/// Returns an address within the library.
 fn address(nvrtc: &Nvrtc) -> Option<usize> {
     nvrtc.table().nvrtcVersion.map(|function| function as usize)
 }
 
-/// The digest of the file at `path`, from `store` if its stamp is known there.
+/// Returns the digest of the file at `path`, from `store` if it has one for the file's stamp.
 fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
     let file = File::open(path)?;
     let stamp = Stamp::of(&file.metadata()?);
@@ -103,7 +105,8 @@ fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
     if !write {
         return hash(file);
     }
-    // Not waited for: whoever has it may be stopped, and nothing is amiss if two read the file.
+    // The lock is not waited for, because its owner may be suspended. Two processes may read the
+    // file at the same time without harm.
     let at_once = || Some(());
     let _lock = store.lock(&key, Some(&at_once as &dyn Fn() -> Option<()>));
     if let Some(digest) = known() {
@@ -112,13 +115,13 @@ fn digest(path: &Path, store: &Store, write: bool) -> io::Result<Digest> {
     let settled = stamp.is_settled();
     let digest = hash(file)?;
     if settled && Stamp::of(&fs::metadata(path)?) == Some(stamp) {
-        // If it cannot be kept, the next process reads the file again.
+        // If the digest cannot be stored, the next process reads the file again.
         let _ = store.write(Kind::Compiler, &key, &entry::seal(&key, &digest));
     }
     Ok(digest)
 }
 
-/// The key of the digest of a file with this stamp.
+/// Returns the key under which the digest of a file with this stamp is stored.
 fn file_key(path: &Path, stamp: &Stamp) -> Digest {
     let mut key = Key::new();
     key.field("path", paths::to_bytes(path));
@@ -152,8 +155,8 @@ mod files {
     use super::super::paths;
     use crate::Nvrtc;
 
-    /// The file that is loaded at `address`. None if it has no name any more: then what has its
-    /// name is another.
+    /// Returns the file that is loaded at `address`; `None` if the file was deleted, because its
+    /// path may then refer to a different file.
     pub(super) fn library(_nvrtc: &Nvrtc, address: usize) -> Option<PathBuf> {
         mappings()
             .into_iter()
@@ -161,7 +164,7 @@ mod files {
             .map(|mapping| mapping.path)
     }
 
-    /// The files of built-in functions that are loaded.
+    /// Returns the loaded files of built-in functions.
     pub(super) fn builtins(nvrtc: &Nvrtc) -> BTreeSet<PathBuf> {
         let name = builtins_name(nvrtc);
         let mut paths: BTreeSet<PathBuf> = mappings().into_iter().map(|one| one.path).collect();
@@ -179,7 +182,8 @@ mod files {
     struct Mapping {
         start: usize,
         end: usize,
-        /// With ` (deleted)` behind it, and so of no file, if the file is.
+        /// The path. The kernel appends ` (deleted)` if the file was deleted, so that it refers to
+        /// no file.
         path: PathBuf,
     }
 
@@ -190,7 +194,7 @@ mod files {
             .collect()
     }
 
-    /// `7f00-7f01 r-xp 00000000 08:01 123   /path`
+    /// Parses a line such as `7f00-7f01 r-xp 00000000 08:01 123   /path`.
     fn mapping(line: &[u8]) -> Option<Mapping> {
         let path = line.iter().position(|&byte| byte == b'/')?;
         let range = line.split(|&byte| byte == b' ').next()?;
@@ -210,12 +214,12 @@ mod files {
 
     use crate::Nvrtc;
 
-    /// The file that was loaded, if it was named in full.
+    /// Returns the loaded file, if it was given as an absolute path.
     pub(super) fn library(nvrtc: &Nvrtc, _address: usize) -> Option<PathBuf> {
         Some(PathBuf::from(nvrtc.origin())).filter(|path| path.is_absolute())
     }
 
-    /// What is loaded cannot be told here.
+    /// Returns nothing, because the loaded files cannot be listed on this system.
     pub(super) fn builtins(_nvrtc: &Nvrtc) -> BTreeSet<PathBuf> {
         BTreeSet::new()
     }

@@ -1,7 +1,7 @@
-//! What is kept of a compilation, as bytes.
+//! The binary format of cache entries.
 //!
-//! An entry begins with what it is and whose, and ends with the digest of all that comes before.
-//! Whatever is cut off, altered or put in another's place is therefore no entry.
+//! An entry begins with the format's identifier and its key, and ends with the digest of all
+//! preceding bytes. A truncated, altered or misplaced entry is therefore rejected.
 
 use cuda_sys::image::{Parameter, Signature};
 
@@ -12,12 +12,12 @@ use super::stamp::{Digest, Seen, Stamp, digest};
 use crate::output::sealed::TOKEN;
 use crate::{Compiled, Log, PchStatus};
 
-/// Changes with all that changes what entries hold or mean.
+/// The format identifier. It must change whenever the content or the meaning of entries changes.
 const MAGIC: [u8; 16] = *b"cuda-nvrtc 0001\n";
 
 const DIGEST: usize = size_of::<Digest>();
 
-/// A compilation, and the files it may have read.
+/// A compilation, and the files that it may have read.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) compiled: Compiled<T>,
@@ -62,8 +62,8 @@ impl<T: Stored> Entry<T> {
         seal(key, &body.0)
     }
 
-    /// The entry of `key` in `bytes`; `None` if these are not the bytes that
-    /// [`to_bytes`](Self::to_bytes) once made for this key.
+    /// Parses the entry of `key`. Returns `None` unless `bytes` are what
+    /// [`to_bytes`](Self::to_bytes) returned for this key.
     pub(super) fn from_bytes(key: &Digest, bytes: &[u8]) -> Option<Self> {
         let mut body = Reader(unseal(key, bytes)?);
         let image = body.bytes()?;
@@ -77,12 +77,12 @@ impl<T: Stored> Entry<T> {
                 Some(Signature { kernel, parameters })
             })
         })?;
-        // SAFETY: the bytes must be those of an image of this type, as the compiler made it ← the
-        // digest of the entry holds, and its key, in which is the kind of image, is the one wanted.
-        // So they are what `to_bytes` wrote, of an image that this crate read from NVRTC; nobody
-        // could put others here with a digest that fits but one who writes to the cache's folder,
-        // and that is none but this user and root ([`dir`](super::dir)), who could as well alter
-        // the compiler or this program.
+        // SAFETY: the bytes must be those of an image of this type, as the compiler generated it ←
+        // the digest of the entry matches, and so does its key, which includes the kind of image.
+        // So `to_bytes` wrote them, from an image that this crate read from NVRTC. Forging an entry
+        // with a valid digest requires write access to the cache's folder, which only this user and
+        // root have (`Store::open` checks it). They could equally well alter the compiler or this
+        // program.
         let image =
             unsafe { T::from_stored(image.to_vec(), signatures.into_iter().next(), TOKEN) }?;
         let log = Log::new(body.bytes()?);
@@ -126,7 +126,7 @@ impl<T: Stored> Entry<T> {
     }
 }
 
-/// Wraps a body so that [`unseal`] knows it.
+/// Wraps a body with the header and digest that [`unseal`] checks.
 pub(super) fn seal(key: &Digest, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + 2 * DIGEST + 8 + body.len());
     bytes.extend_from_slice(&MAGIC);
@@ -138,7 +138,7 @@ pub(super) fn seal(key: &Digest, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The body that was sealed for `key`, if the bytes are whole and unaltered.
+/// Returns the body that was sealed for `key`, if the bytes are complete and unaltered.
 pub(super) fn unseal<'a>(key: &Digest, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (sealed, sum) = bytes.split_last_chunk::<DIGEST>()?;
     if digest(sealed) != *sum {

@@ -1,21 +1,21 @@
-//! Images as bytes and back.
+//! Conversions between images and stored bytes.
 
 use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, Signature, TileIr};
 
 use crate::output::sealed::Token;
 
-/// An image that the cache can store. Its functions take a [`Token`], as those of all sealed
+/// An image that the cache can store. Its functions take a [`Token`], like those of all sealed
 /// traits.
 pub trait Stored: Sized {
-    /// The bytes of the image.
+    /// Returns the bytes of the image.
     fn stored_bytes(&self, token: Token) -> &[u8];
 
-    /// The signatures of the kernels, if the image has them beside its bytes.
+    /// Returns the signatures of the kernels, if the image has them in addition to its bytes.
     fn stored_signatures(&self, _token: Token) -> Option<&[Signature]> {
         None
     }
 
-    /// Makes the image again. Returns `None` if the bytes are not an image.
+    /// Recreates the image. Returns `None` if the bytes are not an image.
     ///
     /// # Safety
     ///
@@ -52,8 +52,8 @@ impl Stored for Cubin {
         signatures: Option<Vec<Signature>>,
         _: Token,
     ) -> Option<Self> {
-        // SAFETY: `bytes` must be a cubin as the compiler made it ← the caller guarantees that they
-        // were one's.
+        // SAFETY: `bytes` must be a cubin as the compiler generated it ← the caller guarantees that
+        // they are the stored bytes of a cubin.
         let cubin = unsafe { Self::from_bytes(bytes) };
         // SAFETY: the signatures must be those of this cubin ← the caller guarantees it.
         Some(unsafe { cubin.with_signatures(signatures) })

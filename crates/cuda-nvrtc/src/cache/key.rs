@@ -1,5 +1,5 @@
-//! What a compilation is, as one digest: all that decides its result but the content of headers on
-//! disk, which the entry itself tells.
+//! The key of a compilation: one digest of everything that determines its result, except for the
+//! content of headers on disk, which the entry itself records.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -10,11 +10,12 @@ use super::paths;
 use super::request::Request;
 use super::stamp::Digest;
 
-/// Changes with what a key is made of, and with what entries say about options.
+/// The context of the digest. It must change whenever the fields of a key or the interpretation of
+/// options in entries change.
 const CONTEXT: &str = "cuda-nvrtc disk cache, key 2";
 
-/// The beginnings of names of environment variables that NVRTC, its optimiser and its assembler
-/// were seen to ask for, in 12.0 to 13.5.
+/// Prefixes of environment variables that NVRTC, its optimiser and its assembler were observed to
+/// read, in 12.0 to 13.5.
 const PREFIXES: [&str; 9] = [
     "NVRTC",
     "NVVM",
@@ -27,13 +28,14 @@ const PREFIXES: [&str; 9] = [
     "AS_SECURE",
 ];
 
-/// The others: where the process believes to be, and the language of messages.
+/// Other environment variables: the current folder as the process knows it, and the language of
+/// messages.
 const NAMES: [&str; 5] = ["PWD", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LANG"];
 
-/// Variables that add options which are not followed here.
+/// Environment variables that add options, which this crate does not parse.
 const OPTIONS: [&str; 2] = ["NVRTC_APPEND_FLAGS", "NVRTC_PREPEND_FLAGS"];
 
-/// The key of a compilation to `output` by `compiler`.
+/// Returns the key of a compilation to `output` by `compiler`.
 pub(super) fn of(
     request: &Request<'_>,
     output: &str,
@@ -67,8 +69,8 @@ pub(super) fn of(
     Ok(key.finish())
 }
 
-/// Whether the compilation is split, perhaps in as many parts as there are processors: for the
-/// compiler or, further within an option, for what comes after it.
+/// Returns whether an option may split the compilation into as many parts as there are processors.
+/// The option may be for the compiler or, inside another option, for the assembler.
 fn splits(arguments: &[CString]) -> bool {
     const NAME: &[u8] = b"split-compile";
     arguments.iter().any(|argument| {
@@ -77,18 +79,19 @@ fn splits(arguments: &[CString]) -> bool {
     })
 }
 
-/// The processors: those that this thread may use, and all, as it is not told which NVRTC counts.
+/// Returns the number of processors that this thread may use and the number of all processors,
+/// because it is not documented which of them NVRTC counts.
 fn processors() -> [u64; 2] {
     let usable = thread::available_parallelism().map_or(0, |count| count.get() as u64);
     #[cfg(unix)]
-    // SAFETY: nothing is required ← it only answers a number.
+    // SAFETY: there are no requirements ← the call only returns a number.
     let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     #[cfg(not(unix))]
     let all = 0_i64;
     [usable, u64::try_from(all).unwrap_or(0)]
 }
 
-/// The variables that decide, sorted.
+/// Returns the environment variables that affect the result, sorted.
 fn environment() -> Result<Vec<(OsString, OsString)>, Refusal> {
     let mut variables: Vec<(OsString, OsString)> = env::vars_os()
         .filter(|(name, _)| {
@@ -109,8 +112,8 @@ fn environment() -> Result<Vec<(OsString, OsString)>, Refusal> {
     Ok(variables)
 }
 
-/// A digest over fields, each with its label and both with their lengths, so that no two sequences
-/// of fields are the same bytes.
+/// A digest of labelled fields. Labels and fields are prefixed with their lengths, so that
+/// different sequences of fields never give the same bytes.
 pub(super) struct Key(blake3::Hasher);
 
 impl Key {
@@ -139,7 +142,7 @@ impl Key {
 mod tests {
     use super::Key;
 
-    /// The key of an empty program with these options.
+    /// Returns the key of an empty program with these options.
     #[cfg(target_os = "linux")]
     fn key_with(options: &[&str]) -> super::Digest {
         let arguments: Vec<std::ffi::CString> = options
@@ -166,10 +169,10 @@ mod tests {
             return;
         }
         let many = keys();
-        // On a thread of its own, of which nothing stays.
+        // A separate thread, so that the affinity of this thread does not change.
         let one = std::thread::scope(|scope| {
             let on_one_processor = || {
-                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                // SAFETY: all zeros must be a valid value of the type ← it is an array of bits.
                 let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
                 let size = size_of_val(&set);
                 // SAFETY: the set must be writable and of that size ← it is a local.
@@ -177,7 +180,7 @@ mod tests {
                 // SAFETY: the number must be within the set ← it is below its size.
                 let may = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
                 let first = (0..8 * size).find(may).unwrap();
-                // SAFETY: all zeros must be a value of the type ← it is an array of bits.
+                // SAFETY: all zeros must be a valid value of the type ← it is an array of bits.
                 let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
                 // SAFETY: the number must be within the set ← it is below its size.
                 unsafe { libc::CPU_SET(first, &mut set) };

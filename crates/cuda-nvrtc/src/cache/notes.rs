@@ -1,4 +1,5 @@
-//! Small results that are not compilations, such as those of a tuner, beside them.
+//! Notes: small results other than compilations, such as those of a tuner, stored in the same
+//! folder.
 
 use super::key::Key;
 use super::stats::count;
@@ -6,9 +7,9 @@ use super::store::Kind;
 use super::{Cache, CacheMode, Outcome, entry};
 
 impl Cache {
-    /// What was last [noted](Self::note) for these words, if it is there whole.
+    /// Returns the bytes last stored for these words with [`note`](Self::note), if they are intact.
     ///
-    /// The words have to hold all that the note depends on: nothing else is compared.
+    /// The words must include everything on which the note depends; nothing else is compared.
     #[must_use]
     pub fn noted(&self, words: &[&[u8]]) -> Option<Vec<u8>> {
         let store = self.shared.store.as_ref()?;
@@ -21,8 +22,8 @@ impl Cache {
         note.map(<[u8]>::to_vec)
     }
 
-    /// Keeps bytes for these words. Whether they are kept: as with compilations it is no error if
-    /// not.
+    /// Stores bytes for these words, and returns whether they were stored. As with compilations,
+    /// failure to store is not an error.
     pub fn note(&self, words: &[&[u8]], note: &[u8]) -> bool {
         let shared = &self.shared;
         let (Some(store), CacheMode::On) = (&shared.store, shared.mode) else {

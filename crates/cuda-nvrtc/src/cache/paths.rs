@@ -1,4 +1,4 @@
-//! Paths as bytes and back.
+//! Conversions between paths and bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ pub(super) fn to_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
 
-/// The path of these bytes; `None` where the system has none.
+/// Returns the path with these bytes, or `None` if the system cannot represent it.
 #[cfg(unix)]
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<PathBuf> {
     use std::ffi::OsStr;
@@ -14,7 +14,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// The path of these bytes; `None` where the system has none.
+/// Returns the path with these bytes, or `None` if the system cannot represent it.
 #[cfg(not(unix))]
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<PathBuf> {
     std::str::from_utf8(bytes).ok().map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! What a compilation is asked for, as far as it decides which files are read.
+//! The inputs of a compilation that determine which files it reads.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::Refusal;
 use super::arguments::Arguments;
 use super::paths;
 
-/// A program and its options, taken apart.
+/// A program and its parsed options.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) source: &'a [u8],
@@ -17,11 +17,12 @@ pub(super) struct Request<'a> {
     pub(super) name_expressions: &'a [String],
     pub(super) arguments: &'a [CString],
     pub(super) include_dirs: Vec<PathBuf>,
-    /// Headers that are included before the source.
+    /// Headers to include before the source.
     pub(super) pre_includes: Vec<Vec<u8>>,
-    /// Whether quoted names are looked for beside the text that names them.
+    /// Whether quoted names are searched for beside the text that contains them.
     pub(super) beside: bool,
-    /// Where the process is: what relative names start from, and a part of debug information.
+    /// The current folder of the process, to which relative names refer and which is in debug
+    /// information.
     pub(super) current_dir: PathBuf,
 }
 

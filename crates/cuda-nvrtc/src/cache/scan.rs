@@ -1,17 +1,17 @@
-//! What a text may include, and what in it makes its compilation one that cannot be kept.
+//! A scanner for the headers that a text may include, and for features that prevent caching.
 //!
-//! This is no preprocessor. It finds a superset of what NVRTC's can find: whatever looks like a
-//! directive counts, in branches that are not taken and within comments and strings, too, and a
-//! name may be any that is written there. So nothing here has to know macros, the lexer's state, or
-//! the compiler's own definitions. Where the written names cannot be a superset, the text is
-//! refused.
+//! This is not a preprocessor. It finds a superset of what NVRTC's preprocessor can find:
+//! everything that looks like a directive counts, even in branches that are not taken, in comments
+//! and in strings, and any name written there may be included. The scanner therefore needs no
+//! knowledge of macros, of the lexer's state, or of the compiler's own definitions. If the written
+//! names cannot be a superset, the text is refused.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::Refusal;
 
-/// A header's name as it is written.
+/// A header name as written in the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Include {
     pub(super) name: Vec<u8>,
@@ -19,29 +19,29 @@ pub(super) struct Include {
     pub(super) quoted: bool,
 }
 
-/// A macro with what it stands for, if that is a header's name and nothing else.
+/// A macro, and the header name that it expands to if it expands to exactly that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Define {
     pub(super) name: Vec<u8>,
     pub(super) header: Option<Include>,
 }
 
-/// What a text may do that reads files.
+/// The features of a text that cause files to be read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// Headers that are named, to be included or to be looked for.
+    /// Header names that the text includes or tests for.
     pub(super) includes: Vec<Include>,
-    /// Macros that `#include` is given instead of a name.
+    /// Macros that are operands of `#include`.
     pub(super) computed: Vec<Vec<u8>>,
     pub(super) defines: Vec<Define>,
-    /// Macros that pass their argument on to `__has_include`.
+    /// Macros that pass their argument to `__has_include`.
     pub(super) wrappers: Vec<Vec<u8>>,
-    /// Whether the text gives itself another file name, in whose folder quoted names would be
-    /// looked for.
+    /// Whether the text changes its file name with `#line`, which would change the folder in which
+    /// quoted names are searched for.
     pub(super) renames: bool,
 }
 
-/// The text with its lines joined where a backslash ends one.
+/// Joins lines that end with a backslash.
 pub(super) fn join_lines(text: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     if text
         .windows(3)
@@ -54,7 +54,7 @@ pub(super) fn join_lines(text: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
         .enumerate()
         .filter_map(|(at, two)| match two {
             b"\\\n" => Some(true),
-            // Whether a carriage return alone ends a line is not known here.
+            // It is unknown whether NVRTC treats a lone carriage return as the end of a line.
             b"\\\r" => Some(text.get(at + 2) == Some(&b'\n')),
             _ => None,
         });
@@ -77,7 +77,7 @@ pub(super) fn join_lines(text: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     Ok(Cow::Owned(joined))
 }
 
-/// Reads a text whose lines are joined. `wrappers` are the macros known to pass their argument to
+/// Scans a text whose lines are joined. `wrappers` are the macros known to pass their argument to
 /// `__has_include`.
 pub(super) fn scan(text: &[u8], wrappers: &BTreeSet<Vec<u8>>) -> Result<Scan, Refusal> {
     let mut scanner = Scanner {
@@ -100,10 +100,10 @@ struct Scanner<'a> {
 
 struct Macro<'a> {
     name: &'a [u8],
-    /// Where the name stands.
+    /// The offset of the name.
     at: usize,
     parameters: Vec<&'a [u8]>,
-    /// Where the directive ends.
+    /// The offset of the end of the directive.
     end: usize,
 }
 
@@ -127,9 +127,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Whether nothing but blanks and comments can be before `at` on its line: any other text there
-    /// is not a comment that ends before `at`, since no `*/` follows it. A byte-order mark may be a
-    /// blank.
+    /// Returns whether only blanks and comments can precede `at` on its line. Other text there
+    /// cannot be a comment that ends before `at`, because no `*/` follows it. A byte-order mark may
+    /// count as a blank.
     fn leads_its_line(&self, at: usize) -> bool {
         let before = &self.text[..at];
         let line = before
@@ -141,7 +141,7 @@ impl<'a> Scanner<'a> {
         before.iter().all(|byte| !byte.is_ascii_graphic())
     }
 
-    /// A directive whose `#` ends at `at`. Answers where to go on.
+    /// Scans a directive whose `#` ends at `at`. Returns the offset at which to continue.
     fn directive(&mut self, at: usize) -> Result<usize, Refusal> {
         let start = self.skip_blanks(at);
         let end = self.word_end(start);
@@ -173,15 +173,15 @@ impl<'a> Scanner<'a> {
                 self.found.includes.push(include);
                 Ok(end)
             }
-            // An identifier can be spelled with this.
+            // A backslash may begin an identifier that is spelled with a universal character name.
             Some(b'\\') => Err(Refusal::ComputedInclude),
             Some(&byte) if is_word(byte) => {
                 let end = self.word_end(at);
                 self.found.computed.push(self.text[at..end].to_vec());
-                // It is looked at as a word, too.
+                // The caller also scans the operand as a word.
                 Ok(at)
             }
-            // No operand that NVRTC would take.
+            // NVRTC would reject any other operand.
             _ => Ok(at),
         }
     }
@@ -234,7 +234,7 @@ impl<'a> Scanner<'a> {
         }
         let open = self.skip_blanks(end);
         if self.text.get(open) != Some(&b'(') {
-            // `defined(__has_include)` asks for no file; another name for it might.
+            // `defined(__has_include)` tests for no file, but an alias of `__has_include` might.
             return match define {
                 Some(_) => Err(Refusal::HasInclude),
                 None => Ok(()),
@@ -257,7 +257,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The header's name that begins at `at`, and where it ends.
+    /// Returns the header name that begins at `at`, and the offset of its end.
     fn header(&self, at: usize) -> Option<(Include, usize)> {
         let quoted = match self.text.get(at)? {
             b'"' => true,
@@ -275,7 +275,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Where the first byte is that is neither blank nor comment, on this line.
+    /// Returns the offset of the first byte on this line that is neither blank nor in a comment.
     fn skip_blanks(&self, mut at: usize) -> usize {
         loop {
             match &self.text[at.min(self.text.len())..] {
@@ -289,7 +289,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Where the directive ends that `at` is in.
+    /// Returns the offset of the end of the directive that contains `at`.
     fn directive_end(&self, mut at: usize) -> usize {
         loop {
             match &self.text[at.min(self.text.len())..] {
@@ -311,7 +311,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What can be in an identifier or a number.
+/// Returns whether a byte can be part of an identifier or a number.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }

@@ -1,12 +1,12 @@
-//! Whether a file is still the one that was read, without reading it again.
+//! Detection of changed files without reading them again.
 //!
-//! A stamp is what the system tells of a file: device, inode, size, and the times of the last
-//! change of its content and of its inode. The last of these (`ctime`) cannot be set back by
-//! `touch`, `cp -p`, `rsync -t` or an archive, and a file that is moved into place brings its own
-//! inode. What is left is the clock's grain: two writes within one tick, of up to 2 s on some file
-//! systems, leave equal stamps. So a stamp is only kept if, when the file was about to be read, its
-//! times lay longer than that in the past: any later write gets another time. Where that does not
-//! hold, and where there is no such stamp (Windows), the content is read and compared.
+//! A stamp is a file's metadata: device, inode, size, and the times of the last change of its
+//! content and of its inode. The last of these (`ctime`) cannot be set back by `touch`, `cp -p`,
+//! `rsync -t` or an archive, and a file that is moved into place has a different inode. The
+//! remaining gap is the resolution of the clock: two writes within one tick, which is up to 2 s on
+//! some file systems, leave equal stamps. A stamp is therefore stored only if its times were older
+//! than that when the file was about to be read, so that any later write gets another time.
+//! Otherwise, and on systems without such stamps (Windows), the content is read and compared.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// The coarsest grain of a file system's clock: FAT's.
+/// The coarsest time resolution of a file system: FAT's.
 const GRAIN: Duration = Duration::from_secs(2);
 
-/// The coarsest tick of a kernel's clock, with room to spare.
+/// The longest tick of a kernel's clock, with a margin.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What the system tells of a file.
+/// The metadata of a file that changes when the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(pub(super) [u64; Stamp::LEN]);
 
@@ -46,12 +46,12 @@ impl Stamp {
         None
     }
 
-    /// Whether any later write gives another stamp.
+    /// Returns whether any later write gives a different stamp.
     pub(super) fn is_settled(&self) -> bool {
         self.age() > GRAIN
     }
 
-    /// How long ago its times were; zero if they are in the future.
+    /// Returns the time since the last change; zero if that is in the future.
     fn age(&self) -> Duration {
         let Self([_, _, _, seconds, nanos, inode_seconds, inode_nanos]) = *self;
         let last = (seconds.cast_signed(), nanos).max((inode_seconds.cast_signed(), inode_nanos));
@@ -65,24 +65,25 @@ impl Stamp {
     }
 }
 
-/// The digest of a text.
+/// A BLAKE3 digest.
 pub(super) type Digest = [u8; 32];
 
 pub(super) fn digest(bytes: &[u8]) -> Digest {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// A file as it was read.
+/// The recorded state of a file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) digest: Digest,
     pub(super) size: u64,
-    /// Present if an equal stamp means an equal content.
+    /// The stamp, if an equal stamp implies equal content.
     pub(super) stamp: Option<Stamp>,
 }
 
 impl Seen {
-    /// Whether the file at `path` has the same content. With `always`, stamps are not trusted.
+    /// Returns whether the file at `path` has the same content. With `always`, the stamp is
+    /// ignored.
     pub(super) fn is_current(&self, path: &Path, always: bool) -> bool {
         let Ok(metadata) = path.metadata() else {
             return false;
@@ -97,18 +98,18 @@ impl Seen {
     }
 }
 
-/// A file that was read, and what is needed to tell whether it changed since.
+/// The content of a file, with the data to detect later changes.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) bytes: Vec<u8>,
     pub(super) seen: Seen,
-    /// The stamp at the time, which a later change would alter even within [`GRAIN`] where ticks
-    /// are short.
+    /// The stamp at the time of reading. On systems with short ticks, a later change alters it even
+    /// within [`GRAIN`].
     pub(super) now: Option<Stamp>,
 }
 
-/// Reads a file. If it was written within the last tick, waits until the clock has moved on, so
-/// that any write from now on is seen.
+/// Reads a file. If it was written within the last tick, waits until the clock has advanced, so
+/// that any later write gives a different stamp.
 pub(super) fn read(path: &Path) -> io::Result<Reading> {
     let mut file = File::open(path)?;
     for _ in 0..3 {
@@ -132,7 +133,7 @@ pub(super) fn read(path: &Path) -> io::Result<Reading> {
                 now: before,
             });
         }
-        // It was written meanwhile.
+        // The file was written while it was being read.
         file = File::open(path)?;
     }
     Err(io::Error::other("the file keeps changing"))
@@ -171,7 +172,7 @@ mod tests {
         let path = dir.path().join("a.h");
         fs::write(&path, "one").unwrap();
         let metadata = fs::metadata(&path).unwrap();
-        // As if it had been read long after it was written.
+        // Simulates a file that was read long after it was written.
         let seen = Seen {
             stamp: Stamp::of(&metadata),
             ..read(&path).unwrap().seen

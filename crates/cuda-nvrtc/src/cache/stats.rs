@@ -1,4 +1,4 @@
-//! What a cache did.
+//! Statistics of a cache.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,31 +6,32 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Refusal;
 
-/// What a [`Cache`](super::Cache) did since it was opened, and what is in its folder now.
+/// Statistics of a [`Cache`](super::Cache) since it was opened, and the current usage of its
+/// folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Compilations that were found.
+    /// Compilations that were found in the cache.
     pub hits: u64,
-    /// Compilations that had to be done, those not kept among them.
+    /// Compilations that were performed, whether stored or not.
     pub misses: u64,
-    /// Compilations that were kept.
+    /// Compilations that were stored.
     pub stores: u64,
-    /// Entries that were found, but made of headers that have changed.
+    /// Entries that were found but depend on headers that have changed.
     pub stale: u64,
-    /// Entries that were found, but were not whole or were altered.
+    /// Entries that were found but were truncated or altered.
     pub corrupt: u64,
-    /// Entries that this process threw out for their age.
+    /// Entries that this process evicted, least recently used first.
     pub evictions: u64,
-    /// Compilations that were not kept, by reason.
+    /// Compilations that were not stored, by reason.
     pub refusals: BTreeMap<Refusal, u64>,
-    /// Compilations that were to be kept, but could not be written.
+    /// Compilations that were to be stored but could not be written.
     pub write_failures: u64,
-    /// What went wrong last with the folder: it cannot be used, or the disk is full, ….
+    /// The last problem with the folder, such as missing permissions or a full disk.
     pub problem: Option<String>,
-    /// The entries in the folder, those of other processes among them.
+    /// The number of entries in the folder, including those of other processes.
     pub entries: u64,
-    /// Their bytes.
+    /// The total size of the entries in bytes.
     pub bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Counters {
         problem.clone()
     }
 
-    /// With what the folder has: entries and bytes.
+    /// Returns the statistics, with the number of entries and bytes in the folder added.
     pub(super) fn stats(&self, (entries, bytes): (u64, u64)) -> CacheStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Entries as files: read, written whole or not at all, locked, counted and thrown out.
+//! The folder of entries on disk: atomic reads and writes, locks, usage and eviction.
 //!
 //! ```text
 //! entries/<key>      an entry; its time of modification is that of its last use
@@ -19,10 +19,10 @@ use cuda_places::Trust;
 
 use super::stamp::Digest;
 
-/// What is being written is given up for dead after this time.
+/// The age at which an unfinished file is assumed to be abandoned.
 const STALE: Duration = Duration::from_secs(3600);
 
-/// Which folder.
+/// A kind of file, each of which has its own folder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Entry,
@@ -83,21 +83,21 @@ impl Store {
         self.dir.join(kind.folder()).join(name.as_str())
     }
 
-    /// The bytes kept for a key. With `touch`, this is a use.
+    /// Returns the bytes stored for a key. `touch` marks the entry as used.
     pub(super) fn read(&self, kind: Kind, key: &Digest, touch: bool) -> Option<Vec<u8>> {
         let mut file = File::open(self.path(kind, key)).ok()?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
         if touch {
-            // If it fails, the entry is thrown out sooner, that is all.
+            // If this fails, the entry is merely evicted sooner.
             let _ = file.set_modified(SystemTime::now());
         }
         Some(bytes)
     }
 
-    /// Keeps bytes for a key: written beside, made durable, then given the name, which replaces
-    /// what had it. A reader sees all of the old or all of the new, and so does whoever comes after
-    /// a crash.
+    /// Stores bytes for a key. They are written to a temporary file, synced to disk and then
+    /// renamed, which replaces any previous file. A reader therefore sees all of the old or all of
+    /// the new bytes, even after a crash.
     pub(super) fn write(&self, kind: Kind, key: &Digest, bytes: &[u8]) -> io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = self.path(kind, key);
@@ -116,17 +116,17 @@ impl Store {
             fs::rename(&beside, &path)
         });
         if written.is_err() {
-            // Nothing may be there; what stays is swept later.
+            // The file may not exist. A leftover file is removed later by `sweep`.
             let _ = fs::remove_file(&beside);
         }
         written
     }
 
-    /// Takes the lock of a key, so that one process and thread makes its entry. `None` where there
-    /// are no locks: then several may make it, each of them whole. `give_up` is asked now and then
-    /// while waiting, if given.
+    /// Takes the lock of a key, so that only one thread of one process creates its entry. Returns
+    /// `None` on file systems without locks; several threads may then create the entry, each
+    /// atomically. If `give_up` is given, it is called repeatedly while waiting.
     ///
-    /// A process that ends, however it does, gives its locks back.
+    /// The system releases the locks of a process that ends for any reason.
     pub(super) fn lock<E>(
         &self,
         key: &Digest,
@@ -149,15 +149,15 @@ impl Store {
             if !locked {
                 return Ok(None);
             }
-            // Whoever had it before removed the name; a lock without its name locks nobody out.
+            // The previous owner removed the file. A lock on a removed file excludes nobody else.
             if is_at(&file, &path) {
                 return Ok(Some(Lock { file, path }));
             }
         }
     }
 
-    /// Throws out what was used longest ago until there are at most `limit` bytes. Answers how many
-    /// were.
+    /// Evicts the least recently used entries until the rest has at most `limit` bytes. Returns the
+    /// number of evicted entries.
     pub(super) fn evict(&self, limit: u64) -> u64 {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = self
             .files(Kind::Entry)
@@ -175,7 +175,7 @@ impl Store {
             if total <= limit {
                 break;
             }
-            // Another process may have been faster.
+            // Another process may have removed the file already.
             if fs::remove_file(path).is_ok() {
                 evicted += 1;
             }
@@ -184,7 +184,7 @@ impl Store {
         evicted
     }
 
-    /// How many entries there are, and their bytes.
+    /// Returns the number of entries and their total size in bytes.
     pub(super) fn usage(&self) -> (u64, u64) {
         let sizes = self.files(Kind::Entry).map(|(_, metadata)| metadata.len());
         sizes.fold((0, 0), |(count, total), size| (count + 1, total + size))
@@ -203,21 +203,21 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what processes that died left half written.
+    /// Removes unfinished files of processes that died.
     fn sweep(&self) {
         let old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > STALE);
         for kind in [Kind::Entry, Kind::Compiler] {
             for entry in self.list(kind).filter(is_unfinished) {
                 let time = entry.metadata().and_then(|metadata| metadata.modified());
                 if time.is_ok_and(old) {
-                    // Another process may have been faster.
+                    // Another process may have removed the file already.
                     let _ = fs::remove_file(entry.path());
                 }
             }
         }
     }
 
-    /// The finished files.
+    /// Returns the finished files.
     fn files(&self, kind: Kind) -> impl Iterator<Item = (DirEntry, fs::Metadata)> {
         self.list(kind)
             .filter(|entry| !is_unfinished(entry))
@@ -237,7 +237,7 @@ fn is_unfinished(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
-/// Waits for the lock of `file` until told to give up. Whether it was taken.
+/// Waits for the lock of `file` until `give_up` returns an error. Returns whether it was taken.
 fn wait<E>(file: &File, give_up: &dyn Fn() -> Option<E>) -> Result<bool, E> {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -254,8 +254,8 @@ fn wait<E>(file: &File, give_up: &dyn Fn() -> Option<E>) -> Result<bool, E> {
     }
 }
 
-/// A lock that is held. Its file is removed with it, while it is still held: so nobody can have
-/// taken the lock of a file that is removed, without finding out.
+/// A held lock. Its file is removed before the lock is released, so that a waiting process that
+/// then takes the lock of the removed file notices it.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -264,7 +264,7 @@ pub(super) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Elsewhere it cannot be told that the file of a lock was removed, so it stays.
+        // Other systems cannot detect that the file of a lock was removed, so the file stays.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
@@ -272,7 +272,7 @@ impl Drop for Lock {
     }
 }
 
-/// Whether `path` is a name of `file`.
+/// Returns whether `path` refers to `file`.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -282,7 +282,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (named.dev(), named.ino())
 }
 
-/// Whether `path` is a name of `file`. An open file keeps its name here.
+/// Returns whether `path` refers to `file`. On this system an open file keeps its name.
 #[cfg(not(unix))]
 fn is_at(_file: &File, _path: &Path) -> bool {
     true

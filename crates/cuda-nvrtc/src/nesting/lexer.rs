@@ -1,8 +1,8 @@
-//! Splits C++ text into tokens, as far as nesting depends on them.
+//! A lexer that splits C++ text into tokens as far as they affect nesting.
 
 use std::borrow::Cow;
 
-/// The kind of bracket.
+/// A kind of bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bracket {
     Round,
@@ -10,7 +10,7 @@ pub(super) enum Bracket {
     Curly,
 }
 
-/// A token. Alternative spellings (`<:`, `and`) are those of the token that they stand for.
+/// A token. Alternative spellings (`<:`, `and`) give the same token as the primary spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// White space within a line, or a comment.
@@ -24,13 +24,13 @@ pub(super) enum Token<'a> {
     Colon,
     /// `<`
     Less,
-    /// That many `>` in a row, 1 or 2.
+    /// One or two consecutive `>`.
     Greater(u8),
     /// `#`
     Hash,
     /// `!`, `~`, and words such as `sizeof` that precede an operand.
     Prefix,
-    /// `+`, `-`, `*`, `&`, `&&`, `++`, `--`: prefix or binary, depending on what is before.
+    /// `+`, `-`, `*`, `&`, `&&`, `++`, `--`: prefix or binary, depending on the preceding token.
     Sign,
     /// `=`, `+=` and the like.
     Assign,
@@ -76,7 +76,7 @@ const PREFIXES: [&[u8]; 26] = [
     b"__imag__",
 ];
 
-/// Words that stand for a binary operator, or for an assignment.
+/// Alternative spellings of binary operators and assignments.
 const OPERATORS: [(&[u8], Token<'static>); 9] = [
     (b"and", Token::Binary),
     (b"or", Token::Binary),
@@ -89,7 +89,7 @@ const OPERATORS: [(&[u8], Token<'static>); 9] = [
     (b"xor_eq", Token::Assign),
 ];
 
-/// The text with the lines joined that end with a backslash, as a compiler first does.
+/// Joins lines that end with a backslash, which is an early step of every C++ compiler.
 pub(super) fn joined(text: &[u8]) -> Cow<'_, [u8]> {
     let ends = |at: usize| match text[at..] {
         [b'\\', b'\n', ..] => Some(2),
@@ -112,8 +112,8 @@ pub(super) fn joined(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(joined)
 }
 
-/// The token at the start of `text`, and its length. A token without its end is as long as the
-/// text.
+/// Returns the token at the start of `text`, and its length. An unterminated token extends to the
+/// end of the text.
 pub(super) fn token(text: &[u8]) -> (Token<'_>, usize) {
     use Bracket::{Curly, Round, Square};
     match text {
@@ -124,7 +124,7 @@ pub(super) fn token(text: &[u8]) -> (Token<'_>, usize) {
         }
         [b'\n', ..] => (Token::NewLine, 1),
         [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c', ..] => (Token::Space, 1),
-        // C++ takes these for `<` and `::`.
+        // C++ lexes this as `<` followed by `::`.
         [b'<', b':', b':', next, ..] if !matches!(next, b':' | b'>') => (Token::Less, 1),
         [b'(', ..] => (Token::Open(Round), 1),
         [b'[', ..] => (Token::Open(Square), 1),
@@ -164,7 +164,7 @@ pub(super) fn token(text: &[u8]) -> (Token<'_>, usize) {
         [b'.', next, ..] if next.is_ascii_digit() => (Token::Literal, number(text)),
         [b'/' | b'%' | b'^' | b'|' | b'.', ..] => (Token::Binary, 1),
         [b'"', rest @ ..] => (Token::Literal, 1 + string(rest)),
-        // No other character matters: not every one of these begins a literal.
+        // Only complete character literals count, because not every `'` begins one.
         [b'\'', b'\\', _, b'\'', ..] => (Token::Literal, 4),
         [b'\'', _, b'\'', ..] => (Token::Literal, 3),
         [byte, ..] if byte.is_ascii_digit() => (Token::Literal, number(text)),
@@ -172,7 +172,7 @@ pub(super) fn token(text: &[u8]) -> (Token<'_>, usize) {
     }
 }
 
-/// The length of the number at the start of `text`.
+/// Returns the length of the number at the start of `text`.
 fn number(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(&byte) = text.get(at) {
@@ -190,13 +190,13 @@ fn number(text: &[u8]) -> usize {
     at
 }
 
-/// The distance to the end of the first `end` in `text`.
+/// Returns the distance to the end of the first `end` in `text`.
 fn through(text: &[u8], end: &[u8]) -> usize {
     let found = text.windows(end.len()).position(|window| window == end);
     found.map_or(text.len(), |at| at + end.len())
 }
 
-/// The length of the rest of a string literal: to its quote, or to the end of the line.
+/// Returns the length of the rest of a string literal, to its quote or to the end of the line.
 fn string(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -213,7 +213,7 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
-/// The word at the start of `text`, or the raw string that starts with it.
+/// Returns the word at the start of `text`, or the raw string whose prefix it is.
 fn word(text: &[u8]) -> (Token<'_>, usize) {
     let length = text.iter().take_while(|&&byte| is_of_word(byte)).count();
     let (word, rest) = text.split_at(length);
@@ -223,7 +223,7 @@ fn word(text: &[u8]) -> (Token<'_>, usize) {
     if let [b'"', rest @ ..] = rest
         && [&b"R"[..], b"LR", b"uR", b"UR", b"u8R"].contains(&word)
     {
-        // The delimiter of a raw string has 16 characters at most.
+        // The delimiter of a raw string has at most 16 characters.
         if let Some(name) = rest.iter().take(17).position(|&byte| byte == b'(') {
             let end = [b")", &rest[..name], b"\""].concat();
             return (Token::Literal, length + 1 + through(rest, &end));

@@ -1,7 +1,7 @@
 use super::{Kind, NAMES, UNITS, check, deepest};
 use crate::Error;
 
-/// The levels of `kind` where `text` needs most stack.
+/// Returns the levels of `kind` at the point where `text` needs the most stack.
 fn levels(text: &str, kind: Kind) -> usize {
     deepest(text.as_bytes(), usize::MAX).0[kind as usize]
 }

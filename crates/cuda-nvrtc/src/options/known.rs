@@ -1,15 +1,16 @@
-//! Which NVRTC knows which option. NVRTC does not say; this is what the versions 12.0 to 13.5 were
-//! found to accept, which is at times earlier than their manuals say.
+//! The version of NVRTC that introduced each option. NVRTC does not report it. The table records
+//! what the versions 12.0 to 13.5 were found to accept, which is sometimes earlier than their
+//! manuals say.
 
 use cuda_sys::Version;
 
-/// An option, or one value of an option, that came after NVRTC 12.0.
+/// An option, or one value of an option, that is newer than NVRTC 12.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewerOption {
-    /// Its long form; with an `=`, this value of it.
+    /// The long form. If it contains `=`, the entry is for this value of the option.
     pub name: &'static str,
-    /// Its other form.
+    /// The other form.
     pub short: &'static str,
     /// The version that introduced it.
     pub since: Version,
@@ -23,8 +24,8 @@ const fn since(version: u32, name: &'static str, short: &'static str) -> NewerOp
     }
 }
 
-/// The options that came after NVRTC 12.0, by version. One that is not here is as old as that, or
-/// unknown to this crate; NVRTC then judges it.
+/// The options that are newer than NVRTC 12.0, sorted by version. An option that is not listed is
+/// either older, or unknown to this crate; NVRTC then decides whether it is valid.
 pub static NEWER_OPTIONS: [NewerOption; 34] = [
     since(12010, "--brief-diagnostics", "-brief-diag"),
     since(12010, "--time", "-time"),
@@ -70,7 +71,8 @@ pub static NEWER_OPTIONS: [NewerOption; 34] = [
     since(13040, "--utf-8", "-utf-8"),
 ];
 
-/// The version that `option`, as it is given to NVRTC, needs; `None` if it is not newer than 12.0.
+/// Returns the version that `option`, as NVRTC receives it, requires; `None` if it is not newer
+/// than 12.0.
 pub(super) fn needs(option: &str) -> Option<Version> {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     let named = |known: &&NewerOption| {
@@ -78,7 +80,7 @@ pub(super) fn needs(option: &str) -> Option<Version> {
             .iter()
             .any(|&known| known == option || known == name)
     };
-    // A value may have come later than its option.
+    // A value may be newer than its option.
     NEWER_OPTIONS
         .iter()
         .filter(named)

@@ -1,4 +1,4 @@
-//! The options whose values are words.
+//! The types of options whose values are words.
 
 /// A C++ standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,17 +31,17 @@ impl CppStandard {
     }
 }
 
-/// How much of the code's speed to give up for the compiler's.
+/// The trade-off between compile time and speed of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FastCompile {
-    /// Nothing: NVRTC's default.
+    /// No trade-off: NVRTC's default.
     Off,
-    /// A little. NVRTC 12.9.
+    /// A small trade-off. NVRTC 12.9.
     Min,
-    /// Some. NVRTC 12.9.
+    /// A medium trade-off. NVRTC 12.9.
     Mid,
-    /// All that can be: a heavy kernel may compile a hundred times as fast.
+    /// The fastest compilation: a heavy kernel may compile a hundred times as fast.
     Max,
 }
 
@@ -60,9 +60,9 @@ impl FastCompile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum WarningKind {
-    /// All of them.
+    /// All warnings.
     All,
-    /// Initialisers in another order than the members.
+    /// Warnings about initialisers in an order other than that of the members.
     Reorder,
 }
 

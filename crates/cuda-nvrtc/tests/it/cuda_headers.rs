@@ -28,7 +28,7 @@ fn what_nvrtc_carries_compiles() {
         if nvrtc.version() < FIRST_WITH_HEADERS {
             let text = headers.unwrap_err().to_string();
             assert!(
-                text.contains("nvrtcInstallBundledHeaders needs NVRTC 13.3"),
+                text.contains("nvrtcInstallBundledHeaders requires NVRTC 13.3"),
                 "{text}"
             );
             continue;
@@ -91,7 +91,7 @@ fn found_headers_are_of_the_right_version_or_the_error_lists_the_places() {
                 let text = error.to_string();
                 assert!(text.contains("/usr/local/cuda/include"), "{text}");
                 assert!(
-                    text.contains("nvrtcGetBundledHeadersInfo needs NVRTC 13.3"),
+                    text.contains("nvrtcGetBundledHeadersInfo requires NVRTC 13.3"),
                     "{text}"
                 );
             }

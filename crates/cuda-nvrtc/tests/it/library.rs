@@ -101,7 +101,7 @@ fn an_nvrtc_without_functions() {
     assert!(
         error
             .to_string()
-            .contains("nvrtcGetPTXSize needs NVRTC 12.0"),
+            .contains("nvrtcGetPTXSize requires NVRTC 12.0"),
         "{error}"
     );
     let error = Program::new(&nvrtc, "")
@@ -109,7 +109,7 @@ fn an_nvrtc_without_functions() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "nvrtcGetTileIRSize needs NVRTC 13.2, and this one is 12.3"
+        "nvrtcGetTileIRSize requires NVRTC 13.2 or newer; the loaded version is 12.3"
     );
     // A status that no version knows is told, not trusted.
     let error = nvrtc.supported_archs().unwrap_err();

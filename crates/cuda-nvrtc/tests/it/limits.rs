@@ -118,7 +118,7 @@ fn an_nvrtc_that_cannot_be_cancelled_says_so() {
                 assert!(nvrtc.version() < FLOW);
                 let text = error.to_string();
                 assert!(
-                    text.contains("nvrtcSetFlowCallback needs NVRTC 12.8"),
+                    text.contains("nvrtcSetFlowCallback requires NVRTC 12.8"),
                     "{text}"
                 );
             }

@@ -26,7 +26,7 @@ fn an_nvrtc_without_precompiled_headers_says_which_has_them() {
             assert!(matches!(error, Error::MissingFunction { .. }), "{error:?}");
             let text = error.to_string();
             assert!(
-                text.starts_with(&format!("{call} needs NVRTC 12.8")),
+                text.starts_with(&format!("{call} requires NVRTC 12.8")),
                 "{text}"
             );
         }

@@ -1,4 +1,4 @@
-//! Owners and permissions as Unix has them.
+//! The check of owners and permissions on Unix.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
-/// As many as Linux follows.
+/// The maximum number of links to follow, the same as in Linux.
 const MOST_LINKS: usize = 40;
 
 pub(super) fn effective_user() -> u32 {
@@ -22,13 +22,13 @@ pub(super) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Creates one folder that only this user can read and write.
+/// Creates one folder with access only for this user.
 pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(dir)
 }
 
-/// Resolves the absolute `path` component by component, and checks each before the next is looked
-/// up. The last may be a sticky folder.
+/// Resolves the absolute `path` component by component, and checks each component before it looks
+/// up the next. The last component may be a sticky folder.
 pub(super) fn walk(path: &Path, users: &[u32]) -> Result<PathBuf, Untrusted> {
     let mut at = PathBuf::from("/");
     inspect(&at, users)?;
@@ -36,7 +36,7 @@ pub(super) fn walk(path: &Path, users: &[u32]) -> Result<PathBuf, Untrusted> {
     let mut links = 0;
     while let Some(name) = rest.pop_front() {
         if name == ".." {
-            // All that is above was checked.
+            // All parents have been checked.
             at.pop();
             continue;
         }
@@ -82,7 +82,7 @@ fn inspect(path: &Path, users: &[u32]) -> Result<Metadata, Untrusted> {
     Ok(metadata)
 }
 
-/// Whether users other than the owner cannot enter the folder `dir`.
+/// Returns whether users other than the owner cannot enter the folder `dir`.
 pub(super) fn is_closed(dir: &Path) -> Result<bool, Untrusted> {
     const ENTERED_BY_OTHERS: u32 = 0o011;
     let metadata = dir
@@ -106,8 +106,8 @@ pub(super) fn check_owner(
     })
 }
 
-/// Checks one file, folder or link. Whether its name can be changed depends on the
-/// folder above.
+/// Checks one file, folder or link. Whether other users can replace it depends on its parent
+/// folder, which is checked separately.
 pub(super) fn check(
     path: &Path,
     metadata: &Metadata,
@@ -129,7 +129,7 @@ pub(super) fn check(
     if mode & WRITABLE_BY_GROUP == 0 {
         return Ok(());
     }
-    // With an access control list, this bit is the most that the list grants to anybody.
+    // With an access control list, this bit is the union of the list's grants.
     if has_access_list(path) {
         return Err(Untrusted::AccessList {
             path: path.to_owned(),
@@ -153,8 +153,8 @@ fn has_access_list(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return true;
     };
-    // SAFETY: both strings must end with NUL, and the buffer must have the given size: they are C
-    // strings, and of size 0 nothing is written.
+    // SAFETY: both strings must be NUL-terminated, and the buffer must have the given size ← both
+    // are C strings, and nothing is written to a buffer of size 0.
     let size = unsafe {
         libc::getxattr(
             path.as_ptr(),

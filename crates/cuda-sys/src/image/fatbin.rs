@@ -2,42 +2,45 @@
 
 use std::fmt;
 
-/// A fat binary: machine code for several architectures, and PTX, of which the driver takes what
-/// its device runs.
+/// A fat binary: machine code for several architectures, and PTX. The driver selects the part for
+/// its device.
 ///
-/// The driver trusts the bytes. So making one from bytes is `unsafe`, and loading one is safe.
+/// The driver trusts the bytes. Therefore creating an image from bytes is `unsafe`, and loading it
+/// is safe.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Fatbin(Vec<u8>);
 
-/// Why bytes are no fat binary.
+/// The reason why bytes are not a fat binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FatbinError {
-    /// They do not begin as one.
+    /// The bytes do not begin with the magic number of a fat binary.
     NotAFatbin,
-    /// They end before its header says that it does.
+    /// The bytes are fewer than the header states.
     Truncated {
-        /// What the header says.
+        /// The length that the header states.
         expected: u64,
-        /// The bytes that there are.
+        /// The actual number of bytes.
         found: usize,
     },
 }
 
 impl Fatbin {
-    /// The bytes that one begins with.
+    /// The magic number at the start of a fat binary.
     pub(super) const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
 
-    /// Takes the bytes. Beginning and length are checked against the header; what lies between is
-    /// trusted.
+    /// Creates an image from its bytes. The magic number and the length are checked against the
+    /// header; the rest is trusted.
     ///
     /// # Errors
     ///
-    /// [`FatbinError`] if they do not begin as a fat binary, or are fewer than it has.
+    /// [`FatbinError`] if the bytes do not begin as a fat binary, or are fewer than its header
+    /// states.
     ///
     /// # Safety
     ///
-    /// They are a fat binary, unaltered since a compiler or linker of NVIDIA's made it.
+    /// The bytes must be a fat binary, unaltered since a compiler or linker of NVIDIA's generated
+    /// it.
     pub unsafe fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
         let expected = Self::length(&bytes).ok_or(FatbinError::NotAFatbin)?;
         let found = bytes.len();
@@ -47,8 +50,8 @@ impl Fatbin {
         Ok(Self(bytes))
     }
 
-    /// The length that the header states: magic (4 bytes), version (2), bytes of the header (2),
-    /// bytes behind it (8).
+    /// Returns the length that the header states: magic (4 bytes), version (2), size of the header
+    /// (2), size of the data after it (8).
     fn length(bytes: &[u8]) -> Option<u64> {
         let rest = bytes.strip_prefix(&Self::MAGIC)?;
         let header = u16::from_le_bytes(rest.get(2..4)?.try_into().ok()?);
@@ -58,7 +61,7 @@ impl Fatbin {
             .checked_add(behind)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -74,10 +77,10 @@ impl fmt::Debug for Fatbin {
 impl fmt::Display for FatbinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAFatbin => f.write_str("the bytes are no fat binary"),
+            Self::NotAFatbin => f.write_str("the bytes are not a fat binary"),
             Self::Truncated { expected, found } => write!(
                 f,
-                "the fat binary is cut off: it has {expected} bytes, of which {found} are there"
+                "the fat binary is truncated: its header states {expected} bytes, but there are {found}"
             ),
         }
     }
@@ -90,7 +93,7 @@ mod tests {
     use super::{Fatbin, FatbinError};
 
     fn of(bytes: &[u8]) -> Result<Fatbin, FatbinError> {
-        // SAFETY: nobody gives it to a driver.
+        // SAFETY: the bytes must be a fat binary if a driver loads them ← no driver loads them.
         unsafe { Fatbin::from_bytes(bytes.to_vec()) }
     }
 

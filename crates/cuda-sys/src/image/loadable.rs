@@ -1,51 +1,52 @@
-//! An image whose kind is found out when the program runs: that of a file.
+//! An image whose kind is determined at run time, such as one from a file.
 
 use std::ffi::NulError;
 use std::fmt;
 
 use super::{Cubin, Fatbin, FatbinError, Ptx};
 
-/// What the driver loads, of any kind.
+/// An image of any kind that the driver loads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loadable {
-    /// Text that the driver compiles for its device.
+    /// PTX text, which the driver compiles for its device.
     Ptx(Ptx),
-    /// Machine code of one architecture.
+    /// Machine code for one architecture.
     Cubin(Cubin),
-    /// Machine code of several architectures, and PTX.
+    /// Machine code for several architectures, and PTX.
     Fatbin(Fatbin),
 }
 
-/// Why bytes are no image.
+/// The reason why bytes are not an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadableError {
-    /// They begin as a fat binary, and are none.
+    /// The bytes begin with the magic number of a fat binary but are not one.
     Fatbin(FatbinError),
-    /// They are no machine code, and have a NUL byte, which text has not.
+    /// The bytes are neither a cubin nor a fat binary, and contain a NUL byte, which PTX cannot.
     Nul(NulError),
 }
 
 impl Loadable {
-    /// Takes the bytes for what they begin as: a cubin is an ELF file, a fat binary has a magic
-    /// number, all else is PTX.
+    /// Creates an image of the kind that the first bytes indicate: a cubin is an ELF file, a fat
+    /// binary has a magic number, and everything else is PTX.
     ///
     /// # Errors
     ///
-    /// [`LoadableError`] if they are none of them.
+    /// [`LoadableError`] if the bytes are an incomplete fat binary, or not text.
     ///
     /// # Safety
     ///
-    /// If they are a cubin or a fat binary: they are whole and unaltered since a compiler or linker
-    /// of NVIDIA's made them.
+    /// If the bytes are a cubin or a fat binary, they must be complete and unaltered since a
+    /// compiler or linker of NVIDIA's generated it.
     pub unsafe fn from_bytes(bytes: Vec<u8>) -> Result<Self, LoadableError> {
         if bytes.starts_with(b"\x7fELF") {
-            // SAFETY: it must be a whole cubin ← it is ELF, and the caller says so.
+            // SAFETY: the bytes must be a complete cubin ← they begin as ELF, and the caller
+            // guarantees the rest.
             return Ok(Self::Cubin(unsafe { Cubin::from_bytes(bytes) }));
         }
         if bytes.starts_with(&Fatbin::MAGIC) {
-            // SAFETY: it must be an unaltered fat binary ← the caller says so.
+            // SAFETY: the bytes must be an unaltered fat binary ← the caller guarantees it.
             let fatbin = unsafe { Fatbin::from_bytes(bytes) };
             return fatbin.map(Self::Fatbin).map_err(LoadableError::Fatbin);
         }
@@ -59,7 +60,7 @@ impl fmt::Display for LoadableError {
             Self::Fatbin(error) => error.fmt(f),
             Self::Nul(error) => write!(
                 f,
-                "the bytes are neither machine code nor text: there is a NUL at position {}",
+                "the bytes are neither machine code nor text: there is a NUL byte at position {}",
                 error.nul_position()
             ),
         }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn bytes_are_what_they_begin_as() {
         let of = |bytes: &[u8]| {
-            // SAFETY: nobody gives it to a driver.
+            // SAFETY: the bytes must be an image if a driver loads them ← no driver loads them.
             unsafe { Loadable::from_bytes(bytes.to_vec()) }
         };
         assert!(matches!(of(b"\x7fELF\x02\0"), Ok(Loadable::Cubin(_))));

@@ -1,4 +1,4 @@
-//! The kernels of a PTX text and their parameters: what a launch is checked against.
+//! The kernels of a PTX text and their parameters, against which launches are checked.
 
 /// A kernel and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,19 +9,19 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
 }
 
-/// Where a parameter lies in the parameter block of its kernel.
+/// The location of a parameter in the parameter block of its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parameter {
-    /// Bytes before it.
+    /// The offset in bytes.
     pub offset: usize,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: usize,
 }
 
-/// The signature of each `.entry` of `text`; `None` if a parameter list is not as the PTX manual
-/// has it.
+/// Returns the signature of each `.entry` of `text`; `None` if a parameter list does not follow the
+/// PTX manual.
 ///
-/// Only `.entry` directives are looked at, so a text may be wrong elsewhere.
+/// Only `.entry` directives are parsed, so errors elsewhere in the text are not detected.
 pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
     let mut words = Words { rest: text };
     let mut signatures = Vec::new();
@@ -37,7 +37,8 @@ pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
     Some(signatures)
 }
 
-/// The list behind a kernel's name: `( .param .u64 a, .param .align 4 .b8 b[12] )`, or none.
+/// Parses the list after a kernel's name, such as `( .param .u64 a, .param .align 4 .b8 b[12] )`.
+/// The list may be absent.
 fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
     let mut found: Vec<Parameter> = Vec::new();
     if words.peek()? != "(" {
@@ -56,7 +57,8 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
         word = words.next()?;
         while word.starts_with('.') {
             match word {
-                // `.ptr .global .align 16` says where the pointer points to, not how it lies.
+                // `.ptr .global .align 16` describes the memory pointed to, not the layout of the
+                // parameter.
                 ".ptr" => {
                     word = words.next()?;
                     while word.starts_with('.') {
@@ -92,7 +94,7 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
     Some(found)
 }
 
-/// The bytes of a type: `.u64`, `.f32`, `.b8`.
+/// Returns the size in bytes of a type: `.u64`, `.f32`, `.b8`.
 fn width_of(word: &str) -> Option<usize> {
     let digits = word.trim_start_matches(|c: char| !c.is_ascii_digit());
     let kind = &word[..word.len() - digits.len()];
@@ -105,8 +107,8 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$' | '%'))
 }
 
-/// The words of a PTX text: names, directives, numbers and single marks, without comments and
-/// strings.
+/// An iterator over the words of a PTX text: names, directives, numbers and punctuation characters.
+/// Comments and strings are skipped.
 struct Words<'a> {
     rest: &'a str,
 }
@@ -140,7 +142,7 @@ impl<'a> Iterator for Words<'a> {
         let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.');
         let len = if part(first) {
             let behind = &self.rest[first.len_utf8()..];
-            // A directive ends where the next begins: `.align.b8` is two.
+            // A directive ends where the next one begins: `.align.b8` is two directives.
             let stop = |c: char| !part(c) || c == '.';
             first.len_utf8() + behind.find(stop).unwrap_or(behind.len())
         } else {

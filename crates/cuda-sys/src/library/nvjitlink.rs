@@ -1,9 +1,9 @@
-//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions, by hand, as its header comes with no
-//! toolkit's `cuda.h`.
+//! nvJitLink: NVIDIA's linker of LTO-IR. Its few functions are declared by hand, because
+//! `cuda.h` does not come with its header.
 //!
-//! Each function is exported once for each release of its major version, under a name that ends
-//! with it. All of them are there from the first release of the major version on, so that one is
-//! asked for.
+//! The library exports each function once for each release of its major version, under a name that
+//! ends with the release. The names of the first release exist in all later releases of the major
+//! version, so those are used.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
@@ -26,15 +26,15 @@ const WANTED: Wanted = Wanted {
            the file.",
 };
 
-/// A link under way.
+/// A handle to a link in progress.
 pub type nvJitLinkHandle = *mut c_void;
 
-/// What a call answered.
+/// The status that a function returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct nvJitLinkResult(pub c_int);
 
-/// What is added.
+/// The kind of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct nvJitLinkInputType(pub c_int);
@@ -47,7 +47,7 @@ macro_rules! results {
                 pub const $name: Self = Self($value);
             )*
 
-            /// Name and meaning of a code that is known here.
+            /// Returns the name and description of a known code.
             fn known(self) -> Option<(&'static str, &'static str)> {
                 match self.0 {
                     $($value => Some((stringify!($name), $what)),)*
@@ -60,23 +60,23 @@ macro_rules! results {
 
 results! {
     NVJITLINK_SUCCESS = 0, "success";
-    NVJITLINK_ERROR_UNRECOGNIZED_OPTION = 1, "an option that it does not know";
+    NVJITLINK_ERROR_UNRECOGNIZED_OPTION = 1, "unknown option";
     NVJITLINK_ERROR_MISSING_ARCH = 2, "no architecture was given";
-    NVJITLINK_ERROR_INVALID_INPUT = 3, "what was added is not valid";
+    NVJITLINK_ERROR_INVALID_INPUT = 3, "an input is invalid";
     NVJITLINK_ERROR_PTX_COMPILE = 4, "PTX did not compile";
     NVJITLINK_ERROR_NVVM_COMPILE = 5, "LTO-IR did not compile";
-    NVJITLINK_ERROR_INTERNAL = 6, "the linker is at fault";
-    NVJITLINK_ERROR_THREADPOOL = 7, "trouble with threads";
-    NVJITLINK_ERROR_UNRECOGNIZED_INPUT = 8, "what was added is of no known kind";
-    NVJITLINK_ERROR_FINALIZE = 9, "the code could not be finished";
+    NVJITLINK_ERROR_INTERNAL = 6, "internal error of the linker";
+    NVJITLINK_ERROR_THREADPOOL = 7, "error in the thread pool";
+    NVJITLINK_ERROR_UNRECOGNIZED_INPUT = 8, "an input is of an unknown kind";
+    NVJITLINK_ERROR_FINALIZE = 9, "the code could not be finalised";
     NVJITLINK_ERROR_NULL_INPUT = 10, "a null pointer";
-    NVJITLINK_ERROR_INCOMPATIBLE_OPTIONS = 11, "options that do not go together";
-    NVJITLINK_ERROR_INCORRECT_INPUT_TYPE = 12, "what was added is of another kind";
-    NVJITLINK_ERROR_ARCH_MISMATCH = 13, "what was added is of another architecture";
-    NVJITLINK_ERROR_OUTDATED_LIBRARY = 14, "what was added is newer than the linker";
-    NVJITLINK_ERROR_MISSING_FATBIN = 15, "there is no fat binary in what was added";
-    NVJITLINK_ERROR_UNRECOGNIZED_ARCH = 16, "an architecture that it does not know";
-    NVJITLINK_ERROR_UNSUPPORTED_ARCH = 17, "an architecture that it does not support";
+    NVJITLINK_ERROR_INCOMPATIBLE_OPTIONS = 11, "incompatible options";
+    NVJITLINK_ERROR_INCORRECT_INPUT_TYPE = 12, "an input is not of the stated kind";
+    NVJITLINK_ERROR_ARCH_MISMATCH = 13, "an input is for another architecture";
+    NVJITLINK_ERROR_OUTDATED_LIBRARY = 14, "an input is newer than the linker";
+    NVJITLINK_ERROR_MISSING_FATBIN = 15, "an input contains no fat binary";
+    NVJITLINK_ERROR_UNRECOGNIZED_ARCH = 16, "unknown architecture";
+    NVJITLINK_ERROR_UNSUPPORTED_ARCH = 17, "unsupported architecture";
     NVJITLINK_ERROR_LTO_NOT_ENABLED = 18, "LTO-IR without the option -lto";
 }
 
@@ -89,9 +89,9 @@ impl nvJitLinkInputType {
     pub const NVJITLINK_INPUT_LTOIR: Self = Self(3);
     /// A fat binary.
     pub const NVJITLINK_INPUT_FATBIN: Self = Self(4);
-    /// An object file of the host.
+    /// A host object file.
     pub const NVJITLINK_INPUT_OBJECT: Self = Self(5);
-    /// An archive of them.
+    /// An archive of host object files.
     pub const NVJITLINK_INPUT_LIBRARY: Self = Self(6);
 }
 
@@ -117,14 +117,14 @@ macro_rules! table {
         }
 
         impl NvJitLinkTable {
-            /// The functions of the first release of a major version, or the name of one that is
-            /// not there.
+            /// Returns the functions of the first release of a major version, or the name of one
+            /// that is missing.
             fn of(library: &Library, major: u32) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($field: {
                         let name = format!(concat!("__", $symbol, "_{}_0"), major);
-                        // SAFETY: the symbol must be of that type ← a function of that name has it,
-                        // by NVIDIA's header.
+                        // SAFETY: the symbol must be of this type ← NVIDIA's header declares the
+                        // function of that name so.
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($arg),*) -> nvJitLinkResult>(name.as_bytes())
                         };
@@ -137,49 +137,50 @@ macro_rules! table {
 }
 
 table! {
-    /// Begins a link: handle, number of options, options.
+    /// Starts a link: handle, number of options, options.
     create = "nvJitLinkCreate" (*mut nvJitLinkHandle, u32, *const *const c_char);
-    /// Ends it, and makes the handle null.
+    /// Destroys the link and sets the handle to null.
     destroy = "nvJitLinkDestroy" (*mut nvJitLinkHandle);
-    /// Adds data: handle, kind, data, bytes, name.
+    /// Adds an input: handle, kind, data, size in bytes, name.
     add_data = "nvJitLinkAddData" (nvJitLinkHandle, nvJitLinkInputType, *const c_void, usize, *const c_char);
-    /// Links.
+    /// Links the inputs.
     complete = "nvJitLinkComplete" (nvJitLinkHandle);
-    /// The bytes of the cubin.
+    /// Returns the size of the cubin in bytes.
     get_linked_cubin_size = "nvJitLinkGetLinkedCubinSize" (nvJitLinkHandle, *mut usize);
-    /// The cubin.
+    /// Copies the cubin to a buffer.
     get_linked_cubin = "nvJitLinkGetLinkedCubin" (nvJitLinkHandle, *mut c_void);
-    /// The bytes of the log of errors, with its NUL.
+    /// Returns the size of the error log in bytes, including its NUL.
     get_error_log_size = "nvJitLinkGetErrorLogSize" (nvJitLinkHandle, *mut usize);
-    /// The log of errors.
+    /// Copies the error log to a buffer.
     get_error_log = "nvJitLinkGetErrorLog" (nvJitLinkHandle, *mut c_char);
-    /// The bytes of the log of information, with its NUL.
+    /// Returns the size of the information log in bytes, including its NUL.
     get_info_log_size = "nvJitLinkGetInfoLogSize" (nvJitLinkHandle, *mut usize);
-    /// The log of information.
+    /// Copies the information log to a buffer.
     get_info_log = "nvJitLinkGetInfoLog" (nvJitLinkHandle, *mut c_char);
 }
 
-/// nvJitLink: its functions, its version, and where it came from.
+/// The nvJitLink library: its table of functions, its version and its origin.
 pub struct NvJitLinkLibrary {
     table: NvJitLinkTable,
     version: Version,
     origin: String,
 }
 
-/// The major versions that there are.
+/// The supported major versions.
 const MAJORS: [u32; 2] = [13, 12];
 
 impl NvJitLinkLibrary {
     /// Loads the nvJitLink of this system whose major version is `major`: the first of its
-    /// [candidates](Self::candidates) that loads. It links what compilers of that major version
-    /// made, up to its own release.
+    /// [candidates](Self::candidates) that loads. It links images from compilers of that major
+    /// version, up to its own release.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Variable`] if `CUDA_NVJITLINK_LIBRARY` names a file that is not an nvJitLink of
-    /// that major version. Otherwise [`LoadError::NotFound`] with every place that was tried or
-    /// skipped, [`LoadError::NotTheLibrary`], or [`LoadError::UnsupportedPlatform`] where NVIDIA
-    /// has no nvJitLink.
+    /// - [`LoadError::Variable`] if `CUDA_NVJITLINK_LIBRARY` names a file that is not an nvJitLink
+    ///   of that major version.
+    /// - [`LoadError::NotFound`] with every place that was tried or skipped.
+    /// - [`LoadError::NotTheLibrary`] if the library is not nvJitLink of that major version.
+    /// - [`LoadError::UnsupportedPlatform`] if NVIDIA has no nvJitLink for this operating system.
     pub fn system(major: u32) -> Result<Arc<Self>, LoadError> {
         let candidates = || {
             if cfg!(any(target_os = "linux", target_os = "windows")) {
@@ -196,16 +197,16 @@ impl NvJitLinkLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is
-    /// something else.
+    /// [`LoadError::NotFound`] if the file cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// not nvJitLink.
     ///
     /// # Safety
     ///
-    /// The file is nvJitLink: its initialisers are sound to run, and its functions are what their
-    /// names say.
+    /// The file must be nvJitLink: running its initialisers must be sound, and its functions must
+    /// have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
-        // SAFETY: the initialisers must be sound to run ← the caller says so.
+        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
         match unsafe { places::open(path.as_ref()) } {
             Ok(loaded) => Self::from_library(loaded, library, &MAJORS),
             Err(error) => Err(LoadError::NotFound {
@@ -222,7 +223,7 @@ impl NvJitLinkLibrary {
             match NvJitLinkTable::of(&library, major) {
                 Ok(table) => {
                     let version = Self::version_of(&library, major);
-                    // Never closed: it may keep threads and state of its own.
+                    // The library is never closed, because it may keep threads and state.
                     mem::forget(library);
                     return Ok(Self {
                         table,
@@ -240,19 +241,22 @@ impl NvJitLinkLibrary {
         })
     }
 
-    /// Each release adds a name to each function: the last one tells which it is.
+    /// Returns the release. Each release adds a name to each function, so the last existing name
+    /// determines it.
     fn version_of(library: &Library, major: u32) -> Version {
         let has = |minor: &u32| {
             let name = format!("__nvJitLinkCreate_{major}_{minor}");
-            // SAFETY: the symbol's type must be right ← a pointer, which nobody follows.
+            // SAFETY: the symbol's type must be correct ← it is an address that is never
+            // dereferenced.
             unsafe { library.get::<*mut c_void>(name.as_bytes()) }.is_ok()
         };
         let minor = (0..100).take_while(has).last().unwrap_or(0);
         Version::new(1000 * major + 10 * minor)
     }
 
-    /// The files to try, in the order of the search: only the one that `CUDA_NVJITLINK_LIBRARY`
-    /// names if it is set. Otherwise the same places as for NVRTC, under the same conditions.
+    /// Returns the files to try, in search order. If `CUDA_NVJITLINK_LIBRARY` is set, this is only
+    /// the file that it names. Otherwise they are in the same places as NVRTC, under the same
+    /// conditions.
     #[must_use]
     pub fn candidates(major: u32) -> Vec<PathBuf> {
         match cuda_places::path_variable(WANTED.variable) {
@@ -273,19 +277,19 @@ impl NvJitLinkLibrary {
         places::candidates(&[&name], &["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"])
     }
 
-    /// The functions.
+    /// Returns the table of functions.
     #[must_use]
     pub fn table(&self) -> &NvJitLinkTable {
         &self.table
     }
 
-    /// The version of CUDA that it belongs to.
+    /// Returns the version of CUDA to which this library belongs.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The file that was loaded.
+    /// Returns the path of the loaded file.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin

@@ -1,4 +1,4 @@
-//! NVRTC: where it may be, and its table.
+//! The NVRTC library: where it is searched for, and its table of functions.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -25,10 +25,10 @@ const WANTED: Wanted = Wanted {
            workspace, or set CUDA_NVRTC_LIBRARY to the file.",
 };
 
-/// The oldest NVRTC that has what the safe layer needs.
+/// The oldest NVRTC that has the functions that the safe layer needs.
 const OLDEST: Version = Version::new(12000);
 
-/// NVRTC: its table of functions, its version, and where it came from.
+/// The NVRTC library: its table of functions, its version and its origin.
 pub struct NvrtcLibrary {
     table: NvrtcTable,
     version: Version,
@@ -36,15 +36,19 @@ pub struct NvrtcLibrary {
 }
 
 impl NvrtcLibrary {
-    /// Loads the NVRTC of this system, once for the process: the first of [`library_candidates`]
-    /// that loads.
+    /// Loads the NVRTC of this system, once per process: the first of [`library_candidates`] that
+    /// loads.
     ///
     /// # Errors
     ///
-    /// [`LoadError::Variable`] if `CUDA_NVRTC_LIBRARY` names a file that is not an NVRTC of CUDA
-    /// 12.0 or newer. Otherwise [`LoadError::NotFound`] with every place that was tried or skipped,
-    /// [`LoadError::UnsupportedPlatform`] where NVIDIA has no NVRTC, [`LoadError::NotTheLibrary`]
-    /// or [`LoadError::TooOld`]. A failure is not remembered: the next call tries again.
+    /// - [`LoadError::Variable`] if `CUDA_NVRTC_LIBRARY` names a file that is not an NVRTC of CUDA
+    ///   12.0 or newer.
+    /// - [`LoadError::NotFound`] with every place that was tried or skipped.
+    /// - [`LoadError::UnsupportedPlatform`] if NVIDIA has no NVRTC for this operating system.
+    /// - [`LoadError::NotTheLibrary`] or [`LoadError::TooOld`] if the library is not an NVRTC of
+    ///   CUDA 12.0 or newer.
+    ///
+    /// A later call after a failure tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
         SYSTEM.get_or_try_init(Self::load_system).cloned()
@@ -65,16 +69,16 @@ impl NvrtcLibrary {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] if it cannot be loaded, [`LoadError::NotTheLibrary`] if it is
-    /// something else, [`LoadError::TooOld`] if it is older than 12.0.
+    /// [`LoadError::NotFound`] if the file cannot be loaded, [`LoadError::NotTheLibrary`] if it is
+    /// not NVRTC, [`LoadError::TooOld`] if it is older than 12.0.
     ///
     /// # Safety
     ///
-    /// The file is NVRTC: its initialisers are sound to run, and its functions are what their names
-    /// say.
+    /// The file must be NVRTC: running its initialisers must be sound, and its functions must have
+    /// the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let library = path.as_ref().display().to_string();
-        // SAFETY: the initialisers must be sound to run ← the caller says so.
+        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
         match unsafe { places::open(path.as_ref()) } {
             Ok(loaded) => Self::from_library(loaded, library),
             Err(error) => Err(LoadError::NotFound {
@@ -91,7 +95,8 @@ impl NvrtcLibrary {
         let mut table = NvrtcTable::default();
         let slots = ptr::from_mut(&mut table).cast::<Slot>();
         for (index, function) in FUNCTIONS.iter().enumerate() {
-            // SAFETY: the symbol's type must be right ← a pointer here, a function below.
+            // SAFETY: the symbol's type must be correct ← it is only used as an address here, and
+            // converted to a function pointer below.
             let found = unsafe { library.get::<*mut c_void>(function.name.as_bytes()) };
             let Ok(found) = found.map(|symbol| *symbol) else {
                 continue;
@@ -99,11 +104,11 @@ impl NvrtcLibrary {
             // SAFETY: the pointer must be null or a function ← it is the address of an exported
             // function.
             let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-            // SAFETY: `index` must be within the table, and the slot of this function ← the table
-            // is `repr(C)`, has one pointer for each row of FUNCTIONS (asserted above), in that
-            // order (generated together). NVRTC has one revision of each function.
+            // SAFETY: `index` must be within the table and select the slot of this function ← the
+            // table is `repr(C)` and has one pointer for each row of FUNCTIONS (asserted above), in
+            // the same order (generated together). NVRTC has one revision of each function.
             let slot = unsafe { slots.add(index) };
-            // SAFETY: the place must be writable ← it is within `table`, which is a local.
+            // SAFETY: the slot must be writable ← it is within `table`, which is a local.
             unsafe { slot.write(found) };
         }
         let Some(get_version) = table.nvrtcVersion else {
@@ -113,11 +118,11 @@ impl NvrtcLibrary {
                 expected: NAME,
             });
         };
-        // Never closed, whatever it answers: once code of it ran, it may have threads and state of
-        // its own.
+        // The library is never closed, even if the version check fails: once its code has run, it
+        // may have threads and state.
         mem::forget(library);
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
+        // SAFETY: the pointers must be writable ← they point to locals.
         let status = unsafe { get_version(&raw mut major, &raw mut minor) };
         let version = match status {
             nvrtcResult::NVRTC_SUCCESS => number(major, minor),
@@ -145,19 +150,19 @@ impl NvrtcLibrary {
         })
     }
 
-    /// The functions.
+    /// Returns the table of functions.
     #[must_use]
     pub fn table(&self) -> &NvrtcTable {
         &self.table
     }
 
-    /// The version of CUDA that this NVRTC belongs to.
+    /// Returns the version of CUDA to which this NVRTC belongs.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The file that was loaded.
+    /// Returns the path of the loaded file.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
@@ -181,20 +186,20 @@ impl fmt::Debug for NvrtcLibrary {
     }
 }
 
-/// The version as CUDA writes it; `None` for what is no version.
+/// Returns the version in CUDA's encoding; `None` if the numbers are not a valid version.
 fn number(major: c_int, minor: c_int) -> Option<u32> {
     let minor = u32::try_from(minor).ok().filter(|minor| *minor < 100)?;
     let major = u32::try_from(major).ok().filter(|major| *major < 1000)?;
     Some(1000 * major + 10 * minor)
 }
 
-/// The files to try, in the order of the search: only the one that `CUDA_NVRTC_LIBRARY` names if it
-/// is set. Otherwise the names that the system's loader searches for, the toolkits of `CUDA_PATH`,
-/// `CUDA_HOME` and the usual places, the site-packages of Python and conda environments, and the
-/// folder that `cargo xtask setup` fills.
+/// Returns the files to try, in search order. If `CUDA_NVRTC_LIBRARY` is set, this is only the file
+/// that it names. Otherwise the files are: the names that the system's loader searches for; those
+/// in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places; those in the site-packages of
+/// Python and conda environments; and those in the folder that `cargo xtask setup` fills.
 ///
-/// Folders that no environment variable for CUDA names are used only if no other user can write to
-/// them. The error of [`NvrtcLibrary::system`] lists those that are skipped for that reason.
+/// A folder that no CUDA environment variable names is used only if no other user can write to it.
+/// The error of [`NvrtcLibrary::system`] lists the folders that were skipped for this reason.
 #[must_use]
 pub fn library_candidates() -> Vec<PathBuf> {
     match cuda_places::path_variable(WANTED.variable) {

@@ -1,7 +1,7 @@
-//! Where NVIDIA's libraries are looked for, and how one of them is loaded.
+//! The search for NVIDIA's libraries, and the loading of one of them.
 //!
-//! A place that a person named in an environment variable is used as it is. Every other folder has
-//! to pass the check of cuda-places, and a library is loaded by the path that was checked.
+//! A place that an environment variable names is used without a check. Every other folder has to
+//! pass the check of cuda-places, and the library is loaded by the path that was checked.
 
 use std::env;
 use std::fs;
@@ -13,20 +13,20 @@ use libloading::Library;
 use super::attempt;
 use crate::{Attempt, LoadError};
 
-/// Where a toolkit for several targets has the libraries of this one.
+/// The folder of this target's libraries in a toolkit for several targets.
 const TARGET: &str = if cfg!(target_arch = "aarch64") {
     "targets/sbsa-linux/lib"
 } else {
     "targets/x86_64-linux/lib"
 };
 
-/// A library that is looked for.
+/// A library to search for.
 pub(super) struct Wanted {
-    /// Its name in error messages.
+    /// The name for error messages.
     pub(super) library: &'static str,
     /// The environment variable that names the file. If it is set, nothing else is tried.
     pub(super) variable: &'static str,
-    /// The next step for the user if no place has the library.
+    /// The remedy to suggest if no place has the library.
     pub(super) hint: &'static str,
 }
 
@@ -34,16 +34,17 @@ pub(super) struct Wanted {
 pub(super) enum Candidate {
     /// A file to load, or a bare name for the system's loader.
     Load(PathBuf),
-    /// A place that is not used.
+    /// A place that is skipped.
     Skipped(Attempt),
 }
 
 impl Candidate {
-    /// The file at an implicit place, or why that place is not used.
+    /// Returns the file at an implicit place, or the reason why that place is skipped.
     pub(super) fn at(path: &Path) -> Self {
         match Trust::of_this_user().resolve(path) {
             Ok(real) => Self::Load(real),
-            // Only this user and root can create it now. Loading it fails, and is listed.
+            // Only this user and root can create the file now. Loading it fails, and the error
+            // lists it.
             Err(error) if error.is_absent() => Self::Load(path.to_owned()),
             Err(error) => Self::skipped(path, &error),
         }
@@ -56,7 +57,7 @@ impl Candidate {
         })
     }
 
-    /// The file, if it is to be loaded.
+    /// Returns the file, unless the place is skipped.
     pub(super) fn into_path(self) -> Option<PathBuf> {
         match self {
             Self::Load(path) => Some(path),
@@ -105,9 +106,9 @@ impl Wanted {
                 }
             };
             let name = path.display().to_string();
-            // SAFETY: the initialisers of the library must be sound to run: the person who runs
-            // this process named the file, or it has the name of NVIDIA's library and lies in a
-            // folder that no other user can write to, or the system's loader finds it.
+            // SAFETY: running the initialisers of the library must be sound ← the user of this
+            // process named the file, or it has the name of NVIDIA's library and is in a folder to
+            // which no other user can write, or the system's loader finds it.
             match unsafe { open(&path) } {
                 Ok(library) => return finish(library, name),
                 Err(error) => tried.push(attempt(name, &error)),
@@ -125,20 +126,20 @@ impl Wanted {
 ///
 /// # Safety
 ///
-/// The initialisers of the library, and of those that it needs, are sound to run.
+/// Running the initialisers of the library, and of the libraries that it needs, must be sound.
 #[cfg(not(windows))]
 pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: the initialisers must be sound to run: the caller guarantees it.
+    // SAFETY: running the initialisers must be sound ← the caller guarantees it.
     unsafe { Library::new(path) }
 }
 
 /// Loads the library `path`: a file, or a bare name that is searched for in the folder of the
-/// program and in that of Windows. Neither the current folder nor those of `PATH` are searched,
-/// also not for the libraries that it needs, which may lie in its own folder.
+/// program and in that of Windows. The current folder and the folders of `PATH` are not searched,
+/// either for the library or for the libraries that it needs. The latter may be in its own folder.
 ///
 /// # Safety
 ///
-/// The initialisers of the library, and of those that it needs, are sound to run.
+/// Running the initialisers of the library, and of the libraries that it needs, must be sound.
 #[cfg(windows)]
 pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::windows;
@@ -153,14 +154,13 @@ pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
             windows::LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | windows::LOAD_LIBRARY_SEARCH_DEFAULT_DIRS;
         (std::path::absolute(path).unwrap_or(path.to_owned()), flags)
     };
-    // SAFETY: the initialisers must be sound to run: the caller guarantees it.
+    // SAFETY: running the initialisers must be sound ← the caller guarantees it.
     unsafe { windows::Library::load_with_flags(path, flags) }.map(Library::from)
 }
 
-/// The places of a library of a toolkit, in the order of the search: `names` for the system's
-/// loader, in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places, in `packages` below
-/// the site-packages of Python and conda environments, and in the folder that `cargo xtask setup`
-/// fills.
+/// Returns the places of a library of a toolkit, in search order: `names` for the system's loader;
+/// the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places; `packages` below the
+/// site-packages of Python and conda environments; and the folder that `cargo xtask setup` fills.
 pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
     let mut search = Search {
         names,
@@ -187,24 +187,24 @@ struct Search<'a> {
     names: &'a [&'a str],
     found: Vec<Candidate>,
     trust: Trust,
-    /// What was refused, so that it is reported once.
+    /// The refused paths, so that each is reported once.
     refused: Vec<PathBuf>,
 }
 
 impl Search<'_> {
-    /// Adds the files in `dir`, which a person named.
+    /// Adds the files in `dir`, which the user named.
     fn add_explicit(&mut self, dir: &Path) {
         let files = self.names.iter().map(|name| dir.join(name));
         let files = files.filter(|path| path.is_file());
         self.found.extend(files.map(Candidate::Load));
     }
 
-    /// Adds the files in `dir` if nobody else can write to it.
+    /// Adds the files in `dir` if no other user can write to it.
     fn add_implicit(&mut self, dir: &Path) {
         let Some(dir) = self.trusted(dir) else { return };
         for name in self.names {
-            // A link stays a link: it is in a folder that was checked, and so is what it refers to.
-            // The libraries that this one needs may be beside the link.
+            // The link is not resolved: both its folder and its target were checked, and the
+            // libraries that this one needs may be beside the link.
             let path = dir.join(name);
             if self.trusted(&path).is_some_and(|real| real.is_file()) {
                 self.found.push(Candidate::Load(path));
@@ -212,7 +212,7 @@ impl Search<'_> {
         }
     }
 
-    /// The path without links, if it exists and is trusted. A refusal is listed.
+    /// Returns the path with links resolved, if it exists and is trusted. A refusal is recorded.
     fn trusted(&mut self, path: &Path) -> Option<PathBuf> {
         match self.trust.resolve(path) {
             Ok(real) => Some(real),
@@ -230,8 +230,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the folders of `PATH`, for Windows, where the installers of toolkits put themselves in
-    /// it. Relative ones depend on the current folder and are not used.
+    /// Adds the folders of `PATH`. This is for Windows, where the installers of toolkits add
+    /// themselves to it. Relative folders depend on the current folder and are skipped.
     fn add_path_dirs(&mut self) {
         let dirs = path_variable("PATH").unwrap_or_default();
         for dir in env::split_paths(&dirs).filter(|dir| dir.is_absolute()) {
@@ -271,7 +271,7 @@ impl Search<'_> {
         let roots = environments
             .chain(user)
             .chain(["/usr/local", "/usr"].map(PathBuf::from));
-        // A relative folder would be another one in each folder that a program is run in.
+        // A relative path would name a different folder for each current folder.
         for root in roots.filter(|root| root.is_absolute()) {
             self.add_implicit(&root.join("lib"));
             let mut sites = vec![
@@ -293,7 +293,7 @@ impl Search<'_> {
     }
 }
 
-/// The folders of Python 3 in `lib`, the newest first.
+/// Returns the folders of Python 3 in `lib`, newest first.
 fn pythons(lib: &Path) -> Vec<PathBuf> {
     let mut pythons: Vec<PathBuf> = fs::read_dir(lib)
         .into_iter()

@@ -1,9 +1,9 @@
-//! Reads a log. The shapes are those of NVRTC, the driver and nvJitLink 12.0 to 13.5; what has none
-//! of them is left to the whole log.
+//! A parser for logs in the formats of NVRTC, the driver and nvJitLink 12.0 to 13.5. A log in
+//! another format has no diagnostics; its text remains available as a whole.
 
 use super::{Diagnostic, Severity};
 
-/// The words before the colon, the longer before those that they begin with.
+/// The words before the colon. A word comes before the words that are its prefixes.
 const SEVERITIES: [(&str, Severity); 9] = [
     ("catastrophic error", Severity::Fatal),
     ("internal error", Severity::Fatal),
@@ -35,7 +35,7 @@ pub(super) fn diagnostics(log: &str) -> Vec<Diagnostic> {
     found
 }
 
-/// The first line of a diagnostic.
+/// Parses the first line of a diagnostic.
 fn head(line: &str) -> Option<Diagnostic> {
     in_file(line)
         .or_else(|| of_tool("ptxas", line.trim_start()))
@@ -47,7 +47,7 @@ fn head(line: &str) -> Option<Diagnostic> {
         .or_else(|| Some(diagnostic(line, None, None, severity(line)?)))
 }
 
-/// `name(12): error: text`. The name may have brackets of its own.
+/// Parses `name(12): error: text`. The name may contain parentheses.
 fn in_file(line: &str) -> Option<Diagnostic> {
     line.match_indices('(').find_map(|(open, _)| {
         let (number, rest) = line[open + 1..].split_once("): ")?;
@@ -64,8 +64,8 @@ fn in_file(line: &str) -> Option<Diagnostic> {
     })
 }
 
-/// `ptxas fatal   : text`, or `ptxas application ptx input, line 12; error   : text`, whose line is
-/// one of the PTX.
+/// Parses `ptxas fatal   : text`, or `ptxas application ptx input, line 12; error   : text`, whose
+/// line is a line of the PTX.
 fn of_tool(tool: &str, line: &str) -> Option<Diagnostic> {
     let rest = line.strip_prefix(tool)?.strip_prefix(' ')?;
     match rest.split_once("; ") {
@@ -77,7 +77,7 @@ fn of_tool(tool: &str, line: &str) -> Option<Diagnostic> {
     }
 }
 
-/// Severity, number and message of `warning #177-D: text`.
+/// Parses severity, number and message of `warning #177-D: text`.
 fn severity(text: &str) -> Option<(Severity, Option<u32>, &str)> {
     let (word, severity) = SEVERITIES.iter().find(|(word, _)| text.starts_with(word))?;
     let (between, message) = text[word.len()..].split_once(':')?;
@@ -109,7 +109,7 @@ fn diagnostic(
     }
 }
 
-/// The lines that close a log or explain how to change it.
+/// Returns whether a line closes a log or explains how to suppress warnings.
 fn is_trailer(line: &str) -> bool {
     line.starts_with("Remark: The warnings can be suppressed")
         || line.starts_with("Compilation terminated")
@@ -122,8 +122,8 @@ fn extend(diagnostic: &mut Diagnostic, line: &str) {
     diagnostic.notes.push(line.to_owned());
 }
 
-/// Takes the line of source and the caret below it out of the notes, where the notes begin with
-/// them.
+/// Moves the source line and the caret below it from the notes to `snippet` and `column`, if the
+/// notes begin with them.
 fn point(diagnostic: &mut Diagnostic) {
     if let [source, caret, ..] = diagnostic.notes.as_slice()
         && caret.trim() == "^"

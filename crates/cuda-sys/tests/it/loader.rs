@@ -106,7 +106,7 @@ fn a_library_without_the_functions_of_a_driver_is_none() {
         assert_eq!(
             error.to_string(),
             format!(
-                "{}: no function {lacking}, so it is not a CUDA driver",
+                "{}: it has no function {lacking}, so it is not a CUDA driver",
                 path.display()
             )
         );
@@ -130,7 +130,9 @@ fn a_driver_older_than_12_0_is_too_old() {
         }
     );
     assert!(
-        error.to_string().contains("CUDA 11.8 is older than 12.0"),
+        error
+            .to_string()
+            .contains("it is of CUDA 11.8; the oldest supported version is 12.0"),
         "{error}"
     );
 }
@@ -147,7 +149,7 @@ fn a_driver_that_does_not_tell_its_version_is_refused() {
         (
             "negative",
             "{ *version = -1; return 0; }",
-            "cuDriverGetVersion told no CUDA version",
+            "cuDriverGetVersion returned an invalid CUDA version",
         ),
     ] {
         let source = FAKE.replace("{ *version = 12020; return 0; }", body);

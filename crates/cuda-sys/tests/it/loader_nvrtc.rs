@@ -43,7 +43,7 @@ fn absent_or_not_nvrtc_is_told_apart() {
     assert_eq!(
         text,
         format!(
-            "{}: no function nvrtcVersion, so it is not NVRTC",
+            "{}: it has no function nvrtcVersion, so it is not NVRTC",
             other.display()
         )
     );
@@ -57,17 +57,17 @@ fn a_version_that_is_none_is_refused() {
         (
             "negative",
             "*major = -1; *minor = 0; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
         (
             "huge",
             "*major = 0x7fffffff; *minor = 0; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
         (
             "minor",
             "*major = 12; *minor = 0x7fffffff; return 0;",
-            "nvrtcVersion told no CUDA version",
+            "nvrtcVersion returned an invalid CUDA version",
         ),
     ] {
         let Some(path) = shared_library(dir.path(), name, &version_function(body)) else {
@@ -281,7 +281,7 @@ fn a_variable_that_names_another_library_is_an_error() {
     let other = other.display().to_string();
     let text = child(CHILD, &[("CUDA_NVRTC_LIBRARY", &other)], &[]);
     let expected = format!(
-        "error CUDA_NVRTC_LIBRARY is set to {other}, which cannot be used: {other}: no function \
+        "error CUDA_NVRTC_LIBRARY is set to {other}, which cannot be used: {other}: it has no function \
          nvrtcVersion, so it is not NVRTC\nCorrect the value, or unset CUDA_NVRTC_LIBRARY"
     );
     assert!(text.contains(&expected), "{text}");

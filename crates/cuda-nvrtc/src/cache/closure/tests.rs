@@ -78,7 +78,8 @@ fn any_change_since_is_noticed() {
         assert!(!fresh.closure.is_current(false), "{index}");
         let _ = fs::remove_file(dir.join("b.h"));
     }
-    // There and back again: the content is the same, but the compiler may have read another.
+    // The file was changed and changed back: its content is the same, but the compiler may have
+    // read other content.
     let _ = fs::remove_dir(&header);
     fs::write(&header, "/*A*/").unwrap();
     let fresh = collect_in(&dir, "#include \"a.h\"", &[]).unwrap();
@@ -102,7 +103,7 @@ fn headers_that_include_each_other_by_long_names_come_to_an_end() {
     let files = fresh.closure.files.iter().map(|(path, _)| path);
     assert_eq!(names(&dir, files), ["x/a.h", "y/b.h"]);
     assert_eq!(names(&dir, &fresh.closure.folders), ["x", "y"]);
-    // What was a folder becomes a link to another: the names now mean other files.
+    // A folder is replaced by a link to another folder, so the names now refer to other files.
     fs::rename(dir.join("x"), dir.join("z")).unwrap();
     std::os::unix::fs::symlink(dir.join("z"), dir.join("x")).unwrap();
     assert!(!fresh.closure.is_current(false));

@@ -7,7 +7,7 @@ fn read(text: &str) -> Result<Scan, Refusal> {
     scan(&join_lines(text.as_bytes())?, &BTreeSet::new())
 }
 
-/// The names, as they would be written.
+/// Returns the names of the includes as they would be written.
 fn names(text: &str) -> Vec<String> {
     let scan = read(text).unwrap_or_else(|refusal| panic!("{text:?}: {refusal}"));
     scan.includes.iter().map(written).collect()

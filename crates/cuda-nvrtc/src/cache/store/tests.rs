@@ -75,7 +75,7 @@ fn an_inner_folder_that_is_writable_or_a_link_is_refused() {
         }
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&folder, &elsewhere).unwrap();
-        // One that only looks makes none.
+        // A store that is opened only for reading creates no folder.
         assert!(Store::open(&root, false).is_ok() && !folder.exists());
         fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&elsewhere, &folder).unwrap();

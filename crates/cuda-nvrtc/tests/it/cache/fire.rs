@@ -262,7 +262,7 @@ fn a_full_disk_is_a_warning() {
     let answers = answers(child);
     assert_eq!(answers["outcome"], "NotKept");
     assert!(
-        answers["problem"].contains("nothing can be kept in"),
+        answers["problem"].contains("cannot write to the cache in"),
         "{answers:?}"
     );
     assert_eq!(folder.entries(), [""; 0].map(std::path::PathBuf::from));
