@@ -94,7 +94,10 @@ fn a_passed_step_runs_again_only_when_its_program_changes() {
             .count()
     };
     assert_eq!(runs(), 1);
-    bundle.write("a/tests/one", "#!/bin/sh\n[ \"$1\" = --list ] || echo ran >> ran # changed\n");
+    bundle.write(
+        "a/tests/one",
+        "#!/bin/sh\n[ \"$1\" = --list ] || echo ran >> ran # changed\n",
+    );
     assert!(bundle.run(&[]).0);
     assert_eq!(runs(), 2);
     assert!(bundle.run(&["--fresh"]).0);
