@@ -58,6 +58,9 @@ impl Function {
     /// of threads. `most_threads` limits the block size; 0 means no limit beyond that of the
     /// kernel.
     ///
+    /// `shared_bytes` must not use the device: the driver can call it for every block size while it
+    /// holds its own locks. Driver 580 never returns if the callback copies memory.
+    ///
     /// # Panics
     ///
     /// Panics if `shared_bytes` panics.

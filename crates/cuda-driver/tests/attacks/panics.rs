@@ -225,7 +225,10 @@ fn nested_occupancy_callbacks_panic() {
                 0,
             );
         });
-        // The callback uses the context that it is called in.
+        // The callback uses the context that it is called in. Driver 580 never returns from that.
+        if case.simulator.is_none() {
+            return;
+        }
         let (stream, used_context) = (case.stream(), Cell::new(false));
         let used = kernel.max_potential_block_size(
             |_| {

@@ -14,7 +14,8 @@ use crate::rig::Attack;
 fn dropped_transfers_keep_their_blocks() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        let pool = PinnedCachingPool::with_limit(&case.context, PinnedFlags::default(), 1 << 20);
+        let pool =
+            PinnedCachingPool::with_limit(&case.context, PinnedFlags::default(), 8 * case.n * 4);
         let (mut up, down) = (case.filled(&stream, 0), case.filled(&stream, 9));
         for round in 1..6 {
             case.hold_up(&stream);

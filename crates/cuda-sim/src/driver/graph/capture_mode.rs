@@ -40,9 +40,10 @@ thread_local! {
 /// `cuCtxEnablePeerAccess` check it once they know that the handle is valid, as an H100 does.
 ///
 /// Other calls break no capture: creating and destroying streams and events, recording events,
-/// `cuCtxSynchronize` in another context (measured on an H100),
-/// `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading modules.
-/// Work in the legacy stream that would have to wait for a captured stream is refused in any mode.
+/// `cuCtxSynchronize` in another context and ending that context (measured on an H100 and on
+/// H200s), `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading
+/// modules. Work in the legacy stream that would have to wait for a captured stream is refused in
+/// any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
     // Memory of a device. `cuMemAlloc` and `cuMemFree` were measured on an H100.
     "cuMemAlloc",
@@ -65,8 +66,7 @@ const POTENTIALLY_UNSAFE: &[&str] = &[
     "cuDeviceGraphMemTrim",
     // Unloading, which waits as `cuMemFree` does.
     "cuLibraryUnload",
-    // Whole contexts.
-    "cuCtxDestroy",
+    // Primary contexts. Not measured.
     "cuDevicePrimaryCtxRelease",
     "cuDevicePrimaryCtxReset",
 ];
