@@ -78,9 +78,9 @@ pub(super) enum BarrierAction {
     Arrive,
     /// The number of true predicates, to `d`.
     Popc,
-    /// All, to the predicate `d`.
+    /// Whether all predicates are true, to the predicate `d`.
     And,
-    /// Any, to the predicate `d`.
+    /// Whether any predicate is true, to the predicate `d`.
     Or,
 }
 

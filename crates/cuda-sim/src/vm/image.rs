@@ -74,7 +74,7 @@ impl Image {
         }
     }
 
-    /// Moves the constants of this image into `warp`.
+    /// Makes `warp` use the constants of this image.
     pub(super) fn lend_constants(&self, warp: &mut Warp) {
         if !Arc::ptr_eq(&warp.consts32, &self.consts32) {
             warp.consts32 = Arc::clone(&self.consts32);

@@ -214,7 +214,7 @@ pub fn launch(
     let many = product(cluster);
     if fits.contains(&false) || many > MAX_BLOCKS.into() || !info.takes_cluster(cluster) {
         let message = format!(
-            "clusters of {cluster:?} blocks fit neither limits and kernel nor the grid of {:?}",
+            "clusters of {cluster:?} blocks are too large, do not divide the grid {:?}, or contradict the kernel's directives",
             params.grid
         );
         return refuse(FaultKind::InvalidValue, message);

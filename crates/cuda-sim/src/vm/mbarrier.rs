@@ -89,7 +89,7 @@ impl State {
 
     fn arrive(&mut self, count: u32, drops: bool, completes: bool) -> Result<(), &'static str> {
         if count == 0 || count > self.pending {
-            return Err("the count of arriving threads is 0 or exceeds its pending count");
+            return Err("more threads arrive than are pending, or none");
         }
         if !completes && count == self.pending {
             return Err("`.noComplete` would complete its phase");
