@@ -84,7 +84,10 @@ pub(super) fn call(
             let (handles, values) = (argument(w, 0), argument(w, 1));
             for lane in bits(m) {
                 if !(env.launch.set_conditional)(handles[lane], values[lane] as u32) {
-                    let message = format!("{:#x} is not the handle of a conditional node", handles[lane]);
+                    let message = format!(
+                        "{:#x} is not the handle of a conditional node",
+                        handles[lane]
+                    );
                     return Err(Trouble::new(FaultKind::LaunchFailed, 1 << lane, message));
                 }
             }

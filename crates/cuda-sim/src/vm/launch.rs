@@ -190,11 +190,16 @@ pub fn launch(
         .iter()
         .try_fold(1u64, |all, &n| all.checked_mul(u64::from(n)));
     let Some(blocks) = blocks.filter(|&blocks| blocks > 0 && threads > 0) else {
-        let message = format!("the grid {:?} of blocks {:?} is empty or too large", params.grid, params.block);
+        let message = format!(
+            "the grid {:?} of blocks {:?} is empty or too large",
+            params.grid, params.block
+        );
         return refuse(FaultKind::InvalidValue, message);
     };
     if threads > MAX_THREADS || params.block[2] > 64 {
-        let message = format!("a block of {threads} threads is too large: the limits are {MAX_THREADS} in all and 64 along z");
+        let message = format!(
+            "a block of {threads} threads is too large: the limits are {MAX_THREADS} in all and 64 along z"
+        );
         return refuse(FaultKind::InvalidValue, message);
     }
     if info.most_threads().is_some_and(|most| threads > most) {
@@ -205,7 +210,10 @@ pub fn launch(
         .required_threads
         .is_some_and(|required| required != params.block)
     {
-        let message = format!("the block {:?} is not the one that the kernel's `.reqntid` requires", params.block);
+        let message = format!(
+            "the block {:?} is not the one that the kernel's `.reqntid` requires",
+            params.block
+        );
         return refuse(FaultKind::InvalidValue, message);
     }
     let cluster = params.cluster.or(info.cluster).unwrap_or([1; 3]);

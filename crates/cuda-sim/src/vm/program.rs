@@ -166,7 +166,7 @@ pub(crate) enum Symbol {
     Function(usize),
 }
 
-/// A constant that holds an address.
+/// A constant that holds the address of a symbol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixup {
     pub(super) constant: u32,

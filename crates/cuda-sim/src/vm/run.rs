@@ -222,7 +222,11 @@ impl Warp {
         let index = self.get32(i.a);
         let lane = m.trailing_zeros() as usize;
         let Some(&target) = table.get(index[lane] as usize) else {
-            let message = format!("`brx.idx` has index {}, but its table has {} targets", index[lane], table.len());
+            let message = format!(
+                "`brx.idx` has index {}, but its table has {} targets",
+                index[lane],
+                table.len()
+            );
             return Err(Trouble::new(FaultKind::InvalidPc, m, message));
         };
         let same = bits(m).fold(0, |same, other| {

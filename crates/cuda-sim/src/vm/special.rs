@@ -271,7 +271,8 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
         let starts = env.program.shared.get(env.kernel);
         let start = starts.and_then(|starts| starts.get(&(i.a as usize)));
         let Some(&start) = start else {
-            let message = String::from("the kernel's shared memory has no place for this shared variable");
+            let message =
+                String::from("the kernel's shared memory has no place for this shared variable");
             return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
         };
         let value = u64::from(start).wrapping_add(i.imm);

@@ -24,8 +24,12 @@ pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, T
         let (arrived, expected) = common.attendance(id);
         let there: u32 = arrived.iter().map(|lanes| lanes.count_ones()).sum();
         let message = match expected {
-            Some(expected) => format!("{begin}: {there} of {expected} threads have arrived at barrier {id}"),
-            None => format!("{begin}: {there} threads have arrived at barrier {id}, and the others never do"),
+            Some(expected) => {
+                format!("{begin}: {there} of {expected} threads have arrived at barrier {id}")
+            }
+            None => format!(
+                "{begin}: {there} threads have arrived at barrier {id}, and the others never do"
+            ),
         };
         let absent: Vec<u32> = warps
             .iter()

@@ -137,7 +137,9 @@ impl Transfer<'_, '_> {
     fn check_map(&self, coordinates: usize) -> Result<(), Trouble> {
         let rank = self.map.rank;
         if rank != coordinates {
-            return Err(self.wrong(format!("the instruction has {coordinates} coordinates, but the map has {rank} dimensions")));
+            return Err(self.wrong(format!(
+                "the instruction has {coordinates} coordinates, but the map has {rank} dimensions"
+            )));
         }
         match (self.map.columns.is_some(), self.ins.imm & IMAGES != 0) {
             (true, false) => Err(self.wrong("a tiled copy through an im2col tensor map".into())),
@@ -161,7 +163,8 @@ impl Transfer<'_, '_> {
         };
         let row = self.map.dims[0] * self.map.element.bytes();
         if matches!(self.direction, Direction::Reduce(_)) && !row.is_multiple_of(CHUNK) {
-            let message = format!("a reduction of pixels of {row} bytes, which is not a multiple of 16");
+            let message =
+                format!("a reduction of pixels of {row} bytes, which is not a multiple of 16");
             return Err(self.wrong(message));
         }
         let most = match self.map.rank {
@@ -173,8 +176,9 @@ impl Transfer<'_, '_> {
             let (first, last) = self.map.corners(columns, d);
             let offset = self.offsets[d];
             if at < first || at > last {
-                let message =
-                    format!("the filter is at {at} in dimension {d}; the limits are {first} to {last}");
+                let message = format!(
+                    "the filter is at {at} in dimension {d}; the limits are {first} to {last}"
+                );
                 return Err(self.wrong(message));
             }
             if offset > most {
@@ -188,7 +192,8 @@ impl Transfer<'_, '_> {
     /// Checks that no element is written at a negative coordinate.
     fn check_written(&self, place: &[i64]) -> Result<(), Trouble> {
         if self.direction != Direction::Load && place.iter().any(|at| *at < 0) {
-            let message = format!("the write at {place:?} is before the first element of the tensor");
+            let message =
+                format!("the write at {place:?} is before the first element of the tensor");
             return Err(self.wrong(message));
         }
         Ok(())
@@ -288,7 +293,9 @@ impl Transfer<'_, '_> {
                     let Some(op) = operation(number, self.map.element) else {
                         let name = OPERATIONS.get(number as usize).copied().unwrap_or_default();
                         let element = self.map.element;
-                        return Err(self.wrong(format!("the reduction `{name}` does not support elements of type {element:?}")));
+                        return Err(self.wrong(format!(
+                            "the reduction `{name}` does not support elements of type {element:?}"
+                        )));
                     };
                     // SAFETY: `place + at` is an element of the chunk ← the caller guarantees it.
                     let value = unsafe { load(size, place + at) };

@@ -99,7 +99,9 @@ pub(in crate::vm) fn divergent(
             access: None,
             missing: threads(w, others),
             times: 1,
-            message: format!("threads of one warp arrive at barrier {id} by different instructions"),
+            message: format!(
+                "threads of one warp arrive at barrier {id} by different instructions"
+            ),
         }
     });
 }

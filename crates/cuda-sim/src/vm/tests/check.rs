@@ -429,7 +429,9 @@ fn threads_that_wait_for_ever() {
     let report = fault.report();
     assert_eq!(report.kind, ReportKind::BarrierDivergence, "{report}");
     assert!(
-        report.message.contains("32 of 64 threads are at barrier 3"),
+        report
+            .message
+            .contains("32 of 64 threads have arrived at barrier 3"),
         "{report}"
     );
     assert_eq!(report.missing, [[0; 3]; 0]);

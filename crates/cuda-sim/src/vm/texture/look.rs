@@ -230,13 +230,19 @@ impl TouchOp for Look {
             let is_integer = lookup == Lookup::Integer;
             let of_buffer = is_integer && (geometry, shape) == (Geometry::Line, Shape::Buffer);
             if !geometry.is_of(shape) && !of_buffer {
-                let message = format!("`tex.{}` cannot read a texture of shape {shape:?}", geometry.name());
+                let message = format!(
+                    "`tex.{}` cannot read a texture of shape {shape:?}",
+                    geometry.name()
+                );
                 return Err(refused(lane, message));
             }
             let is_cube = matches!(geometry, Geometry::Cube | Geometry::Cubes);
             if is_cube && lookup == Lookup::Gradient && texture.elements.levels.len() > 1 {
                 // The gradient on a face for a given gradient of the direction is not documented.
-                return Err(refused(lane, "gradients on cube maps with several levels are not supported"));
+                return Err(refused(
+                    lane,
+                    "gradients on cube maps with several levels are not supported",
+                ));
             }
             let mut reader = Reader {
                 w,

@@ -174,7 +174,10 @@ impl Object {
 
     /// The trouble of a handle that does not refer to a live object.
     fn unknown(self, handle: u64, lane: usize) -> Trouble {
-        let message = format!("{handle:#x} is not the handle of a live {} object", self.name());
+        let message = format!(
+            "{handle:#x} is not the handle of a live {} object",
+            self.name()
+        );
         Trouble::of(FaultKind::IllegalAddress, lane, message)
     }
 }

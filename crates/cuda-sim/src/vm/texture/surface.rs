@@ -119,7 +119,8 @@ impl<'a> Access<'a> {
         let row = u64::from(level.size[0]) * surface.bytes();
         // The last valid position in each dimension: a byte, a row, a plane.
         let Some(last) = row.checked_sub(size) else {
-            let message = format!("an access of {size} bytes does not fit into rows of {row} bytes");
+            let message =
+                format!("an access of {size} bytes does not fit into rows of {row} bytes");
             return Err(refused(lane, message));
         };
         let last = [last, level.size[1].into(), level.size[2].into()];
