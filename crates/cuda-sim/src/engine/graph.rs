@@ -14,7 +14,7 @@ pub(crate) type OpId = u64;
 pub(crate) type QueueId = u64;
 pub(crate) type GroupId = u64;
 
-/// How a queue is ordered relative to the legacy queue of its group.
+/// The ordering of a queue relative to the legacy queue of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The legacy default stream.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Free,
 }
 
-/// What a waiter needs from an operation.
+/// The progress of an operation that a waiter needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     /// The operation must complete.
@@ -417,8 +417,8 @@ impl State {
         }
     }
 
-    /// How long an idle thread sleeps before it polls the waiting operations again; `None` if it
-    /// need not poll.
+    /// The time that an idle thread sleeps before it polls the waiting operations again; `None` if
+    /// it need not poll.
     fn nap(&self, host: bool) -> Option<Duration> {
         let polls = self.ready.values().any(|&ready| ready == Ready::Poll);
         (!host && polls).then_some(super::POLL)

@@ -48,7 +48,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
 }
 
 impl Threads {
-    /// Waits for the device threads to end; the caller must already have told them to stop.
+    /// Waits for the device threads to end; [`State::stop`] must have been called.
     pub(super) fn join(&self) {
         let threads = std::mem::take(&mut *lock(&self.device));
         for thread in threads {

@@ -94,7 +94,8 @@ struct State {
     free: FreeList,
     /// The (requested, reserved) lengths of each allocation, by its offset.
     live: BTreeMap<u64, (u64, u64)>,
-    /// The same lengths of the ranges that keep their addresses and are live only at times.
+    /// The (requested, reserved) lengths of the ranges that keep their addresses while they are not
+    /// live.
     reserved: BTreeMap<u64, (u64, u64)>,
     /// Host memory that the device may use, with the owner that keeps it alive.
     host: BTreeMap<u64, (Range, Option<Owner>)>,

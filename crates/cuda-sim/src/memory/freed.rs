@@ -1,4 +1,4 @@
-//! A record of freed allocations, which tells a stale address from one that was never valid.
+//! A record of freed allocations, to distinguish stale addresses from ones that were never valid.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -152,7 +152,7 @@ pub(super) struct Block {
     idle: usize,
 }
 
-/// How a turn of a block ended.
+/// The outcome of a turn of a block.
 pub(super) enum Turn {
     Done,
     /// The block has more instructions to run.

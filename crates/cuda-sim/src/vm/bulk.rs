@@ -48,7 +48,7 @@ impl TouchOp for CopyAsync {
     }
 }
 
-/// The same shared-memory offset in the block of that rank.
+/// The shared-memory address `address`, moved to the block of that rank.
 pub(super) fn in_block(address: u64, rank: usize) -> u64 {
     if address & TAG != SHARED {
         return address;

@@ -32,7 +32,7 @@ pub(super) type LaneFn = unsafe fn(&mut Warp, &Ins, u32);
 /// [`pick_touch`](super::lanes::pick_touch).
 pub(super) type TouchFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<(), Trouble>;
 
-/// How the interpreter executes an instruction.
+/// The way in which the interpreter executes an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Lanes(LaneFn),

@@ -105,8 +105,8 @@ impl Image {
     /// second call does nothing.
     pub fn release(&mut self, arena: &Arena) {
         for address in self.addresses.drain(..) {
-            // `free` fails if the program has freed the variable with cuMemFree, which already
-            // reported an error; the variable is gone either way.
+            // An error is ignored: a program that passes a variable to cuMemFree gets the error
+            // there, and the variable is gone here either way.
             let _ = arena.free(address, "the unloading of its module");
         }
     }

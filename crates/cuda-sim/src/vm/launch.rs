@@ -180,7 +180,7 @@ pub fn launch(
 ) -> Result<LaunchStats, Fault> {
     let program = image.program();
     let Some(info) = program.kernels().get(kernel) else {
-        let message = format!("there is no kernel number {kernel}");
+        let message = format!("kernel number {kernel} does not exist");
         return Err(Fault::before_start(FaultKind::InvalidValue, "?", message));
     };
     let refuse = |kind, message| Err(Fault::before_start(kind, &info.name, message));
@@ -198,7 +198,8 @@ pub fn launch(
     };
     if threads > MAX_THREADS || params.block[2] > 64 {
         let message = format!(
-            "a block of {threads} threads is too large: the limits are {MAX_THREADS} in all and 64 along z"
+            "a block of {threads} threads is too large: the limits are {MAX_THREADS} in all and 64 \
+             along z"
         );
         return refuse(FaultKind::InvalidValue, message);
     }
@@ -222,7 +223,8 @@ pub fn launch(
     let many = product(cluster);
     if fits.contains(&false) || many > MAX_BLOCKS.into() || !info.takes_cluster(cluster) {
         let message = format!(
-            "clusters of {cluster:?} blocks are too large, do not divide the grid {:?}, or contradict the kernel's directives",
+            "clusters of {cluster:?} blocks are too large, do not divide the grid {:?}, or contradict \
+             the kernel's directives",
             params.grid
         );
         return refuse(FaultKind::InvalidValue, message);

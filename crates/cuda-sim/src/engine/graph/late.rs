@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Demand, OpId, Ready, State, Task, Wanted};
 use crate::engine::POLL;
 
-/// How long one operation runs before the late schedule starts others concurrently.
+/// The time that one operation runs before the late schedule starts others concurrently.
 const GRACE: Duration = Duration::from_secs(2);
 /// The grace period of a host function, which may wait for the program.
 const HOST_GRACE: Duration = Duration::from_millis(50);

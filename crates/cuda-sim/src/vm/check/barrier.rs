@@ -4,9 +4,9 @@
 //! early is therefore no error. A thread is in error if it bypasses a barrier and then runs code
 //! that other threads reach through the barrier, even if the program works because that thread
 //! exits later. The check reports threads that leave a block from the same instruction as others
-//! and have arrived at fewer barriers, provided that no path from that instruction leads to a
-//! barrier. Moreover, `bar.sync` and the other aligned forms require all lanes of a warp to be at
-//! the same instruction.
+//! and have arrived at fewer barriers, provided that one of these barriers has a path to that
+//! instruction and no path leads back from the instruction to it. Moreover, `bar.sync` and the
+//! other aligned forms require all lanes of a warp to be at the same instruction.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::vm::warp::Warp;
 /// The barrier history of the lanes of a warp.
 #[derive(Debug)]
 pub(in crate::vm) struct Attendance {
-    /// How often each lane arrived at a barrier of the whole block.
+    /// The number of times that each lane arrived at a barrier of the whole block.
     counts: [u32; LANES],
     /// The last instruction, except control flow, that each lane executed.
     tails: [u32; LANES],

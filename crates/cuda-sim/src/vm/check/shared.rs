@@ -9,7 +9,7 @@ pub(super) const ELSEWHERE: u16 = u16::MAX;
 /// A past access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
-    /// The stamp; 0 means that there was no access.
+    /// The stamp; 0 if the byte was never accessed.
     pub(super) stamp: u32,
     /// The instruction.
     pub(super) pc: u32,

@@ -6,7 +6,7 @@ use super::{Decoded, missing};
 use crate::vm::lanes::{each, lanes};
 use crate::vm::space::RANK_SHIFT;
 
-/// The bits of an address that name a block.
+/// The bits of a shared-memory address that identify a block.
 const RANK: u64 = 0xff << RANK_SHIFT;
 
 impl<'a> FunctionDecoder<'a, '_> {

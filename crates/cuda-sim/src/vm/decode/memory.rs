@@ -290,7 +290,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Emits an instruction that tells the checks that this thread has acquired.
+    /// Emits an instruction that reports an acquire operation to the checks.
     pub(super) fn acquired(&mut self) {
         if self.out.checked {
             let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));

@@ -102,7 +102,8 @@ const TARGETS: [u32; 29] = [
     100, 101, 103, 110, 120,
 ];
 
-/// Newer architectures than this one are accepted, as they may exist.
+/// The newest architecture in the manual. All numbers from it on are accepted, because newer
+/// architectures may exist by now.
 const NEWEST: u32 = 121;
 
 fn check_target(module: &cuda_ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {

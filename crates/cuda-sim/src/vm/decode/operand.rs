@@ -147,7 +147,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// The slots of the first `N` sources after the destination, all of one type.
+    /// The slots of `N` sources of one type.
     pub(super) fn sources<const N: usize>(
         &mut self,
         operands: &[Operand<'a>],

@@ -41,7 +41,8 @@ pub(super) fn peak(function: &cuda_ptx::Function<'_>) -> u32 {
     let body = function.body.as_deref().unwrap_or_default();
     let mut intervals = intervals(body);
     let loops = loops(body);
-    // Inner loops end first; extending intervals for them may extend them further for outer loops.
+    // Loops are in the order of their ends, inner ones first: an interval that is extended to the
+    // end of an inner loop may then be extended to the end of an outer one.
     for (start, end) in loops.into_iter().take(LOOPS) {
         for interval in intervals.values_mut() {
             if interval.first < start && (start..end).contains(&interval.last) {

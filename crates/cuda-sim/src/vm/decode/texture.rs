@@ -13,7 +13,7 @@ use cuda_ptx::{Base, Operand};
 const F32: Ty = Ty::new(Class::Float, 32);
 const S32: Ty = Ty::new(Class::Signed, 32);
 
-/// The coordinates of a vector that has to hold `count`: it is as long, or 4 where that is 3.
+/// The coordinates of a vector that must hold `count`: its length is `count`, or 4 if `count` is 3.
 pub(super) fn coordinates<'v, 'a>(
     operand: &'v Operand<'a>,
     count: usize,
@@ -44,7 +44,7 @@ fn registers<'v, 'a>(operand: &'v Operand<'a>) -> Decoded<Registers<'v, 'a>> {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// Takes the geometry; `None` if there is no known one.
+    /// Takes the geometry; `None` if it is missing or unknown.
     pub(super) fn geometry(form: &mut Form<'_>) -> Decoded<Geometry> {
         let name = form.one_of(&Geometry::NAMES);
         let number = name.and_then(|name| Geometry::NAMES.iter().position(|&other| other == name));
@@ -60,7 +60,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Operand::Name(name) if matches!(self.named(name)?, super::function::Name::Reg(_)) => {
                 self.source(operand, Ty::U64)
             }
-            _ => missing("a variable, not a handle"),
+            _ => missing("a variable instead of a handle"),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let rest = match (lookup, rest.len()) {
             (Lookup::Level, 1) | (Lookup::Gradient, 2) => rest,
             (Lookup::Base | Lookup::Integer, 0) => rest,
-            _ => return missing("offsets, or a depth to compare with"),
+            _ => return missing("offsets or a depth comparison"),
         };
         form.done()?;
         let handle = self.object(handle)?;
@@ -193,7 +193,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return missing("vector");
         }
         let [to, Operand::Bracket(place)] = form.operands else {
-            return missing("offsets, or a depth to compare with");
+            return missing("offsets or a depth comparison");
         };
         let [handle, at] = &place[..] else {
             return missing("separate sampler");
@@ -215,14 +215,14 @@ impl<'a> FunctionDecoder<'a, '_> {
         let name = form.one_of(&Query::NAMES);
         let number = name.and_then(|name| Query::NAMES.iter().position(|&other| other == name));
         let Some(query) = number.map(Query::of_number) else {
-            return missing("what is asked for");
+            return missing("this query");
         };
         if form.ty()? != Ty::B32 || of_surface && (is_leveled || query == Query::Levels) {
-            return missing("what is asked for");
+            return missing("this query");
         }
         form.arity(if is_leveled { 3 } else { 2 })?;
         let Operand::Address(Base::Name(name), 0) = &form.operands[1] else {
-            return missing("a variable, not a handle");
+            return missing("a variable instead of a handle");
         };
         form.done()?;
         let handle = self.object(&Operand::Name(name))?;

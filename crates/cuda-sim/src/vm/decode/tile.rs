@@ -62,7 +62,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("a") => Side::A,
             Some("b") => Side::B,
             Some(_) => Side::Sum,
-            None => return missing("which matrix"),
+            None => return missing("no matrix name"),
         };
         aligned(form)?;
         let by_column = is_by_column(form)?;
@@ -96,7 +96,7 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn wmma_store(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("d") {
-            return missing("which matrix");
+            return missing("no matrix name");
         }
         aligned(form)?;
         let by_column = is_by_column(form)?;

@@ -141,7 +141,7 @@ pub struct Sampler {
 pub struct Texture {
     /// The elements.
     pub elements: Elements,
-    /// How the elements are read.
+    /// The way in which the elements are read.
     pub sampler: Sampler,
 }
 
