@@ -1,4 +1,5 @@
-//! The graph of operations, and the choice of what runs next. All of it happens under one lock.
+//! The dependency graph of queued operations and the scheduler that picks the next one. All of its
+//! state is behind one lock.
 
 mod late;
 mod steps;
@@ -13,23 +14,23 @@ pub(crate) type OpId = u64;
 pub(crate) type QueueId = u64;
 pub(crate) type GroupId = u64;
 
-/// How a queue is ordered against the legacy queue of its group.
+/// The ordering of a queue relative to the legacy queue of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The legacy default stream.
     Legacy,
     /// Ordered with the legacy queue.
     Blocking,
-    /// Not ordered with it.
+    /// Not ordered with the legacy queue.
     Free,
 }
 
-/// What somebody wants of an operation.
+/// The progress of an operation that a waiter needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
-    /// That it completes.
+    /// The operation must complete.
     Complete,
-    /// That something happens towards it.
+    /// The scheduler must make progress towards the operation, but need not complete it.
     Step,
 }
 
@@ -38,9 +39,9 @@ struct Queue {
     group: GroupId,
     kind: Kind,
     last: Option<OpId>,
-    /// The last operation that other queues are ordered with, if this is a legacy queue.
+    /// The last operation that other queues wait for; set only for a legacy queue.
     barrier: Option<OpId>,
-    /// No more operations come.
+    /// The queue accepts no more operations.
     closed: bool,
 }
 
@@ -52,11 +53,11 @@ struct Group {
 
 #[derive(Debug)]
 struct Node {
-    /// What it follows and is not complete.
+    /// The incomplete operations that this node depends on.
     after: Vec<OpId>,
-    /// What follows it.
+    /// The operations that depend on this node.
     before: Vec<OpId>,
-    /// Taken when it starts.
+    /// The work; taken out when the node starts.
     work: Option<Work>,
     queries_left: Option<usize>,
 }
@@ -64,15 +65,16 @@ struct Node {
 #[derive(Debug)]
 struct Wanted {
     kind: Demand,
-    /// How likely it is that something is picked that is not needed.
+    /// The probability that the scheduler picks among all ready operations, not only the needed
+    /// ones.
     stray: f64,
 }
 
-/// An operation to run on this thread.
+/// The next thing for a worker thread to do.
 pub(super) enum Task {
     Run(OpId, Box<dyn FnOnce() + Send>),
     Expand(OpId, Box<dyn FnOnce() -> Plan + Send>),
-    /// Nothing now; look again after this time, or when told.
+    /// There is nothing to do now. Look again after this time, or when notified.
     Sleep(Option<Duration>),
     Stop,
 }
@@ -82,19 +84,19 @@ pub(super) struct State {
     late: Option<Random>,
     next: u64,
     nodes: HashMap<OpId, Node>,
-    /// Nodes that follow nothing and have not started, in the order of submission.
+    /// Nodes without incomplete dependencies that have not started, in submission order.
     ready: BTreeMap<OpId, Ready>,
     running: HashMap<OpId, (Instant, bool)>,
-    /// What the threads of the program run themselves.
+    /// Operations that threads of the program run themselves.
     claimed: HashSet<OpId>,
     queues: HashMap<QueueId, Queue>,
-    /// What was put into queues that were gone.
+    /// Operations that were submitted to queues that no longer exist.
     orphans: Vec<OpId>,
     groups: HashMap<GroupId, Group>,
     wanted: BTreeMap<OpId, Wanted>,
-    /// The late schedule's pick, until a thread of the right sort takes it.
+    /// The operation that the late schedule picked, until a thread of the right kind takes it.
     picked: Option<OpId>,
-    /// A pick was just made, and a thread of another sort may have to take it.
+    /// Set when a pick was just made, because a thread of the other kind may have to take it.
     announce: bool,
     stopped: bool,
 }
@@ -174,7 +176,7 @@ impl State {
         queue
     }
 
-    /// Forgets a queue once it is empty; until then the waits of its group still see it.
+    /// Removes a queue once it is empty; until then, waits of its group still include it.
     pub(super) fn remove_queue(&mut self, queue: QueueId) {
         let Some(entry) = self.queues.get_mut(&queue) else {
             return;
@@ -216,7 +218,7 @@ impl State {
         self.nodes.len()
     }
 
-    /// What an operation put into `queue` now would follow.
+    /// The dependencies of an operation that would be submitted to `queue` now.
     pub(super) fn tail(&self, queue: QueueId) -> Vec<OpId> {
         let Some(queue) = self.queues.get(&queue) else {
             return Vec::new();
@@ -264,8 +266,8 @@ impl State {
         op
     }
 
-    /// As [`submit`](Self::submit), except that other queues do not wait for the operation if
-    /// `queue` is a legacy queue.
+    /// Submits an operation like [`submit`](Self::submit), but if `queue` is a legacy queue, other
+    /// queues do not wait for the operation.
     pub(super) fn submit_aside(&mut self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let op = self.append(queue, after, work);
         self.set_last(queue, op, false);
@@ -282,11 +284,11 @@ impl State {
         op
     }
 
-    /// What is put into `queue` next follows `op`, and so do the queues that are ordered with it if
-    /// `op` is a barrier.
+    /// Records `op` as the last operation of `queue`. Later operations of `queue` depend on it; if
+    /// `op` is a barrier, so do those of the queues that are ordered with `queue`.
     fn set_last(&mut self, queue: QueueId, op: OpId, is_barrier: bool) {
         let Some(queue) = self.queues.get_mut(&queue) else {
-            // Another thread has destroyed its stream meanwhile.
+            // Another thread has destroyed the stream in the meantime.
             let nodes = &self.nodes;
             self.orphans.retain(|op| nodes.contains_key(op));
             self.orphans.push(op);
@@ -302,27 +304,27 @@ impl State {
         }
     }
 
-    /// The operations that run now, without host functions.
+    /// The operations that are running now, except host functions.
     pub(super) fn running(&self) -> Vec<OpId> {
         let running = self.running.iter().filter(|(_, (_, host))| !host);
         let running = running.map(|(&op, _)| op);
         running.chain(self.claimed.iter().copied()).collect()
     }
 
-    /// Whether an operation has started and not ended.
+    /// Whether an operation has started and has not ended.
     pub(super) fn is_running(&self, op: OpId) -> bool {
         self.running.contains_key(&op) || self.claimed.contains(&op)
     }
 
-    /// What was put into queues that were gone. A wait for a context waits for these too: whose
-    /// they are is not known.
+    /// Operations that were submitted to queues that no longer exist. A wait for a context waits
+    /// for all of them, because their context is unknown.
     pub(super) fn orphans(&self) -> Vec<OpId> {
         let mut orphans = self.orphans.clone();
         orphans.retain(|&op| self.is_pending(op));
         orphans
     }
 
-    /// A new node that follows `follows`, all of which are pending.
+    /// Inserts a node with the dependencies `follows`, all of which are pending.
     fn insert(&mut self, op: OpId, follows: Vec<OpId>, work: Work) {
         for before in &follows {
             if let Some(node) = self.nodes.get_mut(before) {
@@ -342,7 +344,8 @@ impl State {
         }
     }
 
-    /// An operation that the caller runs itself, now, if nothing comes before it in `queue`.
+    /// Creates an operation that the caller runs itself immediately, if `queue` has no pending
+    /// work.
     pub(super) fn claim_if_idle(&mut self, queue: QueueId) -> Option<OpId> {
         if !self.tail(queue).is_empty() {
             return None;
@@ -358,7 +361,7 @@ impl State {
             queries_left: None,
         };
         self.nodes.insert(op, node);
-        // Beside the schedule: it is over before the caller does anything else.
+        // The operation bypasses the schedule: it ends before the caller does anything else.
         Some(op)
     }
 
@@ -391,7 +394,7 @@ impl State {
         self.wanted.retain(|_, wanted| wanted.kind != Demand::Step);
     }
 
-    /// What a thread does next; `host` if it is the one for host functions.
+    /// The next task for a thread; `host` is true for the thread that runs host functions.
     pub(super) fn next_task(&mut self, host: bool) -> Task {
         if self.stopped {
             return Task::Stop;
@@ -414,7 +417,8 @@ impl State {
         }
     }
 
-    /// Waiting operations must be looked at again.
+    /// The time that an idle thread sleeps before it polls the waiting operations again; `None` if
+    /// it need not poll.
     fn nap(&self, host: bool) -> Option<Duration> {
         let polls = self.ready.values().any(|&ready| ready == Ready::Poll);
         (!host && polls).then_some(super::POLL)
@@ -436,7 +440,7 @@ impl State {
         }
     }
 
-    /// Completes each waiting operation whose condition holds; whether there was one.
+    /// Completes every waiting operation whose condition holds; returns whether there was one.
     fn poll_all(&mut self) -> bool {
         let mut any = false;
         while let Some(op) = self.satisfied().first().copied() {
@@ -447,7 +451,7 @@ impl State {
         any
     }
 
-    /// The waiting operations whose condition holds.
+    /// Polls the waiting operations and returns those whose condition holds.
     fn satisfied(&mut self) -> Vec<OpId> {
         let nodes = &mut self.nodes;
         let polls = self
@@ -465,18 +469,18 @@ impl State {
             .collect()
     }
 
-    /// Whether a pick was made since the last time this was asked.
+    /// Returns whether a pick was made since the last call.
     pub(super) fn take_announcement(&mut self) -> bool {
         std::mem::take(&mut self.announce)
     }
 
-    /// How many threads could work now, up to `most`.
+    /// The number of threads that have work now, between 1 and `most`.
     pub(super) fn useful_threads(&self, most: usize) -> usize {
         let ready = self.ready.values().filter(|&&ready| ready == Ready::Device);
         ready.take(most).count().max(1)
     }
 
-    /// Ends everything; what has not started is given back unrun.
+    /// Stops the scheduler and returns the work that has not started.
     pub(super) fn stop(&mut self) -> Vec<Work> {
         self.stopped = true;
         self.nodes

@@ -1,7 +1,8 @@
-//! Queues of work: what streams are made of.
+//! Work queues, which implement streams.
 //!
-//! Every queued operation is a node of a graph whose edges say what must be complete before it
-//! starts. All ordering rules of CUDA become edges when an operation is submitted:
+//! Every queued operation is a node of a dependency graph; its edges are the operations that must
+//! complete before it starts. All ordering rules of CUDA become edges when an operation is
+//! submitted:
 //!
 //! - within a queue, each operation follows the one before it;
 //! - waiting for an event adds an edge from the operation that recorded it;
@@ -9,23 +10,24 @@
 //!   *blocking* queue of that group, and an operation in a blocking queue follows the last one of
 //!   the legacy queue. *Free* queues (`CU_STREAM_NON_BLOCKING`) take no part in this.
 //!
-//! So an order of execution is legal exactly if it respects the edges, and a [`Schedule`] is a
-//! choice among the legal orders:
+//! An order of execution is legal if and only if it respects the edges, and a [`Schedule`] selects
+//! one of the legal orders:
 //!
 //! - [`Schedule::Eager`] starts each operation as soon as it is ready, on a few threads;
-//! - [`Schedule::Late`] starts nothing until somebody waits for an operation. Then operations run
-//!   one at a time, each picked at random (by the seed) from those that are ready; how often one is
-//!   picked that the waiter does not need is itself drawn anew for each wait, so some waits run the
-//!   bare minimum and leave all else for later. A query of unfinished work answers "not ready" a
-//!   few times and then counts as a short wait, so that loops end.
+//! - [`Schedule::Late`] starts nothing until the program waits for an operation. Then operations
+//!   run one at a time, each picked at random (by the seed) from those that are ready. The
+//!   probability of picking an operation that the waiter does not need is drawn anew for each wait,
+//!   so some waits run the bare minimum and leave everything else for later. A query of unfinished
+//!   work reports "not ready" a few times and then counts as a short wait, so that polling loops
+//!   end.
 //!
-//! With one thread that submits and waits, a seed of the late schedule fixes the whole order. An
+//! If one thread submits and waits, the seed of the late schedule determines the whole order. An
 //! operation that takes very long (a host function that blocks until the program does something)
-//! does not hold up the others for ever: after a grace period they go on beside it, because that is
-//! legal too.
+//! does not delay the others forever: after a grace period they run concurrently with it, which is
+//! also a legal order.
 //!
-//! Host functions run on a thread of their own, as the driver's do; work that waits for a value in
-//! memory holds no thread.
+//! Host functions run on their own thread, as in the driver. An operation that waits for a value in
+//! memory occupies no thread.
 
 mod graph;
 mod threads;
@@ -39,48 +41,49 @@ use crate::lock::lock;
 use graph::{Demand, State};
 pub(crate) use graph::{GroupId, Kind, OpId, QueueId};
 
-/// When queued operations run.
+/// The order in which queued operations run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// As soon as they may, on several threads: what hardware does when it is idle.
+    /// Operations start as soon as they may, on several threads, like on idle hardware.
     #[default]
     Eager,
-    /// As late as they may, in an adversarial order that follows from the seed.
+    /// Operations start as late as they may, in an adversarial order that the seed determines.
     Late {
         /// Selects the order.
         seed: u64,
     },
 }
 
-/// What an operation does.
+/// The work of one operation.
 pub(crate) enum Work {
     /// Runs once, on a thread of the device.
     Device(Box<dyn FnOnce() + Send>),
     /// Runs once, on the thread for host functions.
     Host(Box<dyn FnOnce() + Send>),
-    /// Is complete once this answers true; tried again and again. Must be quick and must not use
-    /// the engine.
+    /// A condition that is polled repeatedly; the operation completes when it returns true. It must
+    /// return quickly and must not use the engine.
     Poll(Box<dyn FnMut() -> bool + Send>),
-    /// Runs once, on a thread of the device, and is complete when the steps that it answers are.
+    /// Runs once, on a device thread. The operation completes when the steps of the returned plan
+    /// do.
     Expand(Box<dyn FnOnce() -> Plan + Send>),
 }
 
-/// One of several operations that go into the engine together.
+/// One of several operations that are submitted together.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) work: Work,
-    /// Which steps before this one it follows.
+    /// The indices of earlier steps that this one depends on.
     pub(crate) after: Vec<usize>,
-    /// What it follows besides.
+    /// Further dependencies, on operations outside of the plan.
     pub(crate) outside: Vec<OpId>,
 }
 
-/// What an operation turns into.
+/// The steps that an [`Work::Expand`] operation consists of.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
-    /// Follows all of them.
+    /// Runs after all steps.
     pub(crate) then: Option<Work>,
 }
 
@@ -95,15 +98,16 @@ impl fmt::Debug for Work {
     }
 }
 
-/// How often conditions of waiting operations are looked at while nothing else happens.
+/// The interval at which the conditions of waiting operations are polled while nothing else
+/// happens.
 const POLL: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something may be ready to run.
+    /// Notified when an operation may be ready to run.
     work: Condvar,
-    /// Something is complete.
+    /// Notified when an operation has completed.
     done: Condvar,
     threads: threads::Threads,
 }
@@ -114,7 +118,7 @@ impl Shared {
     }
 }
 
-/// The queues of one software driver and the threads that run them.
+/// The queues of one software driver and the threads that execute them.
 #[derive(Debug)]
 pub(crate) struct Engine {
     shared: Arc<Shared>,
@@ -131,27 +135,27 @@ impl Engine {
         Self { shared }
     }
 
-    /// A new group, with its legacy queue.
+    /// Creates a group and its legacy queue.
     pub(crate) fn group(&self) -> (GroupId, QueueId) {
         self.shared.lock().add_group()
     }
 
-    /// A new queue in a group.
+    /// Creates a queue in a group.
     pub(crate) fn queue(&self, group: GroupId, kind: Kind) -> QueueId {
         self.shared.lock().add_queue(group, kind)
     }
 
-    /// Forgets a queue; what is in it still runs.
+    /// Closes a queue; operations that it already holds still run.
     pub(crate) fn close_queue(&self, queue: QueueId) {
         self.shared.lock().remove_queue(queue);
     }
 
-    /// Forgets a group and its queues.
+    /// Closes a group and its queues.
     pub(crate) fn close_group(&self, group: GroupId) {
         self.shared.lock().remove_group(group);
     }
 
-    /// Puts an operation at the end of `queue`, to start after `after` too.
+    /// Appends an operation to `queue`, which also depends on `after`.
     pub(crate) fn submit(&self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let host = matches!(work, Work::Host(_));
         let mut state = self.shared.lock();
@@ -162,8 +166,8 @@ impl Engine {
         op
     }
 
-    /// As [`submit`](Self::submit), except that if `queue` is a legacy queue, what is put into the
-    /// queues that are ordered with it later does not wait for this operation.
+    /// Submits an operation like [`submit`](Self::submit), but if `queue` is a legacy queue, later
+    /// operations in the queues that are ordered with it do not wait for this operation.
     pub(crate) fn submit_aside(&self, queue: QueueId, after: &[OpId], work: Work) -> OpId {
         let host = matches!(work, Work::Host(_));
         let mut state = self.shared.lock();
@@ -174,9 +178,9 @@ impl Engine {
         op
     }
 
-    /// Puts `steps` at the end of `queue` as one: the first of them start after `after` too, and
-    /// what comes next in the queue follows `last`, which follows all of them. Returns the steps,
-    /// with `last` as the last.
+    /// Appends `steps` and then `last` to `queue` as one unit. Steps without dependencies among the
+    /// steps also depend on `after`; `last` depends on all steps, and the next operation of the
+    /// queue depends on `last`. Returns the operations of the steps, followed by that of `last`.
     pub(crate) fn submit_steps(
         &self,
         queue: QueueId,
@@ -193,7 +197,7 @@ impl Engine {
         ops
     }
 
-    /// Runs `work` in its turn in `queue`, and returns when it is done.
+    /// Runs `work` when its turn in `queue` comes, and returns when it is done.
     pub(crate) fn run(&self, queue: QueueId, work: Box<dyn FnOnce() + Send>) {
         let claimed = self.shared.lock().claim_if_idle(queue);
         match claimed {
@@ -210,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Returns when all of `ops` are complete.
+    /// Waits until all of `ops` are complete.
     pub(crate) fn wait(&self, ops: &[OpId]) {
         let mut state = self.shared.lock();
         state.demand(ops, Demand::Complete);
@@ -227,8 +231,8 @@ impl Engine {
         }
     }
 
-    /// Returns when the operations that run now have ended, apart from host functions. What has not
-    /// started is not waited for.
+    /// Waits until the operations that are running now have ended, except host functions.
+    /// Operations that have not started are not waited for.
     pub(crate) fn settle(&self) {
         let mut state = self.shared.lock();
         let running = state.running();
@@ -259,22 +263,22 @@ impl Engine {
         false
     }
 
-    /// What must be complete for `queue` to be empty as of now.
+    /// The incomplete operations that would have to complete for `queue` to be empty.
     pub(crate) fn tail(&self, queue: QueueId) -> Vec<OpId> {
         self.shared.lock().tail(queue)
     }
 
-    /// The last operations of all queues of `group`.
+    /// The last incomplete operation of each queue of `group`.
     pub(crate) fn group_tail(&self, group: GroupId) -> Vec<OpId> {
         self.shared.lock().group_tail(group)
     }
 
-    /// What was put into queues that were gone.
+    /// Operations that were submitted to queues that no longer exist.
     pub(crate) fn orphans(&self) -> Vec<OpId> {
         self.shared.lock().orphans()
     }
 
-    /// How many operations are not complete.
+    /// The number of operations that are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.shared.lock().pending()
     }
@@ -285,7 +289,7 @@ impl Drop for Engine {
         let unrun = self.shared.lock().stop();
         self.shared.work.notify_all();
         self.shared.threads.join();
-        // Dropped without the lock: closures may own anything.
+        // Drop without holding the lock: the closures may own anything.
         drop(unrun);
     }
 }

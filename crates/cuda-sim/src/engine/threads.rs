@@ -1,4 +1,4 @@
-//! The threads that run operations.
+//! The worker threads that run operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,11 @@ use crate::lock::lock;
 use super::Shared;
 use super::graph::{State, Task};
 
-/// So many operations can run at once, besides host functions. A kernel may wait for another one.
+/// The largest number of operations that run at once, besides host functions. It is more than one
+/// because a kernel may wait for another one.
 const MOST: usize = 6;
 
-/// Threads start when there is work for them, and live as long as the engine.
+/// The worker threads. They start when there is work for them and live as long as the engine.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     device: Mutex<Vec<JoinHandle<()>>>,
@@ -21,13 +22,15 @@ pub(super) struct Threads {
     idle: Arc<AtomicUsize>,
 }
 
-/// Sees to it that somebody can take what is ready; `host` if that may be a host function.
+/// Starts a thread if too few are idle for the ready operations. `host` says that one of them may
+/// be a host function, which needs the host thread.
 pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
     let threads = &shared.threads;
     if host {
         let mut started = lock(&threads.host);
         if !*started {
-            // Not joined: a host function may block for ever. It ends after the one it runs.
+            // The host thread is not joined, because a host function may block forever. The thread
+            // ends after the host function that it is running.
             *started = spawn("cuda-sim host", shared, None).is_some();
         }
     }
@@ -45,7 +48,7 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
 }
 
 impl Threads {
-    /// Waits for the device threads to end; they must have been told.
+    /// Waits for the device threads to end; [`State::stop`] must have been called.
     pub(super) fn join(&self) {
         let threads = std::mem::take(&mut *lock(&self.device));
         for thread in threads {
@@ -82,7 +85,8 @@ fn spawn(
     }
 }
 
-/// `idle` counts the device threads without work; the host thread has none.
+/// The loop of a worker thread. `idle` counts the idle device threads; it is `None` for the host
+/// thread.
 fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
     let mut state = shared.lock();
     loop {
@@ -93,7 +97,7 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
         match task {
             Task::Stop => break,
             Task::Sleep(time) => {
-                // Looking may have completed a waiting operation.
+                // `next_task` may have completed a waiting operation.
                 shared.done.notify_all();
                 state = match time {
                     None => shared
@@ -112,8 +116,8 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
             Task::Run(op, work) => {
                 set_busy(idle, true);
                 if idle.is_none() {
-                    // The others left this one to this thread, and may go on beside it after a
-                    // while.
+                    // The other threads left this operation to this thread, and may run others
+                    // concurrently after the grace period.
                     shared.work.notify_all();
                 }
                 drop(state);
@@ -121,7 +125,7 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
                 state = shared.lock();
                 state.complete(op);
                 set_busy(idle, false);
-                // What this operation held back may be more than one.
+                // Several operations may have waited for this one.
                 ensure(shared, &state, false);
                 shared.done.notify_all();
                 shared.work.notify_all();
@@ -141,7 +145,7 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
     }
 }
 
-/// Counts a device thread out of those without work, or in.
+/// Subtracts a device thread from the idle count if it is `busy`, or adds it again.
 fn set_busy(idle: Option<&AtomicUsize>, busy: bool) {
     match idle {
         Some(idle) if busy => idle.fetch_sub(1, Ordering::AcqRel),
@@ -150,7 +154,7 @@ fn set_busy(idle: Option<&AtomicUsize>, busy: bool) {
     };
 }
 
-/// Runs `work`; a panic ends it and is told on stderr by the panic hook.
+/// Runs `work` and catches a panic, which the panic hook reports on stderr.
 pub(super) fn guarded(work: Box<dyn FnOnce() + Send>) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         eprintln!("cuda-sim: an operation on a stream panicked");

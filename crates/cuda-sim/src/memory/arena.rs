@@ -17,24 +17,24 @@ use super::reservation::Reservation;
 use super::shadow::Shadow;
 use super::{POISON, POISON_LIMIT};
 
-/// What device allocations are aligned to at least.
+/// The minimum alignment of device allocations.
 const ALIGN: u64 = 256;
-/// Bytes after each allocation that belong to nobody.
+/// The number of unallocated bytes after each allocation.
 const RED_ZONE: u64 = 256;
-/// Device addresses start at a multiple of this, as those of hardware do.
+/// The alignment of the first device address, like that of hardware.
 const BASE_ALIGN: u64 = 2 << 20;
-/// With the check for freed memory on, this part of an address space waits before it is given
-/// again.
+/// With the check for freed memory on, up to 1 / `WAITING_PART` of an address space stays
+/// quarantined before it is reused.
 const WAITING_PART: u64 = 4;
-/// Freed allocations above this size give their pages back.
+/// Freed allocations above this size return their pages to the operating system.
 const DISCARD_ABOVE: u64 = 1 << 20;
 
-/// The address is not the start of an allocation.
+/// The error of freeing an address that is not the start of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeError {
-    /// The address that was given.
+    /// The address that was passed.
     pub addr: u64,
-    /// Whether an allocation that started there was freed before.
+    /// Whether an allocation that started at this address was freed earlier.
     pub freed_before: bool,
 }
 
@@ -51,12 +51,12 @@ impl fmt::Display for FreeError {
 
 impl std::error::Error for FreeError {}
 
-/// A host range cannot be registered, or is not.
+/// The error of registering or unregistering a host range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
-    /// The range overlaps one that is registered.
+    /// The range overlaps a registered one.
     Overlap,
-    /// No registered range starts there.
+    /// No registered range starts at this address.
     NotRegistered,
     /// The range is empty or runs past the end of the address space.
     BadRange,
@@ -77,14 +77,14 @@ impl std::error::Error for RegisterError {}
 /// Device memory: allocation, and the map of what is live.
 #[derive(Debug)]
 pub struct Arena {
-    /// Nobody can access this; its addresses are the device addresses.
+    /// Inaccessible address space; its addresses are the device addresses.
     addresses: Reservation,
     storage: Arc<Reservation>,
     base: u64,
     capacity: u64,
-    /// Freed memory waits before it is given again.
+    /// Whether freed memory is quarantined before it is reused.
     keeps_freed: bool,
-    /// What was written, if that is looked for.
+    /// Which bytes were written, if that is tracked.
     shadow: Option<Arc<Shadow>>,
     state: Mutex<State>,
 }
@@ -92,17 +92,18 @@ pub struct Arena {
 #[derive(Debug)]
 struct State {
     free: FreeList,
-    /// Offset of each allocation to (length asked for, length taken).
+    /// The (requested, reserved) lengths of each allocation, by its offset.
     live: BTreeMap<u64, (u64, u64)>,
-    /// Ranges that are taken for good and are live at times, likewise.
+    /// The (requested, reserved) lengths of the ranges that keep their addresses while they are not
+    /// live.
     reserved: BTreeMap<u64, (u64, u64)>,
-    /// Host memory that the device may use, with what keeps it.
+    /// Host memory that the device may use, with the owner that keeps it alive.
     host: BTreeMap<u64, (Range, Option<Owner>)>,
-    /// What of a virtual space the device may use, and what keeps its bytes.
+    /// The parts of a virtual space that the device may use.
     granted: BTreeMap<u64, Range>,
     granted_storage: Option<Arc<Reservation>>,
     freed: Graveyard,
-    /// Parts that were freed and are not given again yet: offset and length.
+    /// Freed ranges in quarantine, as (offset, length).
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
     used: u64,
@@ -110,13 +111,13 @@ struct State {
 }
 
 impl State {
-    /// Remembers what was freed, for messages.
+    /// Records a freed range, for error messages.
     fn note_freed(&mut self, addr: u64, size: u64, by: &'static str) {
         self.freed.add(addr, size, by);
         self.map = None;
     }
 
-    /// Lets parts that wait be given again, the oldest first, until no more than `bytes` wait.
+    /// Releases quarantined ranges, the oldest first, until at most `bytes` remain in quarantine.
     fn let_go(&mut self, bytes: u64) {
         while self.waiting_bytes > bytes
             && let Some((offset, taken)) = self.waiting.pop_front()
@@ -128,11 +129,12 @@ impl State {
 }
 
 impl Arena {
-    /// Reserves an address space of `capacity` bytes; storage costs memory only once it is touched.
+    /// Reserves an address space of `capacity` bytes. Its storage costs memory only once it is
+    /// touched.
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot reserve that many addresses.
+    /// The operating system's error if it cannot reserve that many addresses.
     pub fn new(capacity: u64) -> io::Result<Self> {
         let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "arena too large");
         let capacity = capacity
@@ -166,15 +168,15 @@ impl Arena {
         })
     }
 
-    /// Gives freed memory again only when there is little other, so that a stale address is seen to
-    /// be one.
+    /// Reuses freed memory only when little other memory is left, so that an access through a stale
+    /// address is detected.
     #[must_use]
     pub fn keep_freed(mut self, on: bool) -> Self {
         self.keeps_freed = on;
         self
     }
 
-    /// Knows of each byte whether it was written since it was allocated.
+    /// Tracks for each byte whether it was written since it was allocated.
     #[must_use]
     pub fn know_written(mut self, on: bool) -> Self {
         self.shadow = on.then(|| Arc::new(Shadow::new(self.base, self.capacity)));
@@ -185,12 +187,12 @@ impl Arena {
         lock(&self.state)
     }
 
-    /// Bytes in all.
+    /// The size of the address space in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes taken by allocations, with what alignment and the gaps between them cost.
+    /// The bytes that allocations take, including padding for alignment and the gaps between them.
     pub fn used(&self) -> u64 {
         self.state().used
     }
@@ -200,13 +202,13 @@ impl Arena {
         addr.wrapping_sub(self.base) < self.capacity && !self.addresses.base().is_null()
     }
 
-    /// Allocates `size` bytes at a multiple of `align`, which is raised to 256; `None` when there
-    /// is no room.
+    /// Allocates `size` bytes at a multiple of `align`, which is raised to at least 256. Returns
+    /// `None` if no free range is large enough.
     ///
-    /// The bytes hold [`POISON`].
+    /// The bytes are filled with [`POISON`].
     pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
         let (offset, taken) = self.take(size, align)?;
-        // The range is no longer free and not yet live: nobody else touches it.
+        // The range is not on the free list any more and not yet live, so no other thread uses it.
         self.poison(offset, size);
         let mut state = self.state();
         state.live.insert(offset, (size, taken));
@@ -247,7 +249,7 @@ impl Arena {
         let fill = |start: u64, len: u64| {
             let first = self.storage.base().wrapping_add(start as usize);
             // SAFETY: the caller took `offset .. offset + size` from the free list, so it lies
-            // within the storage and is nobody else's; `start .. start + len` is a part of it.
+            // within the storage and is in no other use; `start .. start + len` is a part of it.
             unsafe { std::ptr::write_bytes(first, POISON, len as usize) };
         };
         if size <= POISON_LIMIT {
@@ -259,11 +261,12 @@ impl Arena {
         }
     }
 
-    /// Frees the allocation that starts at `addr` and returns its size; `by` is for messages.
+    /// Frees the allocation that starts at `addr` and returns its size. Error messages about later
+    /// accesses name `by` as the caller that freed it.
     ///
     /// # Errors
     ///
-    /// [`FreeError`] if none starts there.
+    /// [`FreeError`] if no allocation starts at `addr`.
     pub fn free(&self, addr: u64, by: &'static str) -> Result<u64, FreeError> {
         let mut state = self.state();
         let offset = addr.wrapping_sub(self.base);
@@ -276,7 +279,7 @@ impl Arena {
         Ok(size)
     }
 
-    /// Puts a range back onto the free list.
+    /// Returns a range to the free list.
     fn give(&self, state: &mut State, offset: u64, taken: u64) {
         if taken > DISCARD_ABOVE {
             self.storage.discard(offset as usize, taken as usize);
@@ -291,7 +294,7 @@ impl Arena {
         }
     }
 
-    /// The allocation that holds `addr`, as start and size.
+    /// The start and size of the allocation that contains `addr`.
     pub fn allocation(&self, addr: u64) -> Option<(u64, u64)> {
         let offset = addr.checked_sub(self.base)?;
         let state = self.state();
@@ -299,8 +302,8 @@ impl Arena {
         (offset - start < size.max(1)).then_some((self.base + start, size))
     }
 
-    /// Lets the device use `len` bytes of host memory at `host`, under the same address. Who has a
-    /// map of it has `owner`.
+    /// Lets the device use `len` bytes of host memory at `host`, under the same address. Each
+    /// [`MemoryMap`] that contains the range keeps `owner` alive.
     ///
     /// # Errors
     ///
@@ -308,9 +311,9 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// The memory must stay valid for reads and writes while `owner` lives, or without one until it
-    /// is unregistered and every [`MemoryMap`] taken before that is gone, and the host must expect
-    /// the device to change it.
+    /// The memory must stay valid for reads and writes while `owner` lives. Without an owner it
+    /// must stay valid until it is unregistered and every [`MemoryMap`] taken before that has been
+    /// dropped. The host must expect the device to change the memory.
     pub unsafe fn register_host(
         &self,
         host: *mut u8,
@@ -340,7 +343,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Takes back what [`register_host`](Self::register_host) gave; returns its length.
+    /// Unregisters the memory that [`register_host`](Self::register_host) registered at `host`;
+    /// returns its length.
     ///
     /// # Errors
     ///
@@ -358,7 +362,7 @@ impl Arena {
         Ok(range.len)
     }
 
-    /// What is live now; built again only after a change.
+    /// The ranges that are live now. The map is rebuilt only after a change.
     pub fn map(&self) -> Arc<MemoryMap> {
         let mut state = self.state();
         if let Some(map) = &state.map {

@@ -1,8 +1,8 @@
-//! Best-fit bookkeeping of a linear address range.
+//! Best-fit allocation in a linear address range.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The free parts of `0..capacity`, by place and by size.
+/// The free ranges of `0..capacity`, indexed by position and by size.
 #[derive(Debug)]
 pub(super) struct FreeList {
     by_start: BTreeMap<u64, u64>,
@@ -10,7 +10,7 @@ pub(super) struct FreeList {
 }
 
 impl FreeList {
-    /// Everything from 0 to `capacity` is free.
+    /// Creates a list in which `0..capacity` is free.
     pub(super) fn new(capacity: u64) -> Self {
         let mut list = Self {
             by_start: BTreeMap::new(),
@@ -20,8 +20,8 @@ impl FreeList {
         list
     }
 
-    /// Takes `size` bytes at a multiple of `align` (a power of two) out of the smallest part that
-    /// has room.
+    /// Takes `size` bytes at a multiple of `align` (a power of two) from the smallest free range
+    /// that fits.
     pub(super) fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let (part, start, len) = self.by_size.range((size, 0)..).find_map(|&(len, start)| {
             let first = start.checked_next_multiple_of(align)?;
@@ -39,7 +39,7 @@ impl FreeList {
         Some(part)
     }
 
-    /// Takes `size` bytes at `start`; whether they were free.
+    /// Takes `size` bytes at `start`; returns whether all of them were free.
     pub(super) fn take_at(&mut self, start: u64, size: u64) -> bool {
         let Some((&part, &len)) = self.by_start.range(..=start).next_back() else {
             return false;
@@ -57,7 +57,7 @@ impl FreeList {
         true
     }
 
-    /// Gives `size` bytes at `start` back and joins them with free neighbours.
+    /// Returns `size` bytes at `start` to the list and merges them with free neighbours.
     pub(super) fn give(&mut self, mut start: u64, mut size: u64) {
         if let Some((&before, &len)) = self.by_start.range(..start).next_back()
             && before + len == start

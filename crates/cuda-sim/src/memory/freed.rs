@@ -1,31 +1,31 @@
-//! What was freed, so that a stale address can be told from a wild one.
+//! A record of freed allocations, to distinguish stale addresses from ones that were never valid.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// How many are remembered.
+/// The number of freed allocations that are remembered.
 const KEPT: usize = 1024;
 
-/// An allocation that is no more.
+/// A freed allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freed {
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Who freed it.
+    /// The caller that freed it, for messages.
     by: &'static str,
     when: Instant,
-    /// The part of it that nobody has got since.
+    /// The first address of the part that has not been reused since; `to` is its end.
     from: u64,
     to: u64,
 }
 
 impl Freed {
-    /// Whether the address was in it, and in nothing since.
+    /// Whether `addr` was in this allocation and is in a part that has not been reused.
     pub(super) fn holds(&self, addr: u64) -> bool {
         (self.from..self.to).contains(&addr)
     }
 
-    /// Where in it `addr` is, and what became of it.
+    /// Describes the offset of `addr` in the allocation, who freed it and when.
     pub(super) fn describe(&self, addr: u64) -> String {
         let ago = self.when.elapsed();
         format!(
@@ -38,14 +38,14 @@ impl Freed {
     }
 }
 
-/// The last of them, oldest first.
+/// The most recently freed allocations, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Graveyard {
     all: VecDeque<Freed>,
 }
 
 impl Graveyard {
-    /// `len` bytes at `start` were freed.
+    /// Records that `len` bytes at `start` were freed.
     pub(super) fn add(&mut self, start: u64, len: u64, by: &'static str) {
         if self.all.len() == KEPT {
             self.all.pop_front();
@@ -60,7 +60,7 @@ impl Graveyard {
         });
     }
 
-    /// `len` bytes at `start` are somebody's again.
+    /// Records that `len` bytes at `start` are allocated again.
     pub(super) fn reuse(&mut self, start: u64, len: u64) {
         let end = start + len;
         for freed in &mut self.all {
@@ -76,7 +76,7 @@ impl Graveyard {
         self.all.retain(|freed| freed.from < freed.to);
     }
 
-    /// Whether one started at `addr`.
+    /// Whether a freed allocation started at `addr`.
     pub(super) fn started_at(&self, addr: u64) -> bool {
         self.all.iter().any(|freed| freed.start == addr)
     }

@@ -1,4 +1,4 @@
-//! What the device can reach, as a snapshot, and checked copies through it.
+//! A snapshot of the memory that a device can access, and checked copies through it.
 
 use std::any::Any;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::freed::Freed;
 use super::reservation::Reservation;
 use super::shadow::Shadow;
 
-/// Whose memory a [`Range`] is.
+/// The kind of memory of a [`Range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeKind {
     /// Storage of an [`Arena`](super::Arena).
@@ -18,11 +18,11 @@ pub enum RangeKind {
     Pinned,
     /// Managed memory; host and device address are equal.
     Managed,
-    /// Memory of a [`VirtualSpace`](super::VirtualSpace), for the devices that were given access.
+    /// Memory of a [`VirtualSpace`](super::VirtualSpace), for the devices that have access to it.
     Virtual,
 }
 
-/// A live range of device addresses and where its bytes are.
+/// A live range of device addresses and the place of its bytes in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     /// The first device address.
@@ -31,18 +31,18 @@ pub struct Range {
     pub len: u64,
     /// The address in this process of the byte at `start`.
     pub host: *mut u8,
-    /// Whose memory this is.
+    /// The kind of memory.
     pub kind: RangeKind,
 }
 
-// SAFETY: `host` is only an address here; whoever dereferences it answers for validity and for
-// races.
+// SAFETY: `host` is only an address here; code that dereferences it must ensure that it is valid
+// and free of races.
 unsafe impl Send for Range {}
 // SAFETY: as for `Send`; shared access to a `Range` only copies its fields.
 unsafe impl Sync for Range {}
 
 impl Range {
-    /// Whether `len` bytes at `addr` lie inside.
+    /// Whether the `len` bytes at `addr` lie within this range.
     #[inline]
     pub fn holds(&self, addr: u64, len: u64) -> bool {
         let offset = addr.wrapping_sub(self.start);
@@ -50,10 +50,10 @@ impl Range {
     }
 }
 
-/// What keeps host memory valid that is not the program's.
+/// A handle that keeps host memory valid which the program does not own.
 pub type Owner = Arc<dyn Any + Send + Sync>;
 
-/// An access outside every live range.
+/// The error of an access outside every live range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessError {
     /// The first address of the access.
@@ -62,7 +62,7 @@ pub struct AccessError {
     pub len: u64,
     /// Whether the address was in memory that has been freed.
     pub freed: bool,
-    /// Where the address is, relative to what is allocated.
+    /// A description of the address relative to the allocations near it.
     pub place: String,
 }
 
@@ -76,15 +76,16 @@ impl std::error::Error for AccessError {}
 
 /// The live ranges at one moment, sorted by address.
 ///
-/// Keeps the storage of its arenas alive, and the owners of host ranges, so a stale map reads old
-/// bytes at worst. Host ranges without an owner are kept valid by whoever registered them.
+/// The map keeps the storage of its arenas alive, and the owners of host ranges, so a stale map
+/// reads old bytes at worst. Host ranges without an owner must be kept valid by the caller that
+/// registered them.
 #[derive(Debug, Default)]
 pub struct MemoryMap {
     ranges: Vec<Range>,
     freed: Vec<Freed>,
     storage: Vec<Arc<Reservation>>,
     owners: Vec<Owner>,
-    /// What was written, where that is looked for.
+    /// Which bytes were written, for the arenas that track it.
     shadows: Vec<Arc<Shadow>>,
 }
 
@@ -106,12 +107,12 @@ impl MemoryMap {
         }
     }
 
-    /// The ranges of all `maps` together: what a device reaches that has peers. The first is its
-    /// own.
+    /// The union of `maps`: the memory that a device with peers can access. The first map is the
+    /// device's own.
     pub fn union(maps: &[Arc<Self>]) -> Self {
         let mut all = Self::default();
         for (index, map) in maps.iter().enumerate() {
-            // To virtual memory access is given device by device, whoever is a peer.
+            // Access to virtual memory is granted per device and does not depend on peer access.
             let ranges = map.ranges.iter();
             let shared = ranges.filter(|range| index == 0 || range.kind != RangeKind::Virtual);
             all.ranges.extend(shared.copied());
@@ -125,12 +126,12 @@ impl MemoryMap {
         all
     }
 
-    /// The live ranges, by rising address.
+    /// The live ranges, in ascending order of addresses.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
-    /// The range that holds `len` bytes at `addr`.
+    /// The range that contains the `len` bytes at `addr`.
     #[inline]
     pub fn find(&self, addr: u64, len: u64) -> Option<&Range> {
         let after = self.ranges.partition_point(|range| range.start <= addr);
@@ -138,7 +139,7 @@ impl MemoryMap {
         range.holds(addr, len).then_some(range)
     }
 
-    /// What knows of the byte at `addr` whether it was written.
+    /// The shadow that tracks the byte at `addr`.
     fn shadow(&self, addr: u64) -> Option<&Shadow> {
         let mut shadows = self.shadows.iter();
         shadows
@@ -146,20 +147,21 @@ impl MemoryMap {
             .map(|shadow| &**shadow)
     }
 
-    /// Notes that `len` bytes at `addr` were written.
+    /// Records that `len` bytes at `addr` were written.
     pub fn wrote(&self, addr: u64, len: u64) {
         if let Some(shadow) = self.shadow(addr) {
             shadow.wrote(addr, len);
         }
     }
 
-    /// The first of `len` bytes at `addr` that nobody has written since they were allocated, if
-    /// that is known.
+    /// The first of `len` bytes at `addr` that has not been written since it was allocated, if that
+    /// is tracked.
     pub fn unwritten(&self, addr: u64, len: u64) -> Option<u64> {
         self.shadow(addr)?.unwritten(addr, len)
     }
 
-    /// Notes that the `len` bytes at `addr` are what the bytes at `from` are, which `other` knows.
+    /// Records that `len` bytes at `addr` are a copy of the bytes at `from`, which `other` tracks:
+    /// each byte counts as written if its source does.
     pub fn wrote_copy(&self, addr: u64, other: &Self, from: u64, len: u64) {
         let Some(shadow) = self.shadow(addr) else {
             return;
@@ -180,11 +182,11 @@ impl MemoryMap {
         }
     }
 
-    /// Makes `len` bytes at `addr` as fresh ones are.
+    /// Fills `len` bytes at `addr` with the pattern of fresh memory.
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if a byte is outside the live ranges; nothing is written then.
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is written in this case.
     pub fn poison(&self, addr: u64, len: u64) -> Result<(), AccessError> {
         self.fill(addr, &[POISON], len.min(super::POISON_LIMIT))?;
         if let Some(shadow) = self.shadow(addr) {
@@ -197,7 +199,7 @@ impl MemoryMap {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if no live range holds them all.
+    /// [`AccessError`] if no single live range contains them all.
     pub fn host(&self, addr: u64, len: u64) -> Result<*mut u8, AccessError> {
         match self.find(addr, len) {
             Some(range) => Ok(range.host.wrapping_add((addr - range.start) as usize)),
@@ -205,7 +207,7 @@ impl MemoryMap {
         }
     }
 
-    /// The error for an access that no range holds, with words about what is near.
+    /// The error for an access outside every range. It describes the allocations near the address.
     pub fn error(&self, addr: u64, len: u64) -> AccessError {
         let freed = self.freed.iter().rev().find(|freed| freed.holds(addr));
         AccessError {
@@ -245,16 +247,16 @@ impl MemoryMap {
         }
     }
 
-    /// Copies device bytes at `addr` to `to`.
+    /// Copies the device bytes at `addr` to `to`.
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied in this case.
     pub fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let from = self.host(addr, to.len() as u64)?;
-        // SAFETY: `host` found `to.len()` live bytes at `from`; `to` is exclusive and so does not
-        // overlap them. A kernel that writes them meanwhile makes the copy a race of the program
-        // under test, as on hardware.
+        // SAFETY: `host` found `to.len()` live bytes at `from`; `to` is an exclusive borrow and so
+        // does not overlap them. If a kernel writes them at the same time, that is a data race of
+        // the program under test, as on hardware.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -263,7 +265,7 @@ impl MemoryMap {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied then.
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is copied in this case.
     pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
         let to = self.host(addr, from.len() as u64)?;
         // SAFETY: `host` found `from.len()` live bytes at `to`. `from` may be the same pinned
@@ -277,7 +279,7 @@ impl MemoryMap {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if a byte is outside the live ranges; nothing is written then.
+    /// [`AccessError`] if a byte is outside the live ranges; nothing is written in this case.
     pub fn fill(&self, addr: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
         let Some(len) = count.checked_mul(pattern.len() as u64) else {
             return Err(self.error(addr, u64::MAX));
@@ -301,7 +303,8 @@ impl MemoryMap {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if a byte of either is outside the live ranges; nothing is copied then.
+    /// [`AccessError`] if a byte of either is outside the live ranges; nothing is copied in this
+    /// case.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
         let from = self.host(src, len)?;
         let to = self.host(dst, len)?;

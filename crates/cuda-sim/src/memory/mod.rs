@@ -1,16 +1,16 @@
 //! Device memory: an address space per software device, and checked access to it.
 //!
 //! A device address is a real address of a reserved but inaccessible range of this process, so a
-//! host that dereferences a device pointer crashes as it does on hardware. The bytes live
+//! host that dereferences a device pointer crashes as it does on hardware. The bytes are stored
 //! elsewhere, at a constant distance. Host memory that the device may use (pinned, managed) is
-//! registered with host pointer and device pointer equal.
+//! registered with equal host and device pointers.
 //!
 //! Differences from hardware, all deliberate:
-//! - an allocation ends at its last byte, not at the end of a page, and at least 256 bytes that
-//!   belong to nobody follow it, so running past the end faults;
-//! - fresh memory holds [`POISON`], not zeros. Of allocations above [`POISON_LIMIT`] only the first
-//!   and last half of that limit are poisoned; what is between comes from the operating system
-//!   untouched.
+//! - an allocation ends at its last byte, not at the end of a page, and at least 256 unallocated
+//!   bytes follow it, so an access past the end faults;
+//! - fresh memory holds [`POISON`], not zeros. Of an allocation above [`POISON_LIMIT`], only the
+//!   first and last half of that limit are poisoned; the bytes between are as the operating system
+//!   provides them.
 
 mod arena;
 mod free_list;
@@ -24,8 +24,8 @@ pub use arena::{Arena, FreeError, RegisterError};
 pub use map::{AccessError, MemoryMap, Owner, Range, RangeKind};
 pub use virtual_space::{Backing, GRANULARITY, VirtualSpace};
 
-/// The byte that fresh device memory holds.
+/// The byte value that fills fresh device memory.
 pub const POISON: u8 = 0xCD;
 
-/// Allocations up to this many bytes are poisoned completely.
+/// The size in bytes up to which allocations are poisoned completely.
 pub const POISON_LIMIT: u64 = 256 << 20;

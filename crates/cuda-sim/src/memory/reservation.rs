@@ -1,8 +1,8 @@
-//! Ranges of virtual addresses from the operating system.
+//! Ranges of virtual addresses that are reserved from the operating system.
 
 use std::io;
 
-/// A range of this process's address space, given back when dropped.
+/// A range of this process's address space, which is released when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     base: *mut u8,
@@ -24,12 +24,12 @@ impl Reservation {
 
 #[cfg(unix)]
 impl Reservation {
-    /// Reserves `len` bytes that nobody can access.
+    /// Reserves `len` inaccessible bytes.
     pub(super) fn inaccessible(len: usize) -> io::Result<Self> {
         Self::map(len, libc::PROT_NONE)
     }
 
-    /// Reserves `len` bytes of zeros; pages cost memory once touched.
+    /// Reserves `len` bytes of zeros; a page costs memory once it is touched.
     pub(super) fn storage(len: usize) -> io::Result<Self> {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
     }
@@ -48,12 +48,13 @@ impl Reservation {
         })
     }
 
-    /// Makes `len` bytes at `offset` usable; nothing to do where pages come on demand.
+    /// Makes `len` bytes at `offset` usable. Does nothing on Unix, where pages are allocated on
+    /// demand.
     pub(super) fn commit(&self, _offset: usize, _len: usize) -> io::Result<()> {
         Ok(())
     }
 
-    /// Lets the system have the pages that lie wholly inside the range; they stay accessible.
+    /// Returns the pages that lie wholly inside the range to the system; they stay accessible.
     pub(super) fn discard(&self, offset: usize, len: usize) {
         const PAGE: usize = 64 << 10;
         let start = offset.next_multiple_of(PAGE);
@@ -69,11 +70,11 @@ impl Reservation {
 
 #[cfg(target_os = "linux")]
 impl Reservation {
-    /// Puts the first `len` bytes of `file` where `place` is.
+    /// Maps the first `len` bytes of `file` at `place`.
     ///
     /// # Safety
     ///
-    /// `len` bytes at `place` lie in a reservation and are used by nobody.
+    /// `len` bytes at `place` must lie in a reservation and must not be in use.
     pub(super) unsafe fn map_file(
         place: *mut u8,
         len: usize,
@@ -82,7 +83,7 @@ impl Reservation {
         use std::os::fd::AsRawFd;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: what is there must be nobody's ← the caller says so.
+        // SAFETY: the replaced mapping must not be in use ← the caller guarantees it.
         let got = unsafe { libc::mmap(place.cast(), len, protection, flags, file.as_raw_fd(), 0) };
         Self::is_at(got)
     }
@@ -91,10 +92,10 @@ impl Reservation {
     ///
     /// # Safety
     ///
-    /// As for [`map_file`](Self::map_file).
+    /// The requirements of [`map_file`](Self::map_file) apply.
     pub(super) unsafe fn unmap_file(place: *mut u8, len: usize) -> io::Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: what is there must be nobody's ← the caller says so.
+        // SAFETY: the replaced mapping must not be in use ← the caller guarantees it.
         let got = unsafe { libc::mmap(place.cast(), len, libc::PROT_NONE, flags, -1, 0) };
         Self::is_at(got)
     }
@@ -109,11 +110,11 @@ impl Reservation {
 
 #[cfg(not(target_os = "linux"))]
 impl Reservation {
-    /// Not here.
+    /// Not supported on this system.
     ///
     /// # Safety
     ///
-    /// None: it does nothing.
+    /// None: the function does nothing.
     pub(super) unsafe fn map_file(
         _place: *mut u8,
         _len: usize,
@@ -122,11 +123,11 @@ impl Reservation {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Not here.
+    /// Not supported on this system.
     ///
     /// # Safety
     ///
-    /// None: it does nothing.
+    /// None: the function does nothing.
     pub(super) unsafe fn unmap_file(_place: *mut u8, _len: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -135,14 +136,14 @@ impl Reservation {
 #[cfg(unix)]
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: `base` and `len` are what `mmap` gave to `map`, and `self` is the only owner.
+        // SAFETY: `mmap` returned `base` and `len` to `map`, and `self` is the only owner.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
 #[cfg(windows)]
 impl Reservation {
-    /// Reserves `len` bytes that nobody can access.
+    /// Reserves `len` inaccessible bytes.
     pub(super) fn inaccessible(len: usize) -> io::Result<Self> {
         use windows_sys::Win32::System::Memory::{MEM_RESERVE, PAGE_NOACCESS, VirtualAlloc};
         // SAFETY: a null address asks for a fresh range; no existing memory is touched.
@@ -172,8 +173,8 @@ impl Reservation {
             return Ok(());
         }
         let first = self.base.wrapping_add(offset);
-        // SAFETY: `first .. first + len` lies in this reservation, which is committed again without
-        // harm.
+        // SAFETY: `first .. first + len` lies in this reservation; committing pages that are
+        // already committed has no effect.
         let got = unsafe { VirtualAlloc(first.cast(), len, MEM_COMMIT, PAGE_READWRITE) };
         if got.is_null() {
             return Err(io::Error::last_os_error());
@@ -181,7 +182,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Keeps the pages: a kernel in flight may still touch them.
+    /// Does nothing: a kernel in flight may still touch the pages.
     pub(super) fn discard(&self, _offset: usize, _len: usize) {}
 }
 
@@ -189,7 +190,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         use windows_sys::Win32::System::Memory::{MEM_RELEASE, VirtualFree};
-        // SAFETY: `base` is what `VirtualAlloc` gave, and `self` is the only owner.
+        // SAFETY: `VirtualAlloc` returned `base`, and `self` is the only owner.
         unsafe { VirtualFree(self.base.cast(), 0, MEM_RELEASE) };
     }
 }

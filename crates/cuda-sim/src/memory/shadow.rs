@@ -1,18 +1,19 @@
-//! Which bytes of a device's memory somebody has written.
+//! Tracks which bytes of a device's memory have been written.
 
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of memory that one piece of the shadow is for.
+/// The bytes of memory that one piece of the shadow covers.
 const PIECE: u64 = 1 << 20;
-/// Words of a piece.
+/// The words of a piece.
 const WORDS: u64 = PIECE / 64;
 
-/// A bit for each byte, which is set while nobody has written the byte since it was allocated.
+/// One bit for each byte. The bit is set while the byte has not been written since it was
+/// allocated.
 pub(super) struct Shadow {
     base: u64,
-    /// What is not there was written, or is not allocated.
+    /// A missing piece means that its bytes were written or are not allocated.
     pieces: Box<[OnceLock<Box<[AtomicU64]>>]>,
 }
 
@@ -24,7 +25,7 @@ impl fmt::Debug for Shadow {
     }
 }
 
-/// Bits of a word of the shadow.
+/// Some bits of one word of the shadow.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     word: u64,
@@ -32,7 +33,7 @@ struct Part {
 }
 
 impl Shadow {
-    /// For `len` bytes from the device address `base` on.
+    /// Creates the shadow of `len` bytes at the device address `base`.
     pub(super) fn new(base: u64, len: u64) -> Self {
         let pieces = (0..len.div_ceil(PIECE)).map(|_| OnceLock::new());
         Self {
@@ -41,12 +42,12 @@ impl Shadow {
         }
     }
 
-    /// Whether it is for this address.
+    /// Whether the shadow covers this address.
     pub(super) fn covers(&self, addr: u64) -> bool {
         addr.wrapping_sub(self.base) / PIECE < self.pieces.len() as u64
     }
 
-    /// What stands for `len` bytes at `addr`.
+    /// The parts of the shadow that represent `len` bytes at `addr`.
     fn parts(&self, addr: u64, len: u64) -> impl Iterator<Item = Part> {
         let from = addr.wrapping_sub(self.base);
         let end = self.pieces.len() as u64 * PIECE;
@@ -62,13 +63,13 @@ impl Shadow {
         })
     }
 
-    /// A word, if its piece is there.
+    /// A word of the shadow, if its piece exists.
     fn word(&self, word: u64) -> Option<&AtomicU64> {
         let piece = self.pieces.get((word / WORDS) as usize)?.get()?;
         piece.get((word % WORDS) as usize)
     }
 
-    /// Nobody has written these bytes.
+    /// Marks these bytes as not written.
     pub(super) fn forget(&self, addr: u64, len: u64) {
         for part in self.parts(addr, len) {
             if let Some(piece) = self.pieces.get((part.word / WORDS) as usize) {
@@ -80,7 +81,7 @@ impl Shadow {
         }
     }
 
-    /// Somebody has written these bytes.
+    /// Marks these bytes as written.
     pub(super) fn wrote(&self, addr: u64, len: u64) {
         for part in self.parts(addr, len) {
             if let Some(word) = self.word(part.word)
@@ -91,7 +92,7 @@ impl Shadow {
         }
     }
 
-    /// The first of these bytes that nobody has written.
+    /// The first of these bytes that has not been written.
     pub(super) fn unwritten(&self, addr: u64, len: u64) -> Option<u64> {
         self.parts(addr, len).find_map(|part| {
             let bits = self.word(part.word)?.load(Ordering::Relaxed) & part.bits;
@@ -112,7 +113,7 @@ mod tests {
         assert!(shadow.covers(base) && shadow.covers(base + (3 << 20) - 1));
         assert!(!shadow.covers(base - 1) && !shadow.covers(base + (3 << 20)));
         assert_eq!(shadow.unwritten(base, 3 << 20), None);
-        // Over the edge of two pieces.
+        // The bytes cross the boundary of two pieces.
         let start = base + (1 << 20) - 70;
         shadow.forget(start, 140);
         shadow.wrote(start, 3);

@@ -1,10 +1,10 @@
-//! Addresses that are reserved first and get their memory later, and memory that has no address
-//! yet.
+//! Virtual memory management: address ranges that are reserved before memory is mapped to them, and
+//! memory that is allocated without an address.
 //!
-//! As with an [`Arena`](super::Arena), a device address is one of a range that nobody can access,
-//! and its byte lies at a constant distance from it. There, the pages of a [`Backing`] are mapped,
-//! at any number of places. So what is mapped at neighbouring addresses is one piece of memory,
-//! whoever it is backed by.
+//! As in an [`Arena`](super::Arena), device addresses lie in an inaccessible range, and each byte
+//! is stored at a constant distance from its device address. The pages of a [`Backing`] are mapped
+//! at that place, and may be mapped at any number of places. Mappings at adjacent addresses
+//! therefore form one contiguous piece of memory, whatever backs them.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use super::free_list::FreeList;
 use super::reservation::Reservation;
 use super::{POISON, POISON_LIMIT};
 
-/// What sizes and addresses of mappings are multiples of.
+/// The granularity of mappings: sizes and addresses are multiples of it.
 pub const GRANULARITY: u64 = 2 << 20;
-/// How many addresses there are.
+/// The size of the address space in bytes.
 const CAPACITY: u64 = 64 << 30;
 
-/// Pages without an address.
+/// Physical memory that has no address by itself.
 #[derive(Debug)]
 pub struct Backing {
     file: File,
@@ -29,12 +29,12 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// `size` bytes, which hold [`POISON`].
+    /// Allocates `size` bytes, which are filled with [`POISON`].
     ///
     /// # Errors
     ///
-    /// The system's error; `Unsupported` where pages cannot be mapped twice by the means of this
-    /// module.
+    /// The operating system's error; `Unsupported` on systems where this module cannot map pages at
+    /// several places.
     pub fn new(size: u64) -> io::Result<Self> {
         let file = anonymous_file()?;
         file.set_len(size)?;
@@ -43,7 +43,7 @@ impl Backing {
         Ok(backing)
     }
 
-    /// Bytes in all.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -69,12 +69,12 @@ impl Backing {
 #[cfg(target_os = "linux")]
 fn anonymous_file() -> io::Result<File> {
     use std::os::fd::FromRawFd;
-    // SAFETY: the name must be a C string ← it is a literal of that kind.
+    // SAFETY: the name must be a C string ← it is a C string literal.
     let file = unsafe { libc::memfd_create(c"cuda-sim".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it must be open and owned by nobody else ← the system just made it.
+    // SAFETY: the descriptor must be open and have no other owner ← the system just created it.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 
@@ -83,23 +83,23 @@ fn anonymous_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The addresses, and where their bytes are.
+/// The address space, and the storage of its bytes.
 #[derive(Debug)]
 pub struct VirtualSpace {
-    /// Nobody can access this; its addresses are the device addresses.
+    /// Inaccessible address space; its addresses are the device addresses.
     addresses: Reservation,
     storage: Arc<Reservation>,
-    /// The offset of the first one that is aligned.
+    /// The offset of the first aligned address.
     first: u64,
     free: Mutex<FreeList>,
 }
 
 impl VirtualSpace {
-    /// All of it, with nothing reserved.
+    /// Creates a space in which nothing is reserved.
     ///
     /// # Errors
     ///
-    /// The system's error if it does not have that many addresses.
+    /// The operating system's error if it cannot reserve that many addresses.
     pub fn new() -> io::Result<Self> {
         let len = usize::try_from(CAPACITY).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let addresses = Reservation::inaccessible(len)?;
@@ -125,12 +125,13 @@ impl VirtualSpace {
         lock(&self.free)
     }
 
-    /// Whether `addr` is one of these, reserved or not.
+    /// Whether `addr` lies in this space, reserved or not.
     pub fn contains(&self, addr: u64) -> bool {
         addr.wrapping_sub(self.base()) < CAPACITY - self.first
     }
 
-    /// Takes `size` addresses at a multiple of `align` (a power of two), if it can at `wanted`.
+    /// Reserves `size` addresses at a multiple of `align` (a power of two), at `wanted` if that
+    /// range is free.
     pub fn reserve(&self, size: u64, align: u64, wanted: u64) -> Option<u64> {
         let size = size.checked_next_multiple_of(GRANULARITY)?;
         let mut free = self.free();
@@ -138,7 +139,7 @@ impl VirtualSpace {
         if wanted.is_multiple_of(align.max(GRANULARITY)) && free.take_at(offset, size) {
             return Some(wanted);
         }
-        // Offsets from `base`, which is a multiple of the granularity only.
+        // Offsets are relative to `base`, which is aligned to the granularity only.
         let slack = if align > GRANULARITY { align } else { 0 };
         let offset = free.take(size.checked_add(slack)?, GRANULARITY)?;
         let addr = (self.base() + offset).checked_next_multiple_of(align.max(GRANULARITY))?;
@@ -152,50 +153,50 @@ impl VirtualSpace {
         Some(addr)
     }
 
-    /// Gives back what [`reserve`](Self::reserve) took.
+    /// Releases the addresses that [`reserve`](Self::reserve) reserved.
     pub fn unreserve(&self, addr: u64, size: u64) {
         let size = size.next_multiple_of(GRANULARITY);
         self.free().give(addr - self.base(), size);
     }
 
-    /// The place in this process of the byte at `addr`.
+    /// The address in this process of the byte at `addr`.
     pub fn host(&self, addr: u64) -> *mut u8 {
         let offset = addr.wrapping_sub(self.base()).wrapping_add(self.first);
         self.storage.base().wrapping_add(offset as usize)
     }
 
-    /// What keeps the places of all bytes.
+    /// The reservation that keeps the storage of all bytes alive.
     pub(super) fn storage(&self) -> Arc<Reservation> {
         Arc::clone(&self.storage)
     }
 
-    /// Lets the bytes from `addr` on be those of `backing`, `size` of them.
+    /// Maps `size` bytes of `backing` at `addr`.
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot.
+    /// The operating system's error if it cannot map the pages.
     ///
     /// # Safety
     ///
-    /// The range was reserved, and nothing is mapped in it.
+    /// The range must be reserved, and nothing may be mapped in it.
     pub unsafe fn map(&self, addr: u64, size: u64, backing: &Backing) -> io::Result<()> {
         let size = size.min(backing.size) as usize;
-        // SAFETY: the place must be in the storage and used by nobody ← the caller reserved it and
+        // SAFETY: the place must be in the storage and not in use ← the caller reserved it and
         // mapped nothing.
         unsafe { Reservation::map_file(self.host(addr), size, &backing.file) }
     }
 
-    /// Ends what [`map`](Self::map) began.
+    /// Unmaps the bytes that [`map`](Self::map) mapped.
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot.
+    /// The operating system's error if it cannot unmap the pages.
     ///
     /// # Safety
     ///
-    /// The range was reserved, and nobody touches its bytes any more.
+    /// The range must be reserved, and its bytes must not be accessed any more.
     pub unsafe fn unmap(&self, addr: u64, size: u64) -> io::Result<()> {
-        // SAFETY: the place must be in the storage and used by nobody ← the caller says so.
+        // SAFETY: the place must be in the storage and not in use ← the caller guarantees it.
         unsafe { Reservation::unmap_file(self.host(addr), size as usize) }
     }
 }
@@ -208,7 +209,7 @@ mod tests {
     fn ranges_do_not_overlap_and_come_back() {
         let space = VirtualSpace::new().unwrap();
         let one = space.reserve(4096, 0, 0).unwrap();
-        // Right behind, as asked for; then that is taken.
+        // The next range is free at first; the second request for it gets another range.
         let behind = space.reserve(GRANULARITY, 0, one + GRANULARITY).unwrap();
         assert_eq!(behind, one + GRANULARITY);
         let wide = space.reserve(GRANULARITY, 1 << 30, 0).unwrap();

@@ -12,16 +12,16 @@ use super::rounding::{canonical, flush};
 use super::space::{Cell, Env, TAG, bits};
 use super::warp::Warp;
 
-/// Where in `Ins::c` the operation is.
+/// The position of the operation in `Ins::c`.
 pub(super) const OP_SHIFT: u32 = 20;
 
-/// An operation.
+/// An atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Op {
     Add,
     AddF32,
-    /// Subnormal numbers are zero, as in global memory.
+    /// Subnormal numbers are flushed to zero, as in global memory.
     AddF32Flushed,
     AddF64,
     AddF16,
@@ -67,12 +67,13 @@ const ALL: [Op; 19] = {
 };
 
 impl Op {
-    /// That of a number, as in `Ins::c` of [`Rmw`] and `Ins::imm` of bulk reductions.
+    /// The operation with this number, as encoded in `Ins::c` of [`Rmw`] and `Ins::imm` of bulk
+    /// reductions.
     pub(super) fn of_number(number: u64) -> Self {
         ALL[number as usize % ALL.len()]
     }
 
-    /// The operation that PTX calls `name` on a type.
+    /// The operation that PTX calls `name`, for a type.
     pub(super) fn parse(name: &str, class: Class, bits: u32, packed: bool) -> Option<Self> {
         let whole = matches!(bits, 32 | 64) && matches!(class, Class::Unsigned | Class::Signed);
         let raw = matches!(bits, 32 | 64) && class == Class::Bits;
@@ -102,7 +103,7 @@ impl Op {
     }
 }
 
-/// The new value; `width` is that of the memory in bits.
+/// The new value; `width` is the width of the memory operand in bits.
 pub(super) fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
     let sign = |value: u64| {
         if width == 32 {
@@ -175,7 +176,7 @@ macro_rules! shared {
             #[inline(always)]
             unsafe fn update(host: u64, f: impl Fn(u64) -> u64) -> u64 {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // SAFETY: the caller guarantees a live aligned value; all accesses of kernels are
                 // atomic.
                 let cell = unsafe { &*cell };
                 let mut old = cell.load(Ordering::Relaxed);
@@ -206,8 +207,8 @@ shared! {
     u64, AtomicU64;
 }
 
-/// `d = [a + imm]`, which becomes what the operation makes of it, `b` and `e`; lane after lane.
-/// With `CHECKED` it is observed.
+/// `d = [a + imm]`, and stores the result of the operation on the old value, `b` and `e` there,
+/// lane by lane. With `CHECKED` the access is observed.
 pub(super) struct Rmw<T, const CHECKED: bool>(PhantomData<T>);
 
 impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {

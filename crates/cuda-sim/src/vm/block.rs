@@ -1,4 +1,4 @@
-//! A block: its warps, shared memory and barriers.
+//! A thread block: its warps, shared memory and barriers.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::space::{Env, SHARED, Window};
 use super::stuck::stuck;
 use super::warp::Warp;
 
-/// Named barriers of a block.
+/// The number of named barriers of a block.
 const BARRIERS: usize = 16;
-/// Instructions that a warp runs before the next one of its block does.
+/// The number of instructions that a warp runs before the next warp of its block gets a turn.
 const WARP_SLICE: u64 = 1 << 16;
 
 /// One named barrier.
@@ -22,21 +22,21 @@ struct Barrier {
     /// The lanes of each warp that have arrived.
     arrived: Vec<u32>,
     any_arrived: bool,
-    /// Threads to wait for; all if `None`.
+    /// The number of threads to wait for; `None` means all.
     expected: Option<u32>,
     phase: u32,
     popc: u32,
     threads: u32,
-    /// What each phase came to, by its parity: true predicates, threads.
+    /// The reduction results of the last two phases, indexed by parity: (true predicates, threads).
     results: [(u32, u32); 2],
 }
 
-/// What the warps of a block share.
+/// The state that the warps of a block share.
 #[derive(Debug, Default)]
 pub(super) struct Common {
     barriers: Vec<Barrier>,
     live: Vec<u32>,
-    /// The barrier of the cluster, while this block runs.
+    /// The cluster's barrier, while this block runs.
     pub(super) meeting: Meeting,
     watch: Option<Arc<Watch>>,
 }
@@ -56,12 +56,12 @@ impl Common {
         self.meeting.reset();
     }
 
-    /// How often barrier `id` has been completed.
+    /// The number of times that barrier `id` has been completed.
     pub(super) fn phase(&self, id: u32) -> u32 {
         self.barriers[id as usize % BARRIERS].phase
     }
 
-    /// The lanes `mask` of `warp` arrive; true if that completes the barrier.
+    /// Records that the lanes `mask` of `warp` arrive; returns true if that completes the barrier.
     pub(super) fn arrive(
         &mut self,
         id: u32,
@@ -111,14 +111,14 @@ impl Common {
         complete
     }
 
-    /// The lanes of each warp that are at barrier `id`, and for how many threads they wait if not
-    /// for all.
+    /// The lanes of each warp that have arrived at barrier `id`, and the number of threads that it
+    /// waits for (`None` means all).
     pub(super) fn attendance(&self, id: u32) -> (&[u32], Option<u32>) {
         let barrier = &self.barriers[id as usize % BARRIERS];
         (&barrier.arrived, barrier.expected)
     }
 
-    /// What the reduction of `phase` came to.
+    /// The result of the reduction of `phase`.
     pub(super) fn result(&self, id: u32, phase: u32, action: BarrierAction) -> u32 {
         let (popc, threads) = self.barriers[id as usize % BARRIERS].results[phase as usize & 1];
         match action {
@@ -128,7 +128,8 @@ impl Common {
         }
     }
 
-    /// Only the lanes `live` of `warp`, which has the number `in_cluster` there, are left.
+    /// Records that only the lanes `live` of `warp` have not exited. `in_cluster` is the number of
+    /// this warp in the cluster.
     pub(super) fn exited(&mut self, warp: usize, in_cluster: usize, live: u32) {
         self.live[warp] = live;
         self.meeting.exited(in_cluster, live);
@@ -140,7 +141,7 @@ impl Common {
     }
 }
 
-/// A block that can stop and go on anywhere.
+/// A block whose execution can be suspended and resumed at any point.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     warps: Vec<Warp>,
@@ -151,17 +152,17 @@ pub(super) struct Block {
     idle: usize,
 }
 
-/// How a turn of a block ended.
+/// The outcome of a turn of a block.
 pub(super) enum Turn {
     Done,
-    /// There is more to do.
+    /// The block has more instructions to run.
     More,
-    /// Threads wait, and no other can run.
+    /// Threads wait, and no other thread can run.
     Stuck,
 }
 
 impl Block {
-    /// Makes this the block `ctaid` of a launch.
+    /// Resets this to the block `ctaid` of a launch.
     pub(super) fn reset(&mut self, env: &Env<'_>, image: &super::Image, ctaid: [u32; 3]) {
         let [x, y, z] = env.launch.block;
         let threads = x * y * z;
@@ -201,8 +202,8 @@ impl Block {
                 rest => (1 << rest) - 1,
             };
             if checks.of_accesses() {
-                // A register that was not written shall not depend on what ran here before: what is
-                // found is found again.
+                // The value of an unwritten register must not depend on the block that ran here
+                // before, so that findings are reproducible.
                 warp.clear_registers();
             }
             warp.reset(index, function, code, live);
@@ -221,7 +222,7 @@ impl Block {
         }
     }
 
-    /// Runs for about `budget` instructions.
+    /// Runs about `budget` instructions.
     pub(super) fn turn(
         &mut self,
         env: &Env<'_>,
@@ -257,24 +258,25 @@ impl Block {
         Ok(Turn::More)
     }
 
-    /// Why no thread can go on, as a trouble of a warp.
+    /// The reason why no thread can make progress, as a trouble of one warp, with the number of
+    /// that warp.
     pub(super) fn stuck(&self, env: &Env<'_>) -> (usize, Trouble) {
         stuck(&self.warps[..self.count], &self.common, env)
     }
 
-    /// Tells of what can be told once the block is over.
+    /// Reports findings that are only known once the block has ended.
     pub(super) fn finish(&self, env: &Env<'_>) {
         if env.findings.checks.barriers {
             missed_barriers(&self.warps[..self.count], env);
         }
     }
 
-    /// What is known of the accesses in it, if they are checked.
+    /// The access records of this block, if accesses are checked.
     pub(super) fn watch(&self) -> Option<&Arc<Watch>> {
         self.common.watch.as_ref()
     }
 
-    /// Whether a thread has not exited.
+    /// Whether any thread has not exited.
     pub(super) fn is_live(&self) -> bool {
         self.warps[..self.count].iter().any(|warp| warp.live != 0)
     }
@@ -284,8 +286,8 @@ impl Block {
         self.shared.as_ptr().expose_provenance() as u64
     }
 
-    /// Makes this block number `rank` of a cluster whose blocks have their shared memory at
-    /// `shared`.
+    /// Makes this the block with number `rank` of a cluster whose blocks have their shared memory
+    /// at the addresses `shared`.
     pub(super) fn join(
         &mut self,
         rank: u32,
@@ -302,7 +304,7 @@ impl Block {
         }
     }
 
-    /// Gives and takes the barrier of the cluster.
+    /// Swaps the state of the cluster's barrier with `meeting`.
     pub(super) fn exchange(&mut self, meeting: &mut Meeting) {
         std::mem::swap(&mut self.common.meeting, meeting);
     }
@@ -311,7 +313,7 @@ impl Block {
         &self.warps[index]
     }
 
-    /// Takes the counts of instructions: by warp, by lane.
+    /// Returns and resets the instruction counts: (per warp, per lane).
     pub(super) fn take_counts(&mut self) -> (u64, u64) {
         let mut counts = (0, 0);
         for warp in &mut self.warps[..self.count] {

@@ -8,10 +8,10 @@ use super::reach::{self, Reach};
 use super::space::{Env, bits};
 use super::warp::Warp;
 
-/// The longest string that is read from device memory.
+/// The longest string that is read from device memory, in bytes.
 const MAX_STRING: usize = 64 << 10;
 
-/// The function that a program may declare and call under `name`.
+/// The built-in function that a program may declare and call as `name`.
 pub(super) fn by_name(name: &str) -> Option<Builtin> {
     match name {
         "vprintf" => Some(Builtin::Printf),
@@ -21,8 +21,8 @@ pub(super) fn by_name(name: &str) -> Option<Builtin> {
     }
 }
 
-/// Whether the device itself has a function of this name, or a real one has it: what its runtime
-/// offers to kernels.
+/// Whether `name` is a function of the CUDA device runtime: one that this device provides, or one
+/// that only a real device does.
 pub fn is_of_the_device(name: &str) -> bool {
     by_name(name).is_some()
         || name.starts_with("cuda")
@@ -84,7 +84,10 @@ pub(super) fn call(
             let (handles, values) = (argument(w, 0), argument(w, 1));
             for lane in bits(m) {
                 if !(env.launch.set_conditional)(handles[lane], values[lane] as u32) {
-                    let message = format!("{:#x} is no conditional handle", handles[lane]);
+                    let message = format!(
+                        "{:#x} is not the handle of a conditional node",
+                        handles[lane]
+                    );
                     return Err(Trouble::new(FaultKind::LaunchFailed, 1 << lane, message));
                 }
             }
@@ -94,7 +97,7 @@ pub(super) fn call(
 }
 
 impl Warp {
-    /// The lanes of a place in the current frame.
+    /// The value of a place in the current frame, for each lane.
     fn place(&self, place: Place) -> [u64; LANES] {
         match place {
             Place::R32(slot) => self.get32(slot).over(u64::from),
@@ -117,7 +120,7 @@ impl Warp {
 
     fn set_place(&mut self, place: Place, m: u32, value: &[u64; LANES]) {
         let base = self.base;
-        // Through a register would need a spare one; each lane is a constant of its own here.
+        // A copy through a register would need a spare one, so each lane is stored separately.
         for lane in bits(m) {
             let bytes = value[lane].to_le_bytes();
             match place {
@@ -131,15 +134,15 @@ impl Warp {
         }
     }
 
-    /// The value of `size` bytes, 1, 4 or 8, at a generic address, for the host.
+    /// Reads `size` bytes, 1, 4 or 8, at a generic address, for the host.
     fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, Trouble> {
         let host = Reach::default().host(self, env, at, size, size, lane)?;
-        // SAFETY: it must be the exposed address of so many live bytes, aligned ← `host` found
-        // them.
+        // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ← `Reach::host`
+        // found them.
         Ok(unsafe { reach::load(size, host) })
     }
 
-    /// The bytes up to a zero at a generic address, or to the longest that is read.
+    /// Reads the bytes at a generic address up to a zero byte, or up to [`MAX_STRING`] bytes.
     fn string(&self, env: &Env<'_>, at: u64, lane: usize) -> Result<Vec<u8>, Trouble> {
         let mut text = Vec::new();
         while text.len() < MAX_STRING {
@@ -169,7 +172,7 @@ impl Arguments<'_> {
     }
 }
 
-/// One conversion of a format.
+/// One conversion specification of a format string.
 #[derive(Default)]
 struct Spec {
     left: bool,
@@ -179,11 +182,11 @@ struct Spec {
     zero: bool,
     width: usize,
     precision: Option<usize>,
-    /// Bytes of the argument.
+    /// The size of the argument in bytes.
     size: u64,
 }
 
-/// The text, and how many arguments it took.
+/// Returns the formatted text and the number of arguments that it used.
 fn render(format: &[u8], mut arguments: Arguments<'_>) -> Result<(Vec<u8>, u64), Trouble> {
     let mut text = Vec::new();
     let mut count = 0;

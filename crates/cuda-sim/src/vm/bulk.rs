@@ -1,5 +1,5 @@
-//! Copies that a kernel starts and waits for later. Here they are over at once, the earliest that
-//! the ISA allows.
+//! Asynchronous copies, which a kernel starts and waits for later. Here each copy completes
+//! immediately, which is the earliest time that the ISA allows.
 
 use super::atomic::{self, Shared};
 use super::check::{Observer, Touch};
@@ -12,10 +12,11 @@ use super::space::{Env, RANK_SHIFT, SHARED, TAG, bits};
 use super::sync::NOWHERE;
 use super::warp::Warp;
 
-/// The unit of bulk copies.
+/// The unit of bulk copies in bytes.
 const UNIT: u64 = 16;
 
-/// `cp.async`: `imm` bytes from `b` to `a`, of which the first `e` are read and the rest are zero.
+/// `cp.async`: copies to `a` from `b`. Of the `imm` bytes at `a`, the first `e` are copied and the
+/// rest become zero.
 pub(super) struct CopyAsync;
 
 impl TouchOp for CopyAsync {
@@ -28,10 +29,11 @@ impl TouchOp for CopyAsync {
             let to = target.host(w, env, to[lane], size, size, lane)?;
             if len > 0 {
                 let from = source.host(w, env, from[lane], len, size, lane)?;
-                // SAFETY: `len`, at most `size`, live bytes at both ← `Reach::host` says so.
+                // SAFETY: both ranges have `len` live bytes, at most `size` ← `Reach::host` checked
+                // them.
                 unsafe { copy(to, from, len) };
             }
-            // SAFETY: the rest of the `size` live bytes ← `Reach::host` says so.
+            // SAFETY: these are the rest of the `size` live bytes ← `Reach::host` checked them.
             unsafe { clear(to + len, size - len) };
         }
         if let Some(mut observer) = Observer::new(w, env, i) {
@@ -46,7 +48,7 @@ impl TouchOp for CopyAsync {
     }
 }
 
-/// An address in the block of that rank.
+/// The shared-memory address `address`, moved to the block of that rank.
 pub(super) fn in_block(address: u64, rank: usize) -> u64 {
     if address & TAG != SHARED {
         return address;
@@ -54,14 +56,14 @@ pub(super) fn in_block(address: u64, rank: usize) -> u64 {
     address & !(0xff << RANK_SHIFT) | (rank as u64 + 1) << RANK_SHIFT
 }
 
-/// Where a copy goes: here, or to the blocks of a mask.
+/// The targets of a copy: this block (`None`), or the blocks in a mask.
 pub(super) fn targets(mask: Option<u32>) -> impl Iterator<Item = Option<usize>> {
     let many = mask.map(|mask| bits(mask & 0xffff).map(Some));
     let one = mask.is_none().then_some(None);
     many.into_iter().flatten().chain(one)
 }
 
-/// The mask of blocks of each lane, if the instruction has one.
+/// The block mask of each lane, if the instruction has one.
 pub(super) fn masks(w: &Warp, slot: u32) -> [Option<u32>; LANES] {
     if slot == NOWHERE {
         return [None; LANES];
@@ -77,8 +79,8 @@ pub(super) fn barriers(w: &Warp, slot: u32) -> [Option<u64>; LANES] {
     w.get64(slot).map(Some)
 }
 
-/// `cp.async.bulk`: `c` bytes from `b` to `a`, in the blocks of the mask `d`; then the barrier `e`
-/// knows.
+/// `cp.async.bulk`: copies `c` bytes from `b` to `a`, in the blocks of the mask `d`; then reports
+/// them to the barrier `e`.
 pub(super) struct CopyBulk;
 
 impl TouchOp for CopyBulk {
@@ -95,7 +97,7 @@ impl TouchOp for CopyBulk {
                 let place = |address| rank.map_or(address, |rank| in_block(address, rank));
                 let at = place(to[lane]);
                 let target = Reach::default().host(w, env, at, bytes, UNIT, lane)?;
-                // SAFETY: `bytes` live bytes at both ← `Reach::host` says so.
+                // SAFETY: both ranges have `bytes` live bytes ← `Reach::host` checked them.
                 unsafe { copy(target, source, bytes) };
                 if let Some(mut observer) = Observer::new(w, env, i) {
                     observer.read(Touch::new(lane, from[lane], bytes));
@@ -115,7 +117,8 @@ pub(super) fn odd_size(bytes: u64, unit: u64, lane: usize) -> Trouble {
     Trouble::of(FaultKind::IllegalInstruction, lane, message)
 }
 
-/// `cp.reduce.async.bulk`: as [`CopyBulk`], with operation `imm` on elements instead of a copy.
+/// `cp.reduce.async.bulk`: like [`CopyBulk`], but combines elements with operation `imm` instead of
+/// copying.
 pub(super) struct ReduceBulk<T>(std::marker::PhantomData<T>);
 
 impl<T: Shared> TouchOp for ReduceBulk<T> {
@@ -130,7 +133,8 @@ impl<T: Shared> TouchOp for ReduceBulk<T> {
             }
             let source = Reach::default().host(w, env, from[lane], bytes, UNIT, lane)?;
             let target = Reach::default().host(w, env, to[lane], bytes, UNIT, lane)?;
-            // SAFETY: so many live bytes at both, from multiples of 16 on ← `Reach::host` says so.
+            // SAFETY: both ranges have `bytes` live bytes, aligned to 16 ← `Reach::host` checked
+            // them.
             unsafe { reduce::<T>(op, target, source, bytes) };
             if let Some(mut observer) = Observer::new(w, env, i) {
                 observer.read(Touch::new(lane, from[lane], bytes));
@@ -148,20 +152,20 @@ impl<T: Shared> TouchOp for ReduceBulk<T> {
 ///
 /// # Safety
 ///
-/// Both are exposed addresses of `bytes` live bytes, at multiples of the size of `T`, of which
-/// `bytes` is one too.
+/// Both must be exposed addresses of `bytes` live bytes. The addresses and `bytes` must be
+/// multiples of the size of `T`.
 pub(super) unsafe fn reduce<T: Shared>(op: atomic::Op, to: u64, from: u64, bytes: u64) {
     let size = size_of::<T>() as u64;
     for at in (0..bytes).step_by(size as usize) {
-        // SAFETY: an aligned element of the live bytes ← the caller.
+        // SAFETY: `from + at` is an aligned element of the live bytes ← the caller guarantees it.
         let value = unsafe { super::reach::load(size, from + at) };
         let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
-        // SAFETY: as above.
+        // SAFETY: as above, for `to + at`.
         unsafe { T::update(to + at, change) };
     }
 }
 
-/// `st.bulk`: `b` bytes at `a` become zero.
+/// `st.bulk`: sets `b` bytes at `a` to zero.
 pub(super) struct ClearBulk;
 
 impl TouchOp for ClearBulk {
@@ -172,7 +176,7 @@ impl TouchOp for ClearBulk {
                 return Err(odd_size(len[lane], 8, lane));
             }
             let host = Reach::default().host(w, env, to[lane], len[lane], 8, lane)?;
-            // SAFETY: so many live bytes ← `Reach::host` says so.
+            // SAFETY: the range has `len[lane]` live bytes ← `Reach::host` checked them.
             unsafe { clear(host, len[lane]) };
             if let Some(mut observer) = Observer::new(w, env, i) {
                 observer.write(Touch::new(lane, to[lane], len[lane]), true);

@@ -1,8 +1,7 @@
-//! A cluster: blocks that make progress together, reach each other's shared memory and meet at a
-//! barrier.
+//! A cluster: blocks that run concurrently, access each other's shared memory and share a barrier.
 //!
-//! A block of a launch without clusters is a cluster of its own. All blocks of a cluster run on one
-//! thread of the host.
+//! A block of a launch without clusters forms its own cluster. All blocks of a cluster run on one
+//! host thread.
 
 use std::sync::Arc;
 
@@ -12,12 +11,12 @@ use super::code::Trouble;
 use super::space::Env;
 use super::warp::Warp;
 
-/// Instructions that a block runs before the next one of its cluster does.
+/// The number of instructions that a block runs before the next block of its cluster gets a turn.
 const SLICE: u64 = 1 << 14;
-/// The largest cluster.
+/// The largest number of blocks in a cluster.
 pub(super) const MAX_BLOCKS: u32 = 16;
 
-/// Where the threads of a cluster wait for each other: `barrier.cluster`.
+/// The barrier of a cluster: `barrier.cluster`.
 #[derive(Debug, Default)]
 pub(super) struct Meeting {
     /// The lanes of each warp that have arrived.
@@ -27,30 +26,30 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Nobody is there yet.
+    /// Clears the barrier: no lane has arrived.
     pub(super) fn reset(&mut self) {
         self.arrived.clear();
         self.live.clear();
     }
 
-    /// One more warp, which has these lanes.
+    /// Adds a warp with these live lanes.
     pub(super) fn add(&mut self, live: u32) {
         self.arrived.push(0);
         self.live.push(live);
     }
 
-    /// The lanes `mask` of `warp` arrive.
+    /// Records that the lanes `mask` of `warp` arrive.
     pub(super) fn arrive(&mut self, warp: usize, mask: u32) {
         self.arrived[warp] |= mask;
         self.check();
     }
 
-    /// Whether lanes among `mask` of `warp` have arrived and others have not.
+    /// Whether lanes in `mask` of `warp` have arrived while others have not.
     pub(super) fn waits(&self, warp: usize, mask: u32) -> bool {
         self.arrived[warp] & mask != 0
     }
 
-    /// Only the lanes `live` of `warp` are left.
+    /// Records that only the lanes `live` of `warp` have not exited.
     pub(super) fn exited(&mut self, warp: usize, live: u32) {
         self.live[warp] = live;
         self.check();
@@ -64,7 +63,7 @@ impl Meeting {
     }
 }
 
-/// A cluster that can stop and go on anywhere.
+/// A cluster whose execution can be suspended and resumed at any point.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     blocks: Vec<Block>,
@@ -74,11 +73,11 @@ pub(super) struct Cluster {
     idle: usize,
 }
 
-/// A lane that cannot go on: its block in the cluster, its warp, why.
+/// A lane that cannot continue: its block in the cluster, its warp, and the reason.
 pub(super) type Stopped = Box<(usize, usize, Trouble)>;
 
 impl Cluster {
-    /// Makes this cluster number `index` of a launch.
+    /// Resets this to cluster number `index` of a launch.
     pub(super) fn reset(&mut self, env: &Env<'_>, image: &Image, index: u64) {
         let size = env.cluster;
         self.count = size.iter().product::<u32>() as usize;
@@ -113,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Runs for about `budget` instructions.
+    /// Runs about `budget` instructions.
     pub(super) fn turn(&mut self, env: &Env<'_>, budget: &mut u64) -> Result<Turn, Stopped> {
         if self.count == 1 {
             let turn = self.blocks[0].turn(env, budget);
@@ -155,7 +154,7 @@ impl Cluster {
         Box::new((block, warp, trouble))
     }
 
-    /// Tells of what can be told once the cluster is over.
+    /// Reports findings that are only known once the cluster has ended.
     pub(super) fn finish(&self, env: &Env<'_>) {
         for block in &self.blocks[..self.count] {
             block.finish(env);
@@ -166,7 +165,7 @@ impl Cluster {
         self.blocks[block].warp(warp)
     }
 
-    /// Takes the counts of instructions: by warp, by lane.
+    /// Returns and resets the instruction counts: (per warp, per lane).
     pub(super) fn take_counts(&mut self) -> (u64, u64) {
         let mut all = (0, 0);
         for block in &mut self.blocks[..self.count] {

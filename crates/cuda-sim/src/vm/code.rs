@@ -1,4 +1,4 @@
-//! Decoded code: what the interpreter executes.
+//! Decoded code, which the interpreter executes.
 
 use super::fault::{Detail, FaultKind};
 use super::space::{Env, LOCAL, PARAM, SHARED, TAG};
@@ -6,14 +6,15 @@ use super::sync::SyncOp;
 use super::warp::Warp;
 use crate::report::{Access, MemorySpace};
 
-/// Where an operand is: a register of the current frame, or with the top bit set a constant.
+/// The location of an operand: a register of the current frame or, with the top bit set, a
+/// constant.
 pub(super) type Slot = u32;
 
-/// Marks a [`Slot`] as a constant. For predicates the rest is 0 or 1; for others it is an index
-/// into the pool.
+/// Marks a [`Slot`] as a constant. For predicates the remaining bits are 0 or 1; for others they
+/// are an index into the pool.
 pub(super) const CONST: Slot = 1 << 31;
 
-/// No guard.
+/// The guard of an unconditional instruction.
 pub(super) const ALWAYS: u32 = u32::MAX;
 
 /// Marks a guard as negated.
@@ -21,27 +22,28 @@ pub(super) const NEGATED: u32 = 1 << 31;
 
 /// Computes all lanes of a mask; cannot fail.
 ///
-/// Unsafe to call because it may be compiled for CPU features: see [`pick`](super::lanes::pick).
+/// Unsafe to call because it may be compiled for CPU features that are missing: see
+/// [`pick`](super::lanes::pick).
 pub(super) type LaneFn = unsafe fn(&mut Warp, &Ins, u32);
 
 /// Computes all lanes of a mask with access to memory.
 ///
-/// Unsafe to call because it may be compiled for CPU features: see
+/// Unsafe to call because it may be compiled for CPU features that are missing: see
 /// [`pick_touch`](super::lanes::pick_touch).
 pub(super) type TouchFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<(), Trouble>;
 
-/// What an instruction is to the interpreter.
+/// The way in which the interpreter executes an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Lanes(LaneFn),
     Touch(TouchFn),
-    /// The same, once all lanes that have not exited are here.
+    /// Like `Touch`, but runs only when all lanes that have not exited have arrived.
     Together(TouchFn),
-    /// To `imm`.
+    /// A jump to instruction `imm`.
     Jump,
-    /// To entry `a` (a register) of the branch table number `imm`.
+    /// A jump to entry `a` (a register) of branch table number `imm`.
     JumpTable,
-    /// Call site number `imm`.
+    /// A call at call site number `imm`.
     Call,
     Ret,
     Exit,
@@ -50,23 +52,23 @@ pub(super) enum Kind {
     ClusterArrive,
     /// `barrier.cluster.wait`
     ClusterWait,
-    /// Lets others run first: the thread is likely to wait for them.
+    /// Lets other threads run first, because the thread is likely to wait for them.
     Pause,
     Sync(SyncOp),
     Trap,
-    /// Message number `imm`.
+    /// An unsupported instruction, which fails with message number `imm`.
     Missing,
     Nop,
 }
 
-/// `bar` and `barrier`: id in `a`, count in `b` if `counted`.
+/// `bar` and `barrier`: the id is in `a`, the thread count in `b` if `counted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BarrierOp {
     pub(super) counted: bool,
-    /// All lanes of a warp must execute the same one.
+    /// All lanes of a warp must execute the same instruction.
     pub(super) aligned: bool,
     pub(super) action: BarrierAction,
-    /// The input of a reduction is negated.
+    /// The input of the reduction is negated.
     pub(super) negated: bool,
 }
 
@@ -74,31 +76,31 @@ pub(super) struct BarrierOp {
 pub(super) enum BarrierAction {
     Sync,
     Arrive,
-    /// Number of true predicates, to `d`.
+    /// The number of true predicates, to `d`.
     Popc,
-    /// All, to the predicate `d`.
+    /// Whether all predicates are true, to the predicate `d`.
     And,
-    /// Any, to the predicate `d`.
+    /// Whether any predicate is true, to the predicate `d`.
     Or,
 }
 
-/// An instruction.
+/// A decoded instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ins {
     pub(super) kind: Kind,
-    /// The predicate that lanes need, [`ALWAYS`] for none.
+    /// The predicate that enables lanes; [`ALWAYS`] for none.
     pub(super) guard: u32,
     pub(super) d: Slot,
     pub(super) a: Slot,
     pub(super) b: Slot,
     pub(super) c: Slot,
-    /// A further source, of atomics.
+    /// A further source, used by atomics.
     pub(super) e: Slot,
     pub(super) line: u32,
     pub(super) imm: u64,
 }
 
-/// What passes between caller and callee, relative to the frame of either.
+/// An argument or a result of a call, relative to the frame of caller or callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Local { offset: u32, size: u32 },
@@ -119,9 +121,9 @@ pub(super) enum Builtin {
 pub(super) enum Callee {
     Function(usize),
     Builtin(Builtin),
-    /// The address is in this register.
+    /// The function address is in this register.
     Indirect(Slot),
-    /// Declared, defined nowhere: message number.
+    /// A function that is declared but not defined; calls fail with this message number.
     Undefined(u32),
 }
 
@@ -136,16 +138,16 @@ pub(super) struct CallSite {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FunctionCode {
     pub(super) name: String,
-    /// Where its code starts; `None` for one that has no body.
+    /// The first instruction; `None` for a function without a body.
     pub(super) entry: Option<u32>,
-    /// Where its code ends.
+    /// The end of its code.
     pub(super) end: u32,
     pub(super) r32: u32,
     pub(super) r64: u32,
     pub(super) preds: u32,
-    /// Bytes of local memory of one frame.
+    /// The size of one frame's local memory in bytes.
     pub(super) frame: u32,
-    /// The largest alignment of what is in a frame.
+    /// The largest alignment of a variable in the frame.
     pub(super) local_align: u32,
     pub(super) params: Vec<Place>,
     pub(super) returns: Vec<Place>,
@@ -153,35 +155,35 @@ pub(super) struct FunctionCode {
     pub(super) calls: bool,
 }
 
-/// Words of registers that a thread may have in all its frames; the host keeps them all.
+/// The limit of register words of a thread in all its frames; the host stores all of them.
 pub(super) const MAX_WORDS: u64 = 1 << 18;
 
-/// The words of so many registers of a thread. (A predicate is a bit.)
+/// The words that these registers of a thread take. A predicate takes one bit.
 pub(super) fn words(r32: u32, r64: u32, preds: u32) -> u64 {
     u64::from(r32) + 2 * u64::from(r64) + u64::from(preds.div_ceil(32))
 }
 
 impl FunctionCode {
-    /// The words of registers of a frame.
+    /// The register words of one frame.
     pub(super) fn words(&self) -> u64 {
         words(self.r32, self.r64, self.preds)
     }
 }
 
-/// Why a lane cannot go on.
+/// The reason why lanes cannot continue.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) kind: FaultKind,
     pub(super) lane: u32,
     pub(super) message: String,
-    /// Apart, so that a result is small where nothing is wrong.
+    /// Boxed, so that a `Result` stays small.
     pub(super) more: Box<More>,
 }
 
-/// What else is known of a [`Trouble`].
+/// Further details of a [`Trouble`].
 #[derive(Debug, Default)]
 pub(super) struct More {
-    /// The access that fails.
+    /// The access that failed.
     pub(super) access: Option<Access>,
     pub(super) detail: Detail,
 }
@@ -196,18 +198,18 @@ impl Trouble {
         }
     }
 
-    /// The same, with what else is known.
+    /// Returns this trouble with further details.
     pub(super) fn with(self, access: Option<Access>, detail: Detail) -> Self {
         let more = Box::new(More { access, detail });
         Self { more, ..self }
     }
 
-    /// The trouble of one lane.
+    /// Creates the trouble of one lane.
     pub(super) fn of(kind: FaultKind, lane: usize, message: impl Into<String>) -> Self {
         Self::new(kind, 1 << (lane & 31), message)
     }
 
-    /// The access of one lane is at no multiple of `align`.
+    /// Creates the trouble of an access whose address is not a multiple of `align`.
     pub(super) fn misaligned(at: u64, size: u64, align: u64, lane: usize) -> Self {
         let message = format!("{:#x} is not a multiple of {align}", at & !TAG);
         let trouble = Self::of(FaultKind::MisalignedAddress, lane, message);

@@ -1,4 +1,4 @@
-//! What goes wrong while a kernel runs, or before.
+//! Errors of loading and running kernels.
 
 use std::fmt;
 
@@ -6,37 +6,38 @@ use cuda_sys::CUresult;
 
 use crate::report::{Access, Place, Report, ReportKind};
 
-/// The kind of a [`Fault`], named as the driver's status codes.
+/// The kind of a [`Fault`], named like the driver's status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// 700: an address outside live memory.
     IllegalAddress,
-    /// 702: the launch was cancelled, used up its instructions, or no thread can go on.
+    /// 702: the launch was cancelled, reached its instruction limit, or deadlocked.
     Timeout,
     /// 710: a device-side assertion failed.
     Assert,
-    /// 714: the stack of a thread is used up.
+    /// 714: a thread's stack overflowed.
     HardwareStack,
-    /// 715: an instruction that the software device does not have.
+    /// 715: an instruction that is malformed or that the software device does not implement.
     IllegalInstruction,
     /// 716: an address that is not a multiple of the access size.
     MisalignedAddress,
-    /// 717: an address in a space where the instruction does not go.
+    /// 717: an address in a state space that the instruction cannot access.
     InvalidAddressSpace,
     /// 718: a call through something that is not a function.
     InvalidPc,
     /// 719: `trap`.
     LaunchFailed,
-    /// 1: the launch itself is wrong (block too large, missing parameters); nothing ran.
+    /// 1: the launch parameters are invalid (block too large, missing parameters); the kernel did
+    /// not run.
     InvalidValue,
-    /// 701: too much shared memory or too many threads; nothing ran.
+    /// 701: the launch needs too much shared memory or too many threads; the kernel did not run.
     OutOfResources,
-    /// 720: a cooperative launch that is too large; nothing ran.
+    /// 720: the cooperative launch is too large; the kernel did not run.
     CooperativeTooLarge,
 }
 
 impl FaultKind {
-    /// The `CUresult` that the driver reports.
+    /// The `CUresult` code that the driver reports.
     pub fn code(self) -> u32 {
         match self {
             Self::IllegalAddress => 700,
@@ -54,7 +55,8 @@ impl FaultKind {
         }
     }
 
-    /// Whether the kernel never started: the error of the launch call, not of the device.
+    /// Whether the kernel did not start, so that the launch call fails and the context stays
+    /// usable.
     pub fn before_start(self) -> bool {
         matches!(
             self,
@@ -63,36 +65,36 @@ impl FaultKind {
     }
 }
 
-/// Why a launch failed, and where.
+/// The reason and the place of a failed launch.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FaultKind,
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: String,
-    /// The first thread that failed, and where it stood.
+    /// The first thread that failed, and the instruction that it executed.
     pub at: Place,
-    /// The access to memory that failed.
+    /// The memory access that failed.
     pub access: Option<Access>,
-    /// What else is known of it.
+    /// Further details.
     pub detail: Detail,
-    /// What happened, in words.
+    /// A description of the failure.
     pub message: String,
 }
 
-/// What is known of a [`Fault`] besides its kind.
+/// Further details of a [`Fault`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing.
+    /// No further details.
     #[default]
     None,
-    /// The memory was freed.
+    /// The memory had been freed.
     Freed,
-    /// Threads wait at a barrier for others, which do not come.
+    /// Threads wait at a barrier for other threads that never arrive.
     Barrier {
-        /// `threadIdx` of those who do not come.
+        /// `threadIdx` of the threads that did not arrive.
         missing: Vec<[u32; 3]>,
-        /// Where the first of them is.
+        /// The place of the first of them.
         first: Option<Place>,
     },
 }
@@ -109,7 +111,7 @@ impl Fault {
         }
     }
 
-    /// What the developer is told.
+    /// The report for the developer.
     pub(crate) fn report(&self) -> Report {
         let (missing, other) = match &self.detail {
             Detail::Barrier { missing, first } => (missing.clone(), first.clone()),
@@ -147,35 +149,35 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Why PTX cannot become a [`Program`](super::Program) or an [`Image`](super::Image).
+/// The error of loading PTX into a [`Program`](super::Program) or an [`Image`](super::Image).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// 218: the text is wrong.
+    /// 218: the PTX text is invalid.
     InvalidPtx(String),
-    /// 222: `.version` is newer than the driver knows.
+    /// 222: `.version` is newer than the driver supports.
     UnsupportedVersion {
-        /// What the text asks for.
+        /// The version of the text.
         found: (u32, u32),
-        /// The newest version that is known.
+        /// The newest supported version.
         supported: (u32, u32),
     },
-    /// 218: `.target` is newer than the device, or a family that it is not of.
+    /// 218: `.target` is newer than the device, or specific to another family of devices.
     OtherTarget {
-        /// The target of the text, as `sm_90a`.
+        /// The target of the text, such as `sm_90a`.
         target: String,
-        /// The device, as `sm_80`.
+        /// The device, such as `sm_80`.
         device: String,
     },
-    /// A symbol is declared `.extern` and nobody defines it.
+    /// A symbol is declared `.extern` and no module defines it.
     Unresolved(String),
-    /// Strict loading: an instruction that the software device does not have.
+    /// Strict loading only: the software device does not implement an instruction.
     UnknownInstruction {
-        /// The instruction.
+        /// The name of the instruction.
         mnemonic: String,
-        /// Its line.
+        /// The line of the PTX text.
         line: u32,
     },
-    /// No device memory for the variables.
+    /// The device memory for the module's variables, of this size in bytes, cannot be allocated.
     OutOfMemory(u64),
 }
 
@@ -189,7 +191,7 @@ impl fmt::Display for LoadError {
                 found.0, found.1, supported.0, supported.1
             ),
             Self::OtherTarget { target, device } => {
-                write!(f, "PTX for {target} does not run on a device of {device}")
+                write!(f, "PTX for {target} does not run on a {device} device")
             }
             Self::Unresolved(name) => {
                 write!(f, "ptxas fatal   : Unresolved extern function '{name}'")
@@ -197,10 +199,10 @@ impl fmt::Display for LoadError {
             Self::UnknownInstruction { mnemonic, line } => {
                 write!(
                     f,
-                    "line {line}: the software device has no instruction `{mnemonic}`"
+                    "line {line}: the software device does not implement `{mnemonic}`"
                 )
             }
-            Self::OutOfMemory(size) => write!(f, "no room for {size} bytes of variables"),
+            Self::OutOfMemory(size) => write!(f, "cannot allocate {size} bytes for variables"),
         }
     }
 }

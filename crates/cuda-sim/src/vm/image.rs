@@ -1,4 +1,4 @@
-//! A program with its variables in the memory of one device.
+//! A program whose variables are placed in the memory of one device.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::space::FUNCTION;
 use super::warp::Warp;
 use crate::memory::Arena;
 
-/// A loaded module: code, and the addresses of its variables.
+/// A loaded module: code and the addresses of its variables.
 #[derive(Debug)]
 pub struct Image {
     program: Arc<Program>,
@@ -74,7 +74,7 @@ impl Image {
         }
     }
 
-    /// Gives `warp` the constants of this image.
+    /// Makes `warp` use the constants of this image.
     pub(super) fn lend_constants(&self, warp: &mut Warp) {
         if !Arc::ptr_eq(&warp.consts32, &self.consts32) {
             warp.consts32 = Arc::clone(&self.consts32);
@@ -89,24 +89,24 @@ impl Image {
         &self.program
     }
 
-    /// Address and size of the variable `name`.
+    /// The address and size of the variable `name`.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
         let globals = &self.program.globals;
         let find = |visible| {
             let is_it = |global: &Global| global.visible == visible && global.name == name;
             globals.iter().position(is_it)
         };
-        // Modules that were linked may have variables of their own with the name.
+        // Linked modules may each have a private variable of this name; prefer the visible one.
         let index = find(true).or_else(|| find(false))?;
         Some((*self.addresses.get(index)?, globals[index].size))
     }
 
-    /// Frees the variables in `arena`, which must be the one that `instantiate` got. Nothing
-    /// happens the second time.
+    /// Frees the variables in `arena`, which must be the arena that was passed to `instantiate`. A
+    /// second call does nothing.
     pub fn release(&mut self, arena: &Arena) {
         for address in self.addresses.drain(..) {
-            // Whoever frees a variable with cuMemFree gets an error there; here it is gone either
-            // way.
+            // An error is ignored: a program that passes a variable to cuMemFree gets the error
+            // there, and the variable is gone here either way.
             let _ = arena.free(address, "the unloading of its module");
         }
     }

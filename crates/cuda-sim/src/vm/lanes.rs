@@ -1,13 +1,14 @@
-//! Operations on all lanes of a warp, compiled for plain and for wide CPUs.
+//! Operations on all lanes of a warp, compiled for baseline CPUs and for CPUs with wide vectors.
 
 use super::code::{CONST, Ins, LaneFn, Slot, TouchFn, Trouble};
 use super::space::Env;
 use super::warp::Warp;
 
-/// Lanes of a warp.
+/// The number of lanes of a warp.
 pub(super) const LANES: usize = 32;
 
-/// One value for each lane. Unlike `std::array::from_fn` it is compiled for the CPU of its caller.
+/// One value for each lane. Unlike `std::array::from_fn`, it is inlined and compiled for the CPU
+/// features of its caller.
 #[inline(always)]
 pub(super) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
     let mut all = [T::default(); LANES];
@@ -17,9 +18,9 @@ pub(super) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
     all
 }
 
-/// What is done to each lane.
+/// Applies a function to each lane.
 pub(super) trait Over<T> {
-    /// `f` of each. Unlike `map` it is compiled for the CPU of its caller.
+    /// Applies `f` to each lane. Unlike `map`, it is compiled for the CPU features of its caller.
     fn over<U: Copy + Default>(self, f: impl Fn(T) -> U) -> [U; LANES];
 }
 
@@ -30,7 +31,7 @@ impl<T: Copy> Over<T> for [T; LANES] {
     }
 }
 
-/// A value that a register holds, 32 times.
+/// A value that a register holds for each of 32 lanes.
 pub(super) trait Lane: Copy + Default {
     fn get(warp: &Warp, slot: Slot) -> [Self; LANES];
     fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]);
@@ -127,7 +128,7 @@ lane_type! {
     f64, get64, put64, u64 => f64::from_bits, f64::to_bits;
 }
 
-/// Values of a predicate as lanes.
+/// The lane value of a predicate.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bit(pub(super) bool);
 
@@ -183,17 +184,17 @@ pub(super) fn ternary<A: Lane, B: Lane, C: Lane, D: Lane>(
     D::put(w, i.d, m, each(|lane| f(a[lane], b[lane], c[lane])));
 }
 
-/// The body of a [`LaneFn`], before it is compiled for one kind of CPU.
+/// The body of a [`LaneFn`], before it is compiled for particular CPU features.
 pub(super) trait LaneOp {
     fn run(w: &mut Warp, i: &Ins, m: u32);
 }
 
-/// The body of a [`TouchFn`], before it is compiled for one kind of CPU.
+/// The body of a [`TouchFn`], before it is compiled for particular CPU features.
 pub(super) trait TouchOp {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble>;
 }
 
-/// Whether this CPU has what the wide versions are compiled for.
+/// Whether this CPU has the features that the wide versions are compiled for.
 pub(super) fn wide_cpu() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -228,7 +229,7 @@ fn wide_touch<K: TouchOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<
     K::run(w, e, i, m)
 }
 
-/// The version of `K` for a CPU of which [`wide_cpu`] says `is_wide`.
+/// The version of `K` for a CPU for which [`wide_cpu`] returns `is_wide`.
 pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
     #[cfg(target_arch = "x86_64")]
     if is_wide {
@@ -238,7 +239,7 @@ pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
     plain::<K>
 }
 
-/// The version of `K` for a CPU of which [`wide_cpu`] says `is_wide`.
+/// The version of `K` for a CPU for which [`wide_cpu`] returns `is_wide`.
 pub(super) fn pick_touch<K: TouchOp>(is_wide: bool) -> TouchFn {
     #[cfg(target_arch = "x86_64")]
     if is_wide {
@@ -248,7 +249,7 @@ pub(super) fn pick_touch<K: TouchOp>(is_wide: bool) -> TouchFn {
     plain_touch::<K>
 }
 
-/// A [`Kind::Lanes`](super::code::Kind) from the computation of one lane.
+/// Creates a [`Kind::Lanes`](super::code::Kind) from a computation on one lane.
 macro_rules! lanes {
     ($wide:expr, |$a:ident: $ta:ty| -> $td:ty $body:block) => {{
         struct K;

@@ -1,4 +1,4 @@
-//! Running a grid.
+//! Execution of a grid.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,52 +21,53 @@ use crate::lock::lock;
 use crate::memory::MemoryMap;
 use crate::report::Report;
 
-/// How a kernel is to run.
+/// The parameters of a launch.
 pub struct LaunchParams<'a> {
     /// Blocks in the grid.
     pub grid: [u32; 3],
     /// Threads in a block.
     pub block: [u32; 3],
-    /// Blocks in a cluster, if the launch says so; [`Kernel::cluster`](super::Kernel::cluster) may
-    /// say it too.
+    /// The blocks in a cluster, if the launch specifies them;
+    /// [`Kernel::cluster`](super::Kernel::cluster) may specify them instead.
     pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
-    /// All blocks are resident at once and may wait for each other.
+    /// Whether this is a cooperative launch: all blocks are resident at once and may wait for each
+    /// other.
     pub cooperative: bool,
     /// The parameter buffer: each parameter at the offset that
-    /// [`Kernel::params`](super::Kernel::params) says.
+    /// [`Kernel::params`](super::Kernel::params) lists.
     pub params: &'a [u8],
-    /// The memory that the kernel may touch.
+    /// The memory that the kernel may access.
     pub map: &'a Arc<MemoryMap>,
-    /// The same as it is now: asked for an address that the other does not have.
+    /// Returns a newer map; called for an address that `map` does not contain.
     pub newer: &'a (dyn Fn() -> Option<Arc<MemoryMap>> + Sync),
-    /// Takes what `printf` writes, one call per `printf`.
+    /// Receives the output of `printf`, one call per `printf`.
     pub output: &'a (dyn Fn(&[u8]) + Sync),
-    /// Threads of the host that may work at once, 0 for as many as the pool has.
+    /// The number of host threads that may work at once; 0 means as many as the pool has.
     pub threads: usize,
-    /// Bytes of stack per thread.
+    /// The size of each thread's stack in bytes.
     pub stack_limit: u32,
-    /// The launch fails with a timeout after so many instructions of a warp.
+    /// The number of warp instructions after which the launch fails with a timeout.
     pub instruction_limit: Option<u64>,
     /// The launch fails with a timeout soon after this becomes true.
     pub cancel: Option<&'a AtomicBool>,
-    /// What `%nsmid` says.
+    /// The value of `%nsmid`.
     pub multiprocessors: u32,
-    /// Sets the value of the conditional node with this handle; whether there is one.
+    /// Sets the value of the conditional node with this handle; returns whether the node exists.
     pub set_conditional: &'a (dyn Fn(u64, u32) -> bool + Sync),
-    /// The live texture of a handle.
+    /// Returns the live texture of a handle.
     pub textures: &'a (dyn Fn(u64) -> Option<Arc<Texture>> + Sync),
-    /// The elements of the live surface of a handle.
+    /// Returns the elements of the live surface of a handle.
     pub surfaces: &'a (dyn Fn(u64) -> Option<Arc<Elements>> + Sync),
-    /// What is looked for; of accesses only in code that was loaded for it.
+    /// The enabled checks. Checks of accesses work only in code that was loaded for them.
     pub checks: Checks,
-    /// Takes what was found, when the launch is over.
+    /// Receives the findings when the launch is over.
     pub report: &'a (dyn Fn(Report) + Sync),
 }
 
 impl<'a> LaunchParams<'a> {
-    /// A launch of `grid` × `block` threads with all else at its default.
+    /// A launch of `grid` × `block` threads with defaults for all other parameters.
     pub fn new(grid: [u32; 3], block: [u32; 3], params: &'a [u8], map: &'a Arc<MemoryMap>) -> Self {
         Self {
             grid,
@@ -103,29 +104,30 @@ impl fmt::Debug for LaunchParams<'_> {
     }
 }
 
-/// What a launch did.
+/// The statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchStats {
-    /// Instructions, each counted once for a warp.
+    /// Instructions, counted once per warp.
     pub warp_instructions: u64,
-    /// Instructions, each counted once for every lane that took part.
+    /// Instructions, counted once per participating lane.
     pub lane_instructions: u64,
 }
 
-/// How many instructions a block runs before a cooperative launch turns to another one.
+/// The number of instructions that a block of a cooperative launch runs before another one gets a
+/// turn.
 const COOPERATIVE_SLICE: u64 = 1 << 14;
-/// How many instructions a block runs before another block gets a turn, in case it waits for that
-/// one.
+/// The number of instructions that a block runs before another block gets a turn, in case it waits
+/// for that block.
 const BLOCK_SLICE: u64 = 1 << 24;
-/// The largest block.
+/// The largest number of threads in a block.
 const MAX_THREADS: u64 = 1024;
-/// What a block may have of shared memory at most.
+/// The largest amount of shared memory of a block, in bytes.
 const MAX_SHARED: i32 = 227 << 10;
 
 static GRID_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// Clusters that earlier launches of this thread are done with.
+    /// Reusable clusters, left by earlier launches on this thread.
     static SPARE: RefCell<Vec<Cluster>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -138,7 +140,7 @@ fn spare_cluster() -> Cluster {
 }
 
 fn keep_spare(cluster: Cluster) {
-    // While a thread ends there is nowhere to keep it.
+    // The thread-local storage is gone while the thread ends; the cluster is dropped then.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < 4 {
@@ -147,13 +149,13 @@ fn keep_spare(cluster: Cluster) {
     });
 }
 
-/// What the threads of the host that work on a launch share.
+/// The state that the host threads working on a launch share.
 struct Shared<'a> {
     env: &'a Env<'a>,
     image: &'a Image,
     clusters: u64,
     next: AtomicU64,
-    /// Clusters that have begun and wait for another turn.
+    /// Clusters that have started and wait for another turn.
     waiting: Mutex<VecDeque<(u64, Cluster)>>,
     unfinished: AtomicU64,
     stop: AtomicBool,
@@ -162,12 +164,11 @@ struct Shared<'a> {
     lane_instructions: AtomicU64,
 }
 
-/// Runs kernel number `kernel` of `image` to its end.
+/// Runs kernel number `kernel` of `image` to completion.
 ///
 /// # Errors
 ///
-/// The first [`Fault`] of any thread. Other blocks stop soon after it; what they wrote stays
-/// written.
+/// The first [`Fault`] of any thread. Other blocks stop soon after it; their writes remain.
 #[expect(
     clippy::result_large_err,
     reason = "a launch fails once, and its caller keeps the fault"
@@ -179,7 +180,7 @@ pub fn launch(
 ) -> Result<LaunchStats, Fault> {
     let program = image.program();
     let Some(info) = program.kernels().get(kernel) else {
-        let message = format!("there is no kernel number {kernel}");
+        let message = format!("kernel number {kernel} does not exist");
         return Err(Fault::before_start(FaultKind::InvalidValue, "?", message));
     };
     let refuse = |kind, message| Err(Fault::before_start(kind, &info.name, message));
@@ -189,22 +190,31 @@ pub fn launch(
         .iter()
         .try_fold(1u64, |all, &n| all.checked_mul(u64::from(n)));
     let Some(blocks) = blocks.filter(|&blocks| blocks > 0 && threads > 0) else {
-        let message = format!("grid {:?} of blocks {:?}", params.grid, params.block);
+        let message = format!(
+            "the grid {:?} of blocks {:?} is empty or too large",
+            params.grid, params.block
+        );
         return refuse(FaultKind::InvalidValue, message);
     };
     if threads > MAX_THREADS || params.block[2] > 64 {
-        let message = format!("a block of {threads} threads is too large");
+        let message = format!(
+            "a block of {threads} threads is too large: the limits are {MAX_THREADS} in all and 64 \
+             along z"
+        );
         return refuse(FaultKind::InvalidValue, message);
     }
     if info.most_threads().is_some_and(|most| threads > most) {
-        let message = format!("a block of {threads} threads is larger than the kernel allows");
+        let message = format!("a block of {threads} threads exceeds the kernel's `.maxntid`");
         return refuse(FaultKind::InvalidValue, message);
     }
     if info
         .required_threads
         .is_some_and(|required| required != params.block)
     {
-        let message = format!("the kernel requires another block than {:?}", params.block);
+        let message = format!(
+            "the block {:?} is not the one that the kernel's `.reqntid` requires",
+            params.block
+        );
         return refuse(FaultKind::InvalidValue, message);
     }
     let cluster = params.cluster.or(info.cluster).unwrap_or([1; 3]);
@@ -213,7 +223,8 @@ pub fn launch(
     let many = product(cluster);
     if fits.contains(&false) || many > MAX_BLOCKS.into() || !info.takes_cluster(cluster) {
         let message = format!(
-            "clusters of {cluster:?} blocks in a grid of {:?}",
+            "clusters of {cluster:?} blocks are too large, do not divide the grid {:?}, or contradict \
+             the kernel's directives",
             params.grid
         );
         return refuse(FaultKind::InvalidValue, message);
@@ -221,7 +232,7 @@ pub fn launch(
     let clusters = blocks / many;
     if params.params.len() < info.param_bytes as usize {
         let message = format!(
-            "{} bytes of parameters where the kernel has {}",
+            "the launch has {} bytes of parameters, but the kernel needs {}",
             params.params.len(),
             info.param_bytes
         );
@@ -229,7 +240,7 @@ pub fn launch(
     }
     if i64::from(params.dynamic_shared) > info.dynamic_room(MAX_SHARED).into() {
         let message = format!(
-            "{} and {} bytes of shared memory are too much",
+            "{} bytes of static and {} bytes of dynamic shared memory exceed the limit of {MAX_SHARED}",
             info.static_shared, params.dynamic_shared
         );
         return refuse(FaultKind::InvalidValue, message);
@@ -300,14 +311,15 @@ pub fn launch(
 }
 
 impl Shared<'_> {
-    /// Runs clusters until none is left, with the help of so many threads of the pool.
+    /// Runs clusters until none is left, with the help of up to `most` threads of the pool.
     ///
-    /// A helper goes when one of another launch waits for a thread, since that launch is over only
-    /// when all of its helpers have been there; this one may wait for that.
+    /// A launch returns only after each of its helpers has started and ended. A helper therefore
+    /// leaves when a helper of another launch waits for a thread; otherwise the other launch could
+    /// wait for this one.
     fn work_with(&self, most: usize) {
-        /// Helpers of all launches that no thread has begun with.
+        /// The helpers of all launches that no thread has started yet.
         static WAITING: AtomicUsize = AtomicUsize::new(0);
-        /// So long after it was helped, a launch asks for those that have gone.
+        /// The interval after which a launch asks again for helpers that have left.
         const AGAIN: Duration = Duration::from_millis(10);
         let helpers = AtomicUsize::new(0);
         rayon::in_place_scope(|scope| {
@@ -335,8 +347,8 @@ impl Shared<'_> {
         });
     }
 
-    /// Runs clusters until none is left, or `is_enough` says so between two turns. Any number of
-    /// threads may be in here; one is enough.
+    /// Runs clusters until none is left, or until `is_enough` returns true between two turns. Any
+    /// number of threads may call this concurrently; one suffices.
     fn work(&self, is_enough: impl Fn() -> bool) {
         let params = self.env.launch;
         let slice = if params.cooperative {
@@ -344,13 +356,13 @@ impl Shared<'_> {
         } else {
             BLOCK_SLICE
         };
-        // A turn does not go far beyond the limit.
+        // A turn must not run far beyond the instruction limit.
         let limit = params.instruction_limit.unwrap_or(u64::MAX);
         let slice = slice.min(limit.saturating_add(1));
         let mut spare = Some(spare_cluster());
         while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
             let Some((index, mut cluster)) = self.take(&mut spare) else {
-                // Other threads run all that is left, and may yet put some of it back.
+                // Other threads run all remaining clusters, and may put some of them back.
                 if is_enough() {
                     break;
                 }
@@ -386,7 +398,7 @@ impl Shared<'_> {
                 let message = if cancelled {
                     "the launch was cancelled"
                 } else {
-                    "the launch used up its instructions"
+                    "the launch reached its instruction limit"
                 };
                 let trouble = Trouble::new(FaultKind::Timeout, 1, message);
                 self.fail(self.fault_at(cluster.warp(0, 0), &trouble));
@@ -406,7 +418,7 @@ impl Shared<'_> {
         lock(&self.waiting)
     }
 
-    /// A cluster to run: a new one, or else the one that has waited longest.
+    /// The next cluster to run: a new one or, if there is none, the one that has waited longest.
     fn take(&self, spare: &mut Option<Cluster>) -> Option<(u64, Cluster)> {
         if self.next.load(Ordering::Relaxed) < self.clusters {
             let index = self.next.fetch_add(1, Ordering::Relaxed);

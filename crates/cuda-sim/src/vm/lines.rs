@@ -1,21 +1,21 @@
-//! Lines of the CUDA source: what `.loc` and `.file` say of the code.
+//! CUDA source lines, from the `.loc` and `.file` directives.
 
 use crate::report::SourceLine;
 use cuda_ptx::Location;
 
-/// How deep functions may be inlined into each other before the rest is left out.
+/// The maximum depth of inlined functions; deeper levels are left out.
 const MAX_DEPTH: usize = 32;
 
-/// Where code comes from, from one instruction on.
+/// The source location of the code from one instruction onwards.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     from: u32,
-    /// Its file is an index into the list of them.
+    /// The location; its file is an index into the list of files.
     at: Location,
     inlined_at: Option<Location>,
 }
 
-/// The lines of all functions.
+/// The source lines of all functions.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     files: Vec<String>,
@@ -23,14 +23,14 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds files; returns the number of the first.
+    /// Adds files; returns the number of the first one.
     pub(super) fn add_files<'a>(&mut self, paths: impl Iterator<Item = &'a str>) -> u32 {
         let first = self.files.len() as u32;
         self.files.extend(paths.map(str::to_owned));
         first
     }
 
-    /// Code from `from` on comes from there.
+    /// Records that the code from `from` on comes from the location `at`.
     pub(super) fn mark(&mut self, from: u32, at: Location, inlined_at: Option<Location>) {
         self.marks.push(Mark {
             from,
@@ -39,7 +39,7 @@ impl Lines {
         });
     }
 
-    /// The line of an instruction of a function that begins at `entry` and ends before `end`.
+    /// The source line of an instruction of a function that spans `entry` to `end`.
     pub(super) fn find(&self, pc: u32, (entry, end): (u32, u32)) -> Option<SourceLine> {
         let from = self.marks.partition_point(|mark| mark.from < entry);
         let to = self.marks.partition_point(|mark| mark.from < end);
@@ -60,7 +60,7 @@ impl Lines {
             return None;
         }
         let outer = inlined_at.filter(|_| depth < MAX_DEPTH).and_then(|outer| {
-            // Where that was inlined in turn, its own `.loc` says.
+            // The `.loc` of the outer location says where that was inlined in turn.
             let known = marks.iter().find(|mark| mark.at == outer);
             let next = known.and_then(|mark| mark.inlined_at);
             self.line(marks, outer, next, depth + 1)

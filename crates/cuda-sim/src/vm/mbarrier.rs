@@ -1,8 +1,8 @@
-//! `mbarrier`: a barrier in shared memory that counts threads and bytes.
+//! `mbarrier`: a barrier in shared memory that counts threads and transaction bytes.
 //!
-//! The ISA leaves open what its 64 bits hold. Here: arrivals that are missing (20 bits), arrivals
-//! of each phase (20), bytes that are missing (21, with a sign), the phase (3). What
-//! `mbarrier.arrive` gives is the word before it.
+//! The ISA leaves the layout of its 64 bits open. Here they hold the pending arrivals (20 bits),
+//! the expected arrivals of each phase (20), the pending bytes (21, signed) and the phase (3).
+//! `mbarrier.arrive` returns the word before the arrival.
 
 use super::check::{Observer, Touch};
 use super::code::{Ins, Trouble};
@@ -13,35 +13,35 @@ use super::space::{Env, bits};
 use super::warp::Warp;
 use crate::vm::atomic::Shared;
 
-/// The largest count of threads, and of bytes.
+/// The largest count of threads or bytes.
 const MAX: u32 = (1 << 20) - 1;
 
-/// An operation on the barrier at the address `a`.
+/// An operation on the barrier at address `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Expects `b` arrivals.
+    /// Initialises the barrier for `b` arrivals.
     Init,
     Inval,
-    /// `b` arrive, once `e` bytes more are expected; the word before goes to `d`.
+    /// Expects `e` more bytes, then `b` threads arrive; the previous word goes to `d`.
     Arrive,
-    /// The same, and they come to no later phase.
+    /// Like `Arrive`, and the threads no longer take part in later phases.
     ArriveDrop,
-    /// As `Arrive`, but completes no phase.
+    /// Like `Arrive`, but must not complete the phase.
     ArriveNoComplete,
     ArriveDropNoComplete,
-    /// `e` bytes more are expected.
+    /// Expects `e` more bytes.
     ExpectTx,
-    /// `e` bytes have come.
+    /// Reports that `e` bytes have arrived.
     CompleteTx,
-    /// Whether the phase of the word `b` is over, to the predicate `d`.
+    /// Tests whether the phase of the word `b` is complete; the result goes to the predicate `d`.
     TestState,
-    /// Whether the phase of the parity `e` is over, to the predicate `d`.
+    /// Tests whether the phase with parity `e` is complete; the result goes to the predicate `d`.
     TestParity,
-    /// Nothing, but there must be a barrier.
+    /// Has no effect, but requires an initialised barrier.
     Check,
 }
 
-/// What a barrier holds.
+/// The unpacked state of a barrier.
 #[derive(Clone, Copy, Debug)]
 struct State {
     pending: u32,
@@ -55,7 +55,7 @@ impl State {
         Self {
             pending: word as u32 & MAX,
             expected: (word >> 20) as u32 & MAX,
-            // The sign is in the highest of 21 bits.
+            // The sign is the highest of 21 bits.
             bytes: ((word >> 40) as i32) << 11 >> 11,
             phase: (word >> 61) as u32,
         }
@@ -68,7 +68,7 @@ impl State {
             | u64::from(self.phase) << 61
     }
 
-    /// What a barrier becomes that is no more: more are missing than come.
+    /// The word of an invalidated barrier: more arrivals are pending than expected.
     const GONE: u64 = 1;
 
     fn settle(&mut self) {
@@ -81,7 +81,7 @@ impl State {
     fn expect(&mut self, bytes: i64) -> Result<(), &'static str> {
         let sum = i64::from(self.bytes) + bytes;
         if sum.unsigned_abs() > u64::from(MAX) {
-            return Err("its count of bytes leaves its range");
+            return Err("its count of bytes leaves the range of -1048575 to 1048575");
         }
         self.bytes = sum as i32;
         Ok(())
@@ -89,7 +89,7 @@ impl State {
 
     fn arrive(&mut self, count: u32, drops: bool, completes: bool) -> Result<(), &'static str> {
         if count == 0 || count > self.pending {
-            return Err("more threads arrive than it waits for");
+            return Err("more threads arrive than are pending, or none");
         }
         if !completes && count == self.pending {
             return Err("`.noComplete` would complete its phase");
@@ -101,7 +101,7 @@ impl State {
         Ok(())
     }
 
-    /// What `op` makes of it.
+    /// Applies `op` to the state.
     fn apply(&mut self, op: Op, count: u32, bytes: u32) -> Result<(), &'static str> {
         let bytes = i64::from(bytes);
         match op {
@@ -115,7 +115,7 @@ impl State {
             Op::CompleteTx => self.expect(-bytes)?,
             _ => return Ok(()),
         }
-        // Bytes alone complete no phase before they are expected.
+        // Byte counts alone do not complete a phase before its bytes are expected.
         if op != Op::ExpectTx {
             self.settle();
         }
@@ -123,7 +123,7 @@ impl State {
     }
 }
 
-/// `bytes` have come to the barrier at the generic address `at`.
+/// Reports that `bytes` have arrived to the barrier at the generic address `at`.
 pub(super) fn complete(
     w: &Warp,
     env: &Env<'_>,
@@ -134,7 +134,7 @@ pub(super) fn complete(
     operate(w, env, Op::CompleteTx, (at, 0, bytes), lane).map(drop)
 }
 
-/// Does `op` to the barrier at a generic address; gives the word before.
+/// Applies `op` to the barrier at a generic address; returns the previous word.
 fn operate(
     w: &Warp,
     env: &Env<'_>,
@@ -174,7 +174,7 @@ fn operate(
             Err(_) => word,
         }
     };
-    // SAFETY: `host` is that of 8 live bytes at a multiple of 8 ← `Reach::host` says so.
+    // SAFETY: `host` is the address of 8 live bytes, aligned to 8 ← `Reach::host` checked it.
     let before = unsafe { u64::update(host, change) };
     if op != Op::Init {
         let mut state = State::new(before);
@@ -205,13 +205,13 @@ const ALL: [Op; 11] = [
 ];
 
 impl Op {
-    /// Where in `Ins::imm` it is.
+    /// The encoding in `Ins::imm`.
     pub(super) fn number(self) -> u64 {
         ALL.iter().position(|&op| op == self).unwrap_or(0) as u64
     }
 }
 
-/// Operation `imm`, lane after lane.
+/// Applies operation `imm`, lane by lane.
 pub(super) struct Operate;
 
 impl TouchOp for Operate {
@@ -261,7 +261,7 @@ impl TouchOp for Operate {
     }
 }
 
-/// Arrivals that the word `a` was missing.
+/// The pending arrivals of the word `a`.
 pub(super) fn pending(word: u64) -> u32 {
     State::new(word).pending
 }

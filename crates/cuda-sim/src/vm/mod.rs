@@ -9,18 +9,18 @@
 //!
 //! The driver side owns an [`Arena`](crate::memory::Arena) per device, hands its
 //! [`map`](crate::memory::Arena::map) to each launch, and calls [`Image::release`] when the module
-//! is unloaded. A `launch` blocks; streams are the driver's business.
+//! is unloaded. A `launch` blocks; the driver side implements streams.
 //!
-//! # How it runs
+//! # Execution
 //!
-//! A warp keeps each register as 32 lanes and executes an instruction for all lanes of a mask.
-//! Where lanes part, the warp splits into fragments: mask, program counter, call frames. The
-//! fragment with the deepest frames, then the lowest program counter, runs next, and fragments that
-//! meet become one. Every `SLICE` instructions another fragment gets a turn, so a lane that spins
-//! on a lock does not starve the lane that holds it. A block is a state machine that can stop
-//! anywhere: barriers and spinning never block a thread of the host.
+//! A warp stores each register as 32 lanes and executes an instruction for all lanes of a mask.
+//! Where lanes diverge, the warp splits into fragments, each with its mask, program counter and
+//! call frames. The fragment with the deepest frames, then the lowest program counter, runs next,
+//! and fragments that reach the same place merge. Every `SLICE` instructions another fragment gets
+//! a turn, so a lane that spins on a lock does not starve the lane that holds it. A block is a
+//! state machine that can be suspended anywhere: barriers and spinning never block a host thread.
 //!
-//! The type of a PTX register decides its width and nothing else. 8- and 16-bit values are kept
+//! The type of a PTX register determines only its width. 8- and 16-bit values are kept
 //! zero-extended.
 
 mod atomic;
@@ -62,5 +62,5 @@ pub(crate) use program::product;
 pub use program::{Global, GlobalSpace, Kernel, Param, Program, TargetInfo};
 pub use texture::{AddressMode, Channel, Elements, Level, Sampler, Shape, Texture};
 
-/// How many instructions a fragment runs before another one of its warp gets a turn.
+/// The number of instructions that a fragment runs before another fragment of its warp gets a turn.
 const SLICE: u32 = 4096;

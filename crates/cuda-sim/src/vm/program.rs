@@ -1,4 +1,4 @@
-//! A decoded module: kernels, variables, code.
+//! A decoded module: kernels, variables and code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::report::Place;
 /// The device that PTX is loaded for.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetInfo {
-    /// Compute capability, as (9, 0).
+    /// The compute capability, such as (9, 0).
     pub compute_capability: (u32, u32),
-    /// The newest `.version` that the driver takes, as (9, 0) of CUDA 13.0.
+    /// The newest `.version` that the driver accepts, such as (9, 0) for CUDA 13.0.
     pub max_ptx: (u32, u32),
-    /// Refuse to load instructions that are unknown, instead of failing when they are executed.
+    /// Fail to load code with unsupported instructions, instead of failing when they are executed.
     pub strict: bool,
-    /// Accesses to memory are observed, for [`Checks`](super::Checks).
+    /// Whether memory accesses are observed, for [`Checks`](super::Checks).
     pub checked: bool,
 }
 
 /// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Where it starts in the parameter buffer.
+    /// The offset in the parameter buffer.
     pub offset: u32,
     /// Its size in bytes.
     pub size: u32,
@@ -36,7 +36,7 @@ pub struct Param {
     pub align: u32,
 }
 
-/// What is known about a kernel without running it.
+/// The static properties of a kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// Its name.
@@ -45,13 +45,13 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// The size of the parameter buffer.
     pub param_bytes: u32,
-    /// Bytes of shared memory that are declared with a size.
+    /// The bytes of shared memory that are declared with a size.
     pub static_shared: u32,
-    /// The alignment that dynamic shared memory has, 16 or more.
+    /// The alignment of dynamic shared memory, 16 or more.
     pub dynamic_align: u32,
     /// Bytes of local memory per thread.
     pub local_bytes: u32,
-    /// Bytes of module-wide constants.
+    /// The bytes of module-wide constants.
     pub const_bytes: u32,
     /// `.maxntid`
     pub max_threads: Option<[u32; 3]>,
@@ -66,23 +66,23 @@ pub struct Kernel {
     pub registers: u32,
 }
 
-/// A multiprocessor has so many parts; a warp is on one of them.
+/// The number of partitions of a multiprocessor; a warp runs on one of them.
 pub(super) const PARTS: u32 = 4;
-/// Registers of each; a warp takes them in units of 8 for each thread.
+/// The registers of each partition; a warp allocates them in units of 8 per thread.
 pub(super) const PART_REGISTERS: u32 = 16384;
 
 impl Kernel {
-    /// The threads that a block may have by `.maxntid`, however they lie.
+    /// The number of threads in a block that `.maxntid` allows, in any shape.
     pub(crate) fn most_threads(&self) -> Option<u64> {
         self.max_threads.map(product)
     }
 
-    /// The threads that a block may have by its directives.
+    /// The number of threads in a block that the directives allow.
     pub(crate) fn thread_bound(&self) -> Option<u64> {
         self.required_threads.map(product).or(self.most_threads())
     }
 
-    /// Whether its blocks can be in such clusters, as far as its directives say.
+    /// Whether the directives allow clusters of this shape.
     pub(crate) fn takes_cluster(&self, cluster: [u32; 3]) -> bool {
         self.cluster.is_none_or(|required| required == cluster)
             && self
@@ -90,32 +90,33 @@ impl Kernel {
                 .is_none_or(|most| product(cluster) <= most.into())
     }
 
-    /// The warps whose registers a multiprocessor has, by the estimate.
+    /// The number of warps that fit into a multiprocessor's registers, by the estimate.
     pub(crate) fn warps_by_registers(&self) -> u32 {
         let each = 32 * self.registers.max(1).next_multiple_of(8);
         PARTS * (PART_REGISTERS / each)
     }
 
-    /// What `limit` bytes of shared memory leave for dynamic memory; negative if the kernel itself
-    /// needs more.
+    /// The part of `limit` bytes of shared memory that is left for dynamic memory; negative if the
+    /// kernel itself needs more.
     pub(crate) fn dynamic_room(&self, limit: i32) -> i32 {
         limit.saturating_sub_unsigned(self.static_shared)
     }
 
-    /// Where dynamic shared memory begins. (The gap before it is not counted: it is none of what a
-    /// device has.)
+    /// The offset of dynamic shared memory. The padding before it does not count towards the
+    /// device's limit.
     pub(crate) fn dynamic_start(&self) -> u32 {
         self.static_shared.next_multiple_of(self.dynamic_align)
     }
 }
 
-/// How many there are in all; programs may say any numbers.
+/// The number of items in a box of these dimensions. It saturates, because programs may pass any
+/// numbers.
 pub(crate) fn product(dims: [u32; 3]) -> u64 {
     let times = |all: u64, &n: &u32| all.saturating_mul(u64::from(n));
     dims.iter().fold(1, times)
 }
 
-/// Where a module variable lives.
+/// The state space of a module variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalSpace {
     /// `.global`
@@ -133,14 +134,15 @@ pub struct Global {
     pub size: u64,
     /// Its alignment.
     pub align: u64,
-    /// Where it lives.
+    /// The state space.
     pub space: GlobalSpace,
-    /// Whether `cuModuleGetGlobal` finds it (`.visible` and `.weak` do; so do internal ones, as on
-    /// hardware).
+    /// Whether `cuModuleGetGlobal` finds it: `.visible` and `.weak` variables, and internal ones
+    /// too, as on hardware.
     pub visible: bool,
-    /// Whether it is declared as managed memory, which it is not here: the host cannot touch it.
+    /// Whether it is declared as managed memory. The software device does not support this: the
+    /// host cannot access it.
     pub managed: bool,
-    /// Its first bytes; the rest are zero.
+    /// The initial bytes; the rest are zero.
     pub init: Vec<u8>,
     pub(crate) relocations: Vec<Relocation>,
 }
@@ -151,11 +153,11 @@ pub(crate) struct Relocation {
     pub(crate) at: u64,
     pub(crate) target: Symbol,
     pub(crate) offset: i64,
-    /// Which byte of the address, or all eight.
+    /// The byte of the address to store, or all eight if `None`.
     pub(crate) byte: Option<u32>,
 }
 
-/// What a symbol stands for.
+/// The definition that a symbol refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Symbol {
     /// Index into the globals.
@@ -164,7 +166,7 @@ pub(crate) enum Symbol {
     Function(usize),
 }
 
-/// A constant that holds an address.
+/// A constant that holds the address of a symbol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixup {
     pub(super) constant: u32,
@@ -172,14 +174,15 @@ pub(super) struct Fixup {
     pub(super) offset: i64,
 }
 
-/// Decoded code, shared by every [`Image`] made of it.
+/// Decoded code, shared by every [`Image`] that is made from it.
 #[derive(Debug, Default)]
 pub struct Program {
     pub(super) kernels: Vec<Kernel>,
     pub(super) globals: Vec<Global>,
-    /// The function of each kernel.
+    /// The function index of each kernel.
     pub(super) entries: Vec<usize>,
-    /// Where each kernel has the shared variables that several may reach, by their numbers.
+    /// For each kernel, the offsets of the shared variables that several kernels may use, by their
+    /// numbers.
     pub(super) shared: Vec<BTreeMap<usize, u32>>,
     pub(super) functions: Vec<FunctionCode>,
     pub(super) code: Vec<Ins>,
@@ -188,7 +191,7 @@ pub struct Program {
     pub(super) tables: Vec<Vec<u32>>,
     pub(super) products: Vec<Product>,
     pub(super) tiles: Vec<Tile>,
-    /// Registers that an instruction has a list of.
+    /// The register lists of instructions.
     pub(super) lists: Vec<Vec<Slot>>,
     pub(super) messages: Vec<String>,
     pub(super) consts32: Vec<u32>,
@@ -202,19 +205,20 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`LoadError`]: what the driver answers 218, 222 or 209 to, and unresolved symbols.
+    /// [`LoadError`] for texts that the driver rejects with 218, 222 or 209, and for unresolved
+    /// symbols.
     pub fn load(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
         decode::program(modules, target)
     }
 
-    /// The function that an instruction is in.
+    /// The function that contains an instruction.
     fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
         self.functions
             .iter()
             .find(|function| function.entry.is_some_and(|entry| entry <= pc) && pc < function.end)
     }
 
-    /// Where a thread of kernel number `kernel` is that stands at an instruction.
+    /// The place of a thread of kernel number `kernel` that executes the instruction at `pc`.
     pub(super) fn place(&self, kernel: usize, pc: u32, block: [u32; 3], thread: [u32; 3]) -> Place {
         let function = self.function_of(pc);
         let name = match (function, self.kernels.get(kernel)) {
@@ -247,11 +251,12 @@ impl Program {
         &self.globals
     }
 
-    /// Places and initialises the variables in `arena`.
+    /// Allocates and initialises the variables in `arena`.
     ///
     /// # Errors
     ///
-    /// [`LoadError::OutOfMemory`] if there is no room; nothing stays allocated then.
+    /// [`LoadError::OutOfMemory`] if the variables do not fit; nothing stays allocated in this
+    /// case.
     pub fn instantiate(self: &Arc<Self>, arena: &Arena) -> Result<Image, LoadError> {
         Image::new(Arc::clone(self), arena)
     }

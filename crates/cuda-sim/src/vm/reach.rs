@@ -1,18 +1,18 @@
-//! Places in memory, one at a time, for instructions that touch many.
+//! Address lookup in memory, one address at a time, for instructions that access many.
 
 use super::code::Trouble;
 use super::space::{Cell, Env, LOCAL, TAG, Window};
 use super::warp::Warp;
 
-/// Finds places, and remembers the range of the last one.
+/// Looks up addresses and remembers the range of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
     window: Window,
 }
 
 impl Reach {
-    /// Where in this process the `size` bytes at the generic address `at` of `lane` are: exposed,
-    /// live, and at a multiple of `align`.
+    /// The address in this process of the `size` bytes at the generic address `at` of `lane`. The
+    /// address is exposed, live and a multiple of `align`.
     pub(super) fn host(
         &mut self,
         w: &Warp,
@@ -42,14 +42,14 @@ impl Reach {
     }
 }
 
-/// The value of `bytes` bytes, 1, 2, 4 or 8.
+/// Loads a value of `bytes` bytes, 1, 2, 4 or 8.
 ///
 /// # Safety
 ///
-/// `host` is the exposed address of so many live bytes, and a multiple of their count.
+/// `host` must be the exposed address of `bytes` live bytes, and a multiple of `bytes`.
 pub(super) unsafe fn load(bytes: u64, host: u64) -> u64 {
     match bytes {
-        // SAFETY: a live, aligned value of this size ← the caller.
+        // SAFETY: `host` is a live, aligned value of this size ← the caller guarantees it.
         8 => unsafe { u64::load(host) },
         // SAFETY: as above.
         4 => unsafe { u32::load(host) }.into(),
@@ -64,10 +64,10 @@ pub(super) unsafe fn load(bytes: u64, host: u64) -> u64 {
 ///
 /// # Safety
 ///
-/// As for [`load`].
+/// The requirements of [`load`] apply.
 pub(super) unsafe fn store(bytes: u64, host: u64, value: u64) {
     match bytes {
-        // SAFETY: a live, aligned value of this size ← the caller.
+        // SAFETY: `host` is a live, aligned value of this size ← the caller guarantees it.
         8 => unsafe { value.store(host) },
         // SAFETY: as above.
         4 => unsafe { (value as u32).store(host) },
@@ -77,36 +77,37 @@ pub(super) unsafe fn store(bytes: u64, host: u64, value: u64) {
         _ => unsafe { (value as u8).store(host) },
     }
 }
-/// Copies bytes, as the accesses of kernels do: atomically, in pieces.
+/// Copies bytes in pieces, each atomically, like the accesses of kernels.
 ///
 /// # Safety
 ///
-/// Both are exposed addresses of `len` live bytes.
+/// Both must be exposed addresses of `len` live bytes.
 pub(super) unsafe fn copy(to: u64, from: u64, len: u64) {
     let step = if (to | from | len) & 7 == 0 { 8 } else { 1 };
     for at in (0..len).step_by(step) {
         if step == 8 {
-            // SAFETY: 8 of the live bytes, at a multiple of 8 ← the caller, and the check above.
+            // SAFETY: these are 8 of the live bytes, aligned to 8 ← the caller guarantees the
+            // bytes, the check above the alignment.
             let word = unsafe { u64::load(from + at) };
-            // SAFETY: as for the load.
+            // SAFETY: as for the load, at `to + at`.
             unsafe { word.store(to + at) };
         } else {
-            // SAFETY: one of the live bytes ← the caller.
+            // SAFETY: this is one of the live bytes ← the caller guarantees it.
             let byte = unsafe { u8::load(from + at) };
-            // SAFETY: as for the load.
+            // SAFETY: as for the load, at `to + at`.
             unsafe { byte.store(to + at) };
         }
     }
 }
 
-/// Sets bytes to zero, as [`copy`] copies them.
+/// Sets bytes to zero with atomic accesses, like [`copy`].
 ///
 /// # Safety
 ///
-/// `to` is the exposed address of `len` live bytes.
+/// `to` must be the exposed address of `len` live bytes.
 pub(super) unsafe fn clear(to: u64, len: u64) {
     for at in 0..len {
-        // SAFETY: one of the live bytes ← the caller.
+        // SAFETY: this is one of the live bytes ← the caller guarantees it.
         unsafe { 0u8.store(to + at) };
     }
 }

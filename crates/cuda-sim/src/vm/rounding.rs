@@ -1,5 +1,5 @@
-//! Floating point as PTX has it: rounding modes, flushing of subnormals, saturation, canonical
-//! NaNs.
+//! Floating-point arithmetic of PTX: rounding modes, flushing of subnormals, saturation and
+//! canonical NaNs.
 
 use rustc_apfloat::Float as _;
 use rustc_apfloat::ieee::Double;
@@ -14,7 +14,7 @@ pub(super) enum Round {
 }
 
 impl Round {
-    /// From a number as [`bits`](Self::bits) gives it.
+    /// Decodes the number that [`bits`](Self::bits) returns.
     #[inline(always)]
     pub(super) fn from_bits(bits: u64) -> Self {
         match bits & 3 {
@@ -42,11 +42,11 @@ impl Round {
 /// Whether `mul_add` is MinGW's, which rounds twice.
 const MINGW: bool = cfg!(all(windows, target_env = "gnu"));
 
-/// The NaN that operations on f32 give.
+/// The NaN that f32 operations return.
 pub(super) const NAN32: f32 = f32::from_bits(0x7fff_ffff);
 
-/// Replaces any NaN by the canonical one. On bits: the compiler takes one NaN to be as good as
-/// another.
+/// Replaces any NaN by the canonical one. Works on bits, because the compiler may replace one NaN
+/// by another.
 #[inline(always)]
 pub(super) fn canonical(a: f32) -> f32 {
     let bits = a.to_bits();
@@ -57,9 +57,10 @@ pub(super) fn canonical(a: f32) -> f32 {
     }
 }
 
-/// Subnormal numbers become zero and keep their sign.
+/// Flushes subnormal numbers to zero and keeps their sign.
 ///
-/// What is rounded to the least normal number from below it is flushed too, see [`flush_rounded`].
+/// A subnormal value that rounding turns into the least normal number is flushed too, see
+/// [`flush_rounded`].
 #[inline(always)]
 pub(super) fn flush(a: f32) -> f32 {
     let bits = a.to_bits();
@@ -70,11 +71,11 @@ pub(super) fn flush(a: f32) -> f32 {
     }
 }
 
-/// What `f` gives in a rounding mode, flushed.
+/// The result of `f` in a rounding mode, flushed.
 ///
-/// Measured on an H200 (driver 580), with `mul` and `fma` of f32 and f16: `.ftz` makes zero of a
-/// result that is below the least normal number before it is rounded, also where rounding would
-/// make the least normal number of it.
+/// Measured on an H200 (driver 580) with `mul` and `fma` of f32 and f16: `.ftz` flushes a result
+/// that is below the least normal number before rounding, even if rounding would produce the least
+/// normal number.
 #[inline(always)]
 pub(super) fn flush_rounded(round: Round, f: impl Fn(Round) -> f32) -> f32 {
     let value = f(round);
@@ -92,7 +93,7 @@ pub(super) fn saturate(a: f32) -> f32 {
     }
 }
 
-/// As [`saturate`].
+/// Clamps to 0..1; NaN becomes 0.
 #[inline(always)]
 pub(super) fn saturate64(a: f64) -> f64 {
     if a > 0.0 {
@@ -102,14 +103,14 @@ pub(super) fn saturate64(a: f64) -> f64 {
     }
 }
 
-/// Rounds `high + low` to f32, where `high` is the nearest f64 to that sum and `low` tells by its
-/// sign where the rest lies.
+/// Rounds `high + low` to f32, where `high` is the nearest f64 to that sum and the sign of `low`
+/// shows on which side of `high` the exact sum lies.
 #[inline]
 fn narrow(high: f64, low: f64, round: Round) -> f32 {
     if !high.is_finite() {
         return high as f32;
     }
-    // Round to odd: if something is lost, the last bit says so.
+    // Round to odd: if bits are lost, set the last bit.
     let mut odd = high;
     if low != 0.0 && high.to_bits() & 1 == 0 {
         odd = if (low > 0.0) == (high > 0.0) || high == 0.0 {
@@ -121,7 +122,7 @@ fn narrow(high: f64, low: f64, round: Round) -> f32 {
     round_f32(odd, round)
 }
 
-/// f64 to f32 in a rounding mode.
+/// Converts f64 to f32 in a rounding mode.
 #[inline]
 pub(super) fn round_f32(a: f64, round: Round) -> f32 {
     let near = a as f32;
@@ -143,14 +144,15 @@ pub(super) fn round_f32(a: f64, round: Round) -> f32 {
     }
 }
 
-/// The error of `sum = a + b`.
+/// The rounding error of `sum = a + b`.
 #[inline]
 fn two_sum_error(a: f64, b: f64, sum: f64) -> f64 {
     let rest = sum - a;
     (a - (sum - rest)) + (b - rest)
 }
 
-/// The sign of an exact zero sum: negative only when rounding down, unless both are.
+/// The sign of an exact zero sum: negative only when rounding down, unless both operands are
+/// negative.
 #[inline]
 fn zero_sum(a: f64, b: f64, round: Round) -> f32 {
     let both = a.is_sign_negative() && b.is_sign_negative();
@@ -210,7 +212,7 @@ pub(super) fn div32(a: f32, b: f32, round: Round) -> f32 {
     let quotient = a / b;
     let rest = fused64(-quotient, b, a);
     let low = if b < 0.0 { -rest } else { rest };
-    // Nothing is lost where an infinity takes part.
+    // Nothing is lost if an infinity takes part.
     let low = if low.is_finite() { low } else { 0.0 };
     canonical(narrow(quotient, low, round))
 }
@@ -271,7 +273,7 @@ pub(super) fn sqrt64(a: f64, round: Round) -> f64 {
     if round == Round::Near || !root.is_finite() || root == 0.0 {
         return root;
     }
-    // Scale tiny numbers up so that the rest is exact.
+    // Scale tiny numbers up, so that the rest is exact.
     let (scaled, scale) = if a < 1e-200 {
         (a * 2f64.powi(400), 2f64.powi(200))
     } else {
@@ -285,7 +287,7 @@ pub(super) fn sqrt64(a: f64, round: Round) -> f64 {
     }
 }
 
-/// f64 to an integral value in a rounding mode.
+/// Rounds an f64 to an integral value in a rounding mode.
 pub(super) fn integral(a: f64, round: Round) -> f64 {
     match round {
         Round::Near => a.round_ties_even(),
@@ -295,7 +297,7 @@ pub(super) fn integral(a: f64, round: Round) -> f64 {
     }
 }
 
-/// An integer to f32 in a rounding mode.
+/// Converts an integer to f32 in a rounding mode.
 pub(super) fn int_to_f32(value: i128, round: Round) -> f32 {
     let near = value as f32;
     let (too_high, too_low) = (near as i128 > value, (near as i128) < value);
@@ -310,7 +312,7 @@ pub(super) fn int_to_f32(value: i128, round: Round) -> f32 {
     )
 }
 
-/// An integer to f64 in a rounding mode.
+/// Converts an integer to f64 in a rounding mode.
 pub(super) fn int_to_f64(value: i128, round: Round) -> f64 {
     let near = value as f64;
     let (too_high, too_low) = (near as i128 > value, (near as i128) < value);
@@ -325,7 +327,8 @@ pub(super) fn int_to_f64(value: i128, round: Round) -> f64 {
     )
 }
 
-/// An integer to f64, rounded to odd: to a shorter format it then rounds as the integer itself.
+/// Converts an integer to f64, rounded to odd. A second rounding to a shorter format then gives the
+/// same result as rounding the integer directly.
 pub(super) fn int_to_odd(value: i128) -> f64 {
     let cut = int_to_f64(value, Round::Zero);
     f64::from_bits(cut.to_bits() | u64::from(cut as i128 != value))

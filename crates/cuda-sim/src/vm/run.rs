@@ -11,19 +11,19 @@ use super::fault::FaultKind;
 use super::space::{Env, FUNCTION, bits};
 use super::warp::{Base, Frame, Wait, Warp};
 
-/// Frames that may be open at once.
+/// The maximum number of open call frames.
 const MAX_DEPTH: usize = 4096;
-/// Why a warp stopped.
+/// The reason why a warp stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It has used its fuel.
+    /// The warp has used up its fuel.
     Slice,
     /// No fragment can run, or none is left.
     Blocked,
 }
 
 impl Warp {
-    /// Runs until nothing can run or `fuel` is used up.
+    /// Runs until no fragment can run or `fuel` is used up.
     pub(super) fn run(
         &mut self,
         env: &Env<'_>,
@@ -70,8 +70,8 @@ impl Warp {
         Ok(Stop::Slice)
     }
 
-    /// Executes the current fragment until it parts, waits, ends, reaches `limit` or has used up
-    /// `left`. With `NOTED`, what each lane executes is noted.
+    /// Executes the current fragment until it diverges, waits, ends, reaches `limit` or has used up
+    /// `left`. With `NOTED`, records which instruction each lane executes.
     fn straight<const NOTED: bool>(
         &mut self,
         env: &Env<'_>,
@@ -88,7 +88,7 @@ impl Warp {
                 return Err(Trouble::new(
                     FaultKind::InvalidPc,
                     mask,
-                    "the code ends here",
+                    "execution ran past the end of the code",
                 ));
             };
             let m = match i.guard {
@@ -143,7 +143,8 @@ impl Warp {
         Ok(())
     }
 
-    /// What changes fragments. The current one stands at `i`, which the lanes `m` of it execute.
+    /// Executes an instruction that changes fragments. The current fragment is at `i`, which the
+    /// lanes `m` of it execute.
     fn control(
         &mut self,
         env: &Env<'_>,
@@ -221,7 +222,11 @@ impl Warp {
         let index = self.get32(i.a);
         let lane = m.trailing_zeros() as usize;
         let Some(&target) = table.get(index[lane] as usize) else {
-            let message = format!("brx.idx {} of {} targets", index[lane], table.len());
+            let message = format!(
+                "`brx.idx` has index {}, but its table has {} targets",
+                index[lane],
+                table.len()
+            );
             return Err(Trouble::new(FaultKind::InvalidPc, m, message));
         };
         let same = bits(m).fold(0, |same, other| {
@@ -229,8 +234,8 @@ impl Warp {
         });
         let rest = self.fragments[self.current].mask & !m;
         if let Some(others) = self.split(same) {
-            // `others` are the lanes that jump; those with another index stay here, those without
-            // go on.
+            // `others` is the fragment of the lanes that jump. Lanes with another index stay at
+            // this instruction; lanes that do not execute it continue.
             self.fragments[others].pc = target;
             if rest != 0
                 && let Some(rest) = self.split(rest).or(Some(self.current))
@@ -243,8 +248,8 @@ impl Warp {
         Ok(())
     }
 
-    /// Goes on with the lanes `same` of `all`, which execute an instruction. The others of them
-    /// come back to it; lanes that do not execute it go on.
+    /// Continues with the lanes `same` of `all`, the lanes that execute an instruction. The other
+    /// lanes of `all` return to the instruction; lanes that do not execute it continue.
     fn part(&mut self, same: u32, all: u32) {
         if same == all {
             return;
@@ -312,7 +317,7 @@ impl Warp {
         let is_deep = depth >= MAX_DEPTH || words > MAX_WORDS;
         if base.local + callee.frame > self.stride || is_deep {
             let message = format!(
-                "the call of `{}` needs more than {} bytes of stack, {MAX_DEPTH} frames, or {MAX_WORDS} registers",
+                "the call of `{}` exceeds {} bytes of stack, {MAX_DEPTH} frames or {MAX_WORDS} registers",
                 callee.name, self.stride
             );
             return Err(Trouble::new(FaultKind::HardwareStack, m, message));
@@ -435,7 +440,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Gives the fragments that waited for a reduction its result.
+    /// Writes the result of a reduction to the fragments that waited for it.
     fn finish_reductions(&mut self, code: &[Ins], common: &Common) {
         for index in 0..self.fragments.len() {
             let fragment = &mut self.fragments[index];

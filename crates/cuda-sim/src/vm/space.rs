@@ -1,4 +1,4 @@
-//! Addresses as a kernel sees them, and accesses through them.
+//! Generic addresses, and accesses through them.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,52 +13,53 @@ use super::warp::Warp;
 use crate::lock::lock;
 use crate::memory::{MemoryMap, Range};
 
-/// The top byte of a generic address says where it points; 0 is memory of the device or the host.
-/// Each is a bit of its own: what an access to one space makes of an address in another is in none.
+/// The top byte of a generic address selects the space; 0 is device or host memory. Each space has
+/// its own bit, so that adding the tag of one space to an address in another gives an address in
+/// neither.
 pub(super) const SHARED: u64 = 1 << 56;
-/// Where an address in shared memory has the number of a block in the cluster, plus one; 0 is the
-/// block's own.
+/// The position of the block number in a shared-memory address: the rank in the cluster plus one; 0
+/// is the block's own memory.
 pub(super) const RANK_SHIFT: u32 = 24;
-/// Generic address of local memory.
+/// The tag of generic addresses of local memory.
 pub(super) const LOCAL: u64 = 2 << 56;
-/// Generic address of a kernel parameter.
+/// The tag of generic addresses of kernel parameters.
 pub(super) const PARAM: u64 = 4 << 56;
-/// Address of a function: this plus its number.
+/// The tag of function addresses; the function's number is added.
 pub(super) const FUNCTION: u64 = 8 << 56;
-/// What tells these apart.
+/// The mask of the tags.
 pub(super) const TAG: u64 = 0xff << 56;
 
-/// Bits of `Ins::c` in accesses: the address register is 32 bits wide.
+/// A bit of `Ins::c` in accesses: the address register is 32 bits wide.
 pub(super) const NARROW: u32 = 1 << 8;
-/// Bits of `Ins::c` in accesses: which tag to add.
+/// The position in `Ins::c` of accesses of the tag to add.
 pub(super) const TAG_SHIFT: u32 = 9;
 
-/// What a launch gives to every block.
+/// The state of a launch that all blocks use.
 pub(super) struct Env<'a> {
     pub(super) program: &'a Program,
     pub(super) kernel: usize,
     pub(super) launch: &'a LaunchParams<'a>,
-    /// The parameter buffer, 16-byte aligned and followed by nothing.
+    /// The parameter buffer, 16-byte aligned. An access behind it fails.
     pub(super) params: Window,
     pub(super) grid_id: u64,
-    /// The exposed address of what a grid barrier counts in, 0 if the launch is not cooperative.
+    /// The exposed address of the counters of grid barriers; 0 if the launch is not cooperative.
     pub(super) workspace: u64,
     pub(super) workspace_bytes: u64,
-    /// Where dynamic shared memory begins.
+    /// The offset of dynamic shared memory.
     pub(super) static_shared: u32,
     pub(super) shared_bytes: u32,
     /// Blocks of a cluster.
     pub(super) cluster: [u32; 3],
-    /// Whether the launch, or the kernel, says so.
+    /// Whether the launch or the kernel specifies clusters.
     pub(super) explicit_cluster: bool,
-    /// What the checks have found.
+    /// The findings of the checks.
     pub(super) findings: &'a Findings,
-    /// The memory with what was allocated since the launch, as often as that was asked for.
+    /// Newer memory maps, one for each time that an address was not found in the launch's map.
     pub(super) newer: Mutex<Vec<Arc<MemoryMap>>>,
 }
 
 impl Env<'_> {
-    /// The range of memory that `at` is in.
+    /// The memory range that contains `at`.
     fn range(&self, at: u64) -> Option<Range> {
         if let Some(range) = self.launch.map.find(at, 1) {
             return Some(*range);
@@ -69,13 +70,13 @@ impl Env<'_> {
         }
         let now = (self.launch.newer)()?;
         let range = *now.find(at, 1)?;
-        // All are kept: other warps may be using what only an older one has.
+        // Older maps are kept: other warps may be using ranges that only an older map contains.
         newer.push(now);
         Some(range)
     }
 }
 
-/// A range of addresses and where it is in this process.
+/// A range of generic addresses and its place in this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     pub(super) start: u64,
@@ -84,7 +85,7 @@ pub(super) struct Window {
     pub(super) host: u64,
 }
 
-/// How many ranges a warp remembers.
+/// The number of ranges that a warp remembers.
 pub(super) const HITS: usize = 8;
 
 impl Window {
@@ -94,7 +95,8 @@ impl Window {
         offset < self.len && size <= self.len - offset
     }
 
-    /// Where all of `address` are in this process, if the lanes of `m` are inside and aligned.
+    /// The addresses in this process of all of `address`, if the lanes of `m` are inside and
+    /// aligned.
     #[inline(always)]
     fn hosts(&self, address: &[u64; LANES], m: u32, size: u64, align: u64) -> Option<[u64; LANES]> {
         let limit = self.len.checked_sub(size)?;
@@ -119,7 +121,7 @@ pub(super) trait Cell: Copy + Default + PartialEq {
     unsafe fn load(host: u64) -> Self;
     /// # Safety
     ///
-    /// As for `load`.
+    /// The requirements of `load` apply.
     unsafe fn store(self, host: u64);
 }
 
@@ -138,14 +140,14 @@ macro_rules! cell {
             #[inline(always)]
             unsafe fn load(host: u64) -> Self {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // SAFETY: the caller guarantees a live aligned value; all accesses of kernels are
                 // atomic.
                 unsafe { &*cell }.load(Ordering::Relaxed)
             }
             #[inline(always)]
             unsafe fn store(self, host: u64) {
                 let cell: *const $atomic = std::ptr::with_exposed_provenance(host as usize);
-                // SAFETY: the caller vouches for a live aligned value; all accesses of kernels are
+                // SAFETY: the caller guarantees a live aligned value; all accesses of kernels are
                 // atomic.
                 unsafe { &*cell }.store(self, Ordering::Relaxed);
             }
@@ -174,7 +176,7 @@ pub(super) fn bits(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 impl Warp {
-    /// Generic addresses: the register `slot`, plus `imm`, plus the tag of the space in `c`.
+    /// The generic addresses: the register `slot`, plus `imm`, plus the tag of the space in `c`.
     #[inline(always)]
     pub(super) fn generic(&self, slot: u32, i: &Ins) -> [u64; LANES] {
         let tag = u64::from(i.c >> TAG_SHIFT) << 56;
@@ -187,10 +189,11 @@ impl Warp {
         each(|lane| base[lane].wrapping_add(i.imm) | tag)
     }
 
-    /// Where in this process `size` bytes are at the addresses in `slot`, for the lanes of `m`.
+    /// The addresses in this process of the `size` bytes at the generic addresses in `slot`, for
+    /// the lanes of `m`.
     ///
-    /// The addresses of these lanes are exposed, live and multiples of `align + 1`; those of others
-    /// mean nothing.
+    /// The addresses of these lanes are exposed, live and multiples of `align + 1`; those of other
+    /// lanes are meaningless.
     #[inline(always)]
     pub(super) fn hosts(
         &mut self,
@@ -248,7 +251,7 @@ impl Warp {
         Ok(address)
     }
 
-    /// The window that `at` is in, or an empty one.
+    /// The window that contains `at`, or an empty one.
     pub(super) fn window(&self, env: &Env<'_>, at: u64, lane: usize) -> Window {
         match at & TAG {
             0 if at.wrapping_sub(env.workspace) < env.workspace_bytes && env.workspace != 0 => {
@@ -277,7 +280,7 @@ impl Warp {
         }
     }
 
-    /// The shared memory, of this block or another of its cluster, that `at` is in.
+    /// The shared memory, of this block or another of its cluster, that contains `at`.
     fn shared_of(&self, at: u64) -> Window {
         let number = at >> RANK_SHIFT & 0xff;
         let Some(rank) = number.checked_sub(1) else {
@@ -317,14 +320,14 @@ impl Warp {
                 "{size} bytes at {offset:#x} of the parameters, which have {} bytes",
                 env.params.len
             ),
-            _ => format!("{size} bytes at {at:#x}: not an address"),
+            _ => format!("{size} bytes at {at:#x}: not a valid address"),
         };
         let trouble = Trouble::of(FaultKind::IllegalAddress, lane, message);
         trouble.with(Some(access(at, size)), detail)
     }
 }
 
-/// `d = [a + imm]`; with `CHECKED` it is observed, and strong if `e` is 1.
+/// `d = [a + imm]`; with `CHECKED` the access is observed, and is strong if `e` is 1.
 pub(super) struct Load<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
 impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
@@ -357,7 +360,7 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
     }
 }
 
-/// `[a + imm] = b`; with `CHECKED` it is observed, and strong if `e` is 1.
+/// `[a + imm] = b`; with `CHECKED` the access is observed, and is strong if `e` is 1.
 pub(super) struct Store<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
 impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
@@ -395,7 +398,7 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
     }
 }
 
-/// `d = ` the kernel parameter at `imm`, the same for all lanes.
+/// Loads the kernel parameter at `imm` to `d`, the same for all lanes.
 pub(super) struct LoadParam<T>(std::marker::PhantomData<T>);
 
 impl<T: Cell> TouchOp for LoadParam<T> {

@@ -44,7 +44,7 @@ pub(super) enum Special {
     WorkspaceHigh,
 }
 
-/// All of them, by their place in an instruction's `imm`.
+/// All special registers, in the order of their numbers in `Ins::imm`.
 const ALL: [Special; 45] = {
     use Special::*;
     [
@@ -146,7 +146,7 @@ pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
     })
 }
 
-/// The instruction that reads `special`; `imm` of it is set by [`read`].
+/// Reads a 32-bit special register; [`read`] sets `imm`.
 struct Read32<const N: usize>;
 struct Read64<const N: usize>;
 
@@ -166,7 +166,7 @@ impl<const N: usize> TouchOp for Read64<N> {
     }
 }
 
-/// The instruction that reads `special` into a register of 64 bits if `wide`.
+/// The kind of an instruction that reads `special`, into a register of 64 bits if `wide`.
 pub(super) fn read(special: Special, wide: bool, wide_cpu: bool) -> Kind {
     macro_rules! table {
         ($($n:literal)*) => {
@@ -230,8 +230,8 @@ fn value(w: &Warp, env: &Env<'_>, special: Special) -> [u64; LANES] {
     [one; LANES]
 }
 
-/// Nanoseconds, which never run backwards: the time of day when this was first asked, and what has
-/// passed since.
+/// Nanoseconds, which never run backwards: the time of day at the first call, plus the time elapsed
+/// since.
 fn now() -> u64 {
     static START: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (start, time) = START.get_or_init(|| {
@@ -255,7 +255,7 @@ impl<const WIDE: bool> TouchOp for DynamicShared<WIDE> {
     }
 }
 
-/// The instruction that computes where dynamic shared memory begins, plus `imm`.
+/// The kind of an instruction that computes the start of dynamic shared memory, plus `imm`.
 pub(super) fn dynamic_shared(wide: bool) -> Kind {
     Kind::Touch(if wide {
         pick_touch::<DynamicShared<true>>(false)
@@ -271,7 +271,8 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
         let starts = env.program.shared.get(env.kernel);
         let start = starts.and_then(|starts| starts.get(&(i.a as usize)));
         let Some(&start) = start else {
-            let message = String::from("a shared variable that the kernel has no room for");
+            let message =
+                String::from("the kernel's shared memory has no place for this shared variable");
             return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
         };
         let value = u64::from(start).wrapping_add(i.imm);
@@ -284,8 +285,8 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
     }
 }
 
-/// The instruction that computes where the kernel has shared variable number `a` of those of
-/// functions and modules, plus `imm`.
+/// The kind of an instruction that computes the kernel's offset of shared variable number `a` (of
+/// functions and modules), plus `imm`.
 pub(super) fn common_shared(wide: bool) -> Kind {
     Kind::Touch(if wide {
         pick_touch::<CommonShared<true>>(false)
@@ -306,7 +307,7 @@ impl TouchOp for ExplicitCluster {
 /// The name of the only special register that is a predicate.
 pub(super) const EXPLICIT_CLUSTER: &str = "%is_explicit_cluster";
 
-/// The instruction that reads it.
+/// The kind of an instruction that reads it.
 pub(super) fn explicit_cluster() -> Kind {
     Kind::Touch(pick_touch::<ExplicitCluster>(false))
 }

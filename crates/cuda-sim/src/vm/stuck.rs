@@ -1,4 +1,4 @@
-//! Blocks that wait for ever.
+//! Diagnosis of deadlocked blocks.
 
 use super::block::Common;
 use super::check::threads;
@@ -7,7 +7,8 @@ use super::fault::{Detail, FaultKind};
 use super::space::Env;
 use super::warp::{Wait, Warp};
 
-/// Why no thread of a block can go on, as a trouble of one of its warps.
+/// The reason why no thread of a block can make progress, as a trouble of one of its warps, with
+/// the number of that warp.
 pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, Trouble) {
     let at_barrier = warps.iter().enumerate().find_map(|(index, warp)| {
         let mut waiting = warp.fragments.iter();
@@ -18,13 +19,17 @@ pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, T
             _ => None,
         })
     });
-    let begin = "no thread of the block can go on";
+    let begin = "no thread of the block can make progress";
     if let Some((index, mask, id)) = at_barrier {
         let (arrived, expected) = common.attendance(id);
         let there: u32 = arrived.iter().map(|lanes| lanes.count_ones()).sum();
         let message = match expected {
-            Some(expected) => format!("{begin}: {there} of {expected} threads are at barrier {id}"),
-            None => format!("{begin}: {there} threads are at barrier {id}, and others do not come"),
+            Some(expected) => {
+                format!("{begin}: {there} of {expected} threads have arrived at barrier {id}")
+            }
+            None => format!(
+                "{begin}: {there} threads have arrived at barrier {id}, and the others never do"
+            ),
         };
         let absent: Vec<u32> = warps
             .iter()
@@ -42,16 +47,16 @@ pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, T
     let mask = first.map_or(warp.live, |fragment| fragment.mask);
     let message = match first.map(|fragment| fragment.wait) {
         Some(Wait::Cluster) => {
-            format!("{begin}: threads of the cluster do not come to its barrier")
+            format!("{begin}: threads of the cluster never arrive at its barrier")
         }
-        _ => format!("{begin}: lanes of a warp wait for others of it, which do not come"),
+        _ => format!("{begin}: lanes of a warp wait for lanes that never arrive"),
     };
     let mut absent = vec![0; warps.len()];
     absent[index] = warp.live & !mask;
     (index, trouble(warps, &absent, mask, message, env))
 }
 
-/// The lanes `mask` of a warp wait for those that are `absent`, of each warp.
+/// The trouble of the lanes `mask`, which wait for the lanes `absent` of each warp.
 fn trouble(warps: &[Warp], absent: &[u32], mask: u32, message: String, env: &Env<'_>) -> Trouble {
     let mut missing = Vec::new();
     let mut first = None;

@@ -1,4 +1,4 @@
-//! Operations among the lanes of a warp that wait for all of a member mask.
+//! Warp-level operations that wait for all lanes of a member mask.
 
 use super::code::{Ins, Kind, Slot};
 use super::lanes::LANES;
@@ -7,26 +7,26 @@ use super::rounding::NAN32;
 use super::space::bits;
 use super::warp::{Fragment, Wait, Warp};
 
-/// Marks a destination that is not there.
+/// Marks an absent destination.
 pub(super) const NOWHERE: Slot = u32::MAX;
 
-/// Which operation. The member mask is in the slot `imm & 0xffff_ffff`, a second destination (a
+/// The operation. The member mask is in the slot `imm & 0xffff_ffff`, a second destination (a
 /// predicate) in `imm >> 32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncOp {
     /// `bar.warp.sync`
     Barrier,
-    /// `a` of the lane that `b` and `c` say.
+    /// The value `a` of the lane that `b` and `c` select.
     Shuffle(Shuffle),
-    /// Of the predicate `a`.
+    /// A vote on the predicate `a`.
     Vote { vote: Vote, negated: bool },
-    /// The lanes with the same value.
+    /// For each lane, the lanes with the same value.
     MatchAny { wide: bool },
-    /// All lanes if all have the same value.
+    /// The mask of all lanes if all have the same value.
     MatchAll { wide: bool },
-    /// `a` of all lanes, combined.
+    /// The values `a` of all lanes, combined.
     Reduce(Reduce),
-    /// One lane is chosen.
+    /// The election of one lane.
     Elect,
 }
 
@@ -56,8 +56,8 @@ pub(super) enum Reduce {
     And,
     Or,
     Xor,
-    /// The least or greatest f32, perhaps without its sign; NaN if there is one, or else if all
-    /// are.
+    /// The minimum or maximum of f32 values, perhaps of their absolute values. The result is NaN if
+    /// any input is NaN, or only if all are.
     Float {
         max: bool,
         abs: bool,
@@ -65,7 +65,7 @@ pub(super) enum Reduce {
     },
 }
 
-/// What the taking part lanes bring.
+/// The inputs of the participating lanes.
 struct Inputs {
     members: [u32; LANES],
     a: [u64; LANES],
@@ -73,15 +73,15 @@ struct Inputs {
     c: [u32; LANES],
 }
 
-/// What they get.
+/// The results of the participating lanes.
 struct Outputs {
     value: [u64; LANES],
     flag: u32,
 }
 
 impl Warp {
-    /// No fragment can run: perhaps a lane that others waited for has exited. True if something
-    /// goes on.
+    /// Called when no fragment can run, perhaps because a lane that others waited for has exited.
+    /// Returns true if a fragment can continue.
     pub(super) fn sync_waiting(&mut self, code: &[Ins]) -> bool {
         for index in 0..self.fragments.len() {
             let wait = self.fragments[index].wait;
@@ -94,7 +94,8 @@ impl Warp {
         false
     }
 
-    /// Whether all lanes wait where the fragment `index` does. They become one fragment then.
+    /// Merges the fragments that wait where the fragment `index` does, if they contain all live
+    /// lanes; returns whether they do.
     pub(super) fn gathered(&mut self, index: usize) -> bool {
         let first = &self.fragments[index];
         let here = |other: &Fragment| {
@@ -122,8 +123,8 @@ impl Warp {
         true
     }
 
-    /// Runs the operation that the fragment `index` waits at, for each of its member masks whose
-    /// lanes are all there. True if some go on.
+    /// Runs the operation that the fragment `index` waits at, once for each of its member masks
+    /// whose lanes have all arrived. Returns true if any lanes continue.
     pub(super) fn try_sync(&mut self, code: &[Ins], index: usize) -> bool {
         let Fragment { mask, pc, base, .. } = self.fragments[index];
         let i = code[pc as usize];
@@ -142,9 +143,9 @@ impl Warp {
         goes_on
     }
 
-    /// Runs `op` for the lanes that wait at it with this member mask, if they are all that it
-    /// names. Lanes with another mask take part in another operation, though it is the same
-    /// instruction or their masks overlap.
+    /// Runs `op` for the lanes that wait at it with this member mask, if all lanes of the mask have
+    /// arrived. Lanes with another mask take part in a different operation, even if it is the same
+    /// instruction or the masks overlap.
     fn try_members(&mut self, code: &[Ins], op: SyncOp, member_mask: u32) -> bool {
         let mut inputs = Inputs {
             members: [0; LANES],
@@ -183,7 +184,7 @@ impl Warp {
         }
         for (mut index, lanes) in group {
             if self.fragments[index].mask != lanes {
-                // Its other lanes wait on.
+                // The other lanes of the fragment keep waiting.
                 self.fragments[index].mask &= !lanes;
                 let part = Fragment {
                     mask: lanes,
@@ -243,7 +244,7 @@ impl Warp {
     }
 }
 
-/// Those of `lanes` whose member mask is `member_mask`.
+/// The lanes among `lanes` whose member mask is `member_mask`.
 fn lanes_of(members: &[u32; LANES], lanes: u32, member_mask: u32) -> u32 {
     let all = members.iter().enumerate();
     lanes
@@ -258,7 +259,7 @@ fn compute(op: SyncOp, present: u32, inputs: &Inputs) -> Outputs {
         flag: 0,
     };
     for lane in bits(present) {
-        // Who takes part, from this lane's point of view.
+        // The participating lanes, from this lane's point of view.
         let group = inputs.members[lane] & present;
         let (value, flag) = match op {
             SyncOp::Barrier => (0, false),
@@ -319,7 +320,7 @@ fn combine(reduce: Reduce, values: impl Iterator<Item = u32>) -> u32 {
     all.unwrap_or(0)
 }
 
-/// The least or greatest of floats.
+/// The minimum or maximum of floats.
 fn extreme(values: impl Iterator<Item = u32>, (max, abs, nan): (bool, bool, bool)) -> u32 {
     let mut best: Option<f32> = None;
     for bits in values {
@@ -341,7 +342,7 @@ fn extreme(values: impl Iterator<Item = u32>, (max, abs, nan): (bool, bool, bool
     best.unwrap_or(NAN32).to_bits()
 }
 
-/// Which lane to read, and whether it is in range.
+/// The lane to read, and whether it is in range.
 fn source_lane(shuffle: Shuffle, lane: u32, inputs: &Inputs) -> (u32, bool) {
     let b = inputs.b[lane as usize] & 31;
     let clamp = inputs.c[lane as usize] & 31;

@@ -1,5 +1,5 @@
-//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes of a tensor, and columns of
-//! images.
+//! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: copies of boxes of a tensor and of
+//! im2col columns of images.
 
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
@@ -14,17 +14,17 @@ use super::space::{Env, bits};
 use super::tensor_map::{BYTES, Element, MAX_RANK, TensorMap};
 use super::warp::Warp;
 
-/// Bytes of a chunk, which a swizzle keeps together.
+/// The bytes of a chunk, which a swizzle keeps together.
 const CHUNK: u64 = 16;
-/// What the address of a box in shared memory is a multiple of.
+/// The alignment of a box in shared memory.
 const BOX_ALIGN: u64 = 128;
 
-/// Which way a copy goes.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Load,
     Store,
-    /// Operation of this number in [`OPERATIONS`].
+    /// A reduction to global memory, with this index into [`OPERATIONS`].
     Reduce(u64),
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Direction {
 pub(super) const OPERATIONS: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
 
 impl Direction {
-    /// As [`number`](Self::number) gave it.
+    /// Decodes the number that [`number`](Self::number) returns.
     fn of_number(number: u64) -> Self {
         match number {
             0 => Self::Load,
@@ -41,7 +41,7 @@ impl Direction {
         }
     }
 
-    /// Where in the upper half of `Ins::imm` it is.
+    /// The encoding in the upper half of `Ins::imm`.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Load => 0,
@@ -51,7 +51,7 @@ impl Direction {
     }
 }
 
-/// The operation of that name on elements of this type.
+/// The reduction with this number, for elements of this type.
 fn operation(number: u64, element: Element) -> Option<atomic::Op> {
     let name = OPERATIONS.get(number as usize)?;
     let (class, bits) = match element {
@@ -72,15 +72,14 @@ fn operation(number: u64, element: Element) -> Option<atomic::Op> {
     atomic::Op::parse(name, class, bits, false)
 }
 
-/// The bit of `Ins::imm` that says that the instruction is of images.
+/// The bit of `Ins::imm` that marks an im2col instruction.
 pub(super) const IMAGES: u64 = 1 << 40;
 
-/// Places of a tensor one after the other, those of dimension 1 first. Dimension 0 stays where it
-/// is.
+/// Iterates over the positions of a tensor, dimension 1 fastest. Dimension 0 does not change.
 struct Walk {
     rank: usize,
     at: [i64; MAX_RANK],
-    /// Where each dimension begins again, and the last place before it does.
+    /// For each dimension, the first and the last position.
     bounds: [(i64, i64); MAX_RANK],
     steps: [i64; MAX_RANK],
 }
@@ -92,7 +91,7 @@ impl Walk {
         for d in 1..map.rank {
             match &map.columns {
                 Some(columns) if d + 1 < map.rank => bounds[d] = map.corners(columns, d),
-                // Images are not left out, and have no end.
+                // The dimension of images has a step of one and no end.
                 Some(_) => steps[d] = 1,
                 None => bounds[d].1 = start[d] + (map.count(d) as i64 - 1) * steps[d],
             }
@@ -116,7 +115,7 @@ impl Walk {
     }
 }
 
-/// One copy of one lane.
+/// One lane's copy.
 struct Transfer<'a, 'e> {
     w: &'a Warp,
     env: &'a Env<'e>,
@@ -124,7 +123,7 @@ struct Transfer<'a, 'e> {
     map: TensorMap,
     direction: Direction,
     start: [i64; MAX_RANK],
-    /// What is read instead of the pixel at a place, as seen from there.
+    /// The offset of the pixel to read from the current position.
     offsets: [i64; MAX_RANK],
     ins: &'a Ins,
 }
@@ -134,21 +133,23 @@ impl Transfer<'_, '_> {
         Trouble::of(FaultKind::IllegalInstruction, self.lane, message)
     }
 
-    /// That the instruction goes with the map; the manual does not tell what happens otherwise.
+    /// Checks that the instruction matches the map. The manual does not specify a mismatch.
     fn check_map(&self, coordinates: usize) -> Result<(), Trouble> {
         let rank = self.map.rank;
         if rank != coordinates {
-            return Err(self.wrong(format!("{coordinates} coordinates for {rank} dimensions")));
+            return Err(self.wrong(format!(
+                "the instruction has {coordinates} coordinates, but the map has {rank} dimensions"
+            )));
         }
         match (self.map.columns.is_some(), self.ins.imm & IMAGES != 0) {
-            (true, false) => Err(self.wrong("tiles through a map of images".into())),
-            (false, true) => Err(self.wrong("images through a map of tiles".into())),
+            (true, false) => Err(self.wrong("a tiled copy through an im2col tensor map".into())),
+            (false, true) => Err(self.wrong("an im2col copy through a tiled tensor map".into())),
             _ => Ok(()),
         }
     }
 
-    /// What an H200 takes as an illegal instruction and the manual does not tell, and of images
-    /// what the manual asks.
+    /// Checks the start. For boxes, it rejects what an H200 reports as an illegal instruction,
+    /// which the manual does not specify; for images, what the manual forbids.
     fn check_start(&self) -> Result<(), Trouble> {
         let start = &self.start[..self.map.rank];
         let row = start[0] * self.map.element.bytes() as i64;
@@ -162,7 +163,8 @@ impl Transfer<'_, '_> {
         };
         let row = self.map.dims[0] * self.map.element.bytes();
         if matches!(self.direction, Direction::Reduce(_)) && !row.is_multiple_of(CHUNK) {
-            let message = format!("a reduction of pixels of {row} bytes, not a multiple of 16");
+            let message =
+                format!("a reduction of pixels of {row} bytes, which is not a multiple of 16");
             return Err(self.wrong(message));
         }
         let most = match self.map.rank {
@@ -174,22 +176,24 @@ impl Transfer<'_, '_> {
             let (first, last) = self.map.corners(columns, d);
             let offset = self.offsets[d];
             if at < first || at > last {
-                let message =
-                    format!("a filter at {at} of dimension {d}, not in {first} to {last}");
+                let message = format!(
+                    "the filter is at {at} in dimension {d}; the limits are {first} to {last}"
+                );
                 return Err(self.wrong(message));
             }
             if offset > most {
-                let message = format!("an offset of {offset} along dimension {d}, above {most}");
+                let message = format!("the offset {offset} along dimension {d} exceeds {most}");
                 return Err(self.wrong(message));
             }
         }
         Ok(())
     }
 
-    /// That nothing is written at a negative coordinate.
+    /// Checks that no element is written at a negative coordinate.
     fn check_written(&self, place: &[i64]) -> Result<(), Trouble> {
         if self.direction != Direction::Load && place.iter().any(|at| *at < 0) {
-            let message = format!("what is at {place:?} would be written before the first element");
+            let message =
+                format!("the write at {place:?} is before the first element of the tensor");
             return Err(self.wrong(message));
         }
         Ok(())
@@ -223,7 +227,7 @@ impl Transfer<'_, '_> {
         Ok(())
     }
 
-    /// How many elements of a row there are to copy. An H200 writes the channels of images in whole
+    /// The number of elements of a row to copy. An H200 writes the channels of images in whole
     /// chunks.
     fn columns(&self) -> u64 {
         let columns = self.map.dims[0];
@@ -234,7 +238,7 @@ impl Transfer<'_, '_> {
         (columns * size).next_multiple_of(CHUNK) / size
     }
 
-    /// Tells of the access to a chunk of shared memory.
+    /// Reports the access to a chunk of shared memory to the checks.
     fn observe(&self, at: u64) {
         if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
             let chunk = Touch::new(self.lane, at, CHUNK);
@@ -245,8 +249,8 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// The elements from byte `chunk` of a row on, whose first byte would be at `address`; in this
-    /// process they are at `place`.
+    /// Copies the elements from byte `chunk` of a row onwards. The first byte of the chunk would be
+    /// at `address`; the chunk is at `place` in this process.
     fn chunk(
         &self,
         chunk: u64,
@@ -263,7 +267,8 @@ impl Transfer<'_, '_> {
                 is_there && usize::try_from(column).is_ok_and(|at| (at as u64) < columns);
             if !is_there {
                 if self.direction == Direction::Load {
-                    // SAFETY: an element of the chunk of live bytes at `place` ← the caller.
+                    // SAFETY: `place + at` is an element of the chunk of live bytes at `place` ←
+                    // the caller guarantees it.
                     unsafe { super::reach::store(size, place + at, 0) };
                 }
                 continue;
@@ -279,7 +284,8 @@ impl Transfer<'_, '_> {
                 }
             }
             match self.direction {
-                // SAFETY: an element here and there ← the caller, and `Reach::host`.
+                // SAFETY: both are live elements ← the caller guarantees `place`, and `Reach::host`
+                // checked `global`.
                 Direction::Load => unsafe { copy(place + at, global, size) },
                 // SAFETY: as above.
                 Direction::Store => unsafe { copy(global, place + at, size) },
@@ -287,13 +293,15 @@ impl Transfer<'_, '_> {
                     let Some(op) = operation(number, self.map.element) else {
                         let name = OPERATIONS.get(number as usize).copied().unwrap_or_default();
                         let element = self.map.element;
-                        return Err(self.wrong(format!("no reduction `{name}` of {element:?}")));
+                        return Err(self.wrong(format!(
+                            "the reduction `{name}` does not support elements of type {element:?}"
+                        )));
                     };
-                    // SAFETY: an element of the chunk ← the caller.
+                    // SAFETY: `place + at` is an element of the chunk ← the caller guarantees it.
                     let value = unsafe { load(size, place + at) };
                     let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
                     match size {
-                        // SAFETY: a live, aligned element ← `Reach::host`.
+                        // SAFETY: `global` is a live, aligned element ← `Reach::host` checked it.
                         2 => unsafe { u16::update(global, change) },
                         // SAFETY: as above.
                         4 => unsafe { u32::update(global, change) },
@@ -307,24 +315,24 @@ impl Transfer<'_, '_> {
     }
 }
 
-/// The tensor map at the generic address `at`.
+/// Reads the tensor map at the generic address `at`.
 fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, Trouble> {
     let host = Reach::default().host(w, env, at, BYTES as u64, 64, lane)?;
     let mut bytes = [0; BYTES];
     for (index, place) in bytes.chunks_mut(8).enumerate() {
-        // SAFETY: 8 of the live bytes, at a multiple of 8 ← `Reach::host` says so.
+        // SAFETY: these are 8 of the live bytes, aligned to 8 ← `Reach::host` checked them.
         let word = unsafe { load(8, host + 8 * index as u64) };
         place.copy_from_slice(&word.to_le_bytes());
     }
     TensorMap::decode(&bytes).ok_or_else(|| {
-        let message = format!("what is at {at:#x} is not a tensor map");
+        let message = format!("the memory at {at:#x} does not hold a tensor map");
         Trouble::of(FaultKind::IllegalInstruction, lane, message)
     })
 }
 
-/// What is at the coordinates of list `imm`, and for a load of images the offsets behind them, of
-/// the map `b`, from or to shared memory `a`, in the blocks of the mask `d`; then the barrier `e`
-/// knows.
+/// Copies the box at the coordinates in list `imm` of the map `b`, from or to shared memory `a`, in
+/// the blocks of the mask `d`; then reports the bytes to the barrier `e`. For a load of images, the
+/// offsets follow the coordinates in the list.
 pub(super) struct CopyTensor;
 
 impl TouchOp for CopyTensor {
@@ -333,7 +341,7 @@ impl TouchOp for CopyTensor {
             return Ok(());
         };
         let direction = Direction::of_number((i.imm & !IMAGES) >> 32);
-        // Two offsets less than coordinates.
+        // There are two offsets fewer than coordinates.
         let coordinates = if i.imm & IMAGES != 0 && direction == Direction::Load {
             slots.len() / 2 + 1
         } else {

@@ -1,16 +1,16 @@
-//! A tensor map: 128 opaque bytes that `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` makes
+//! Tensor maps: 128 opaque bytes that `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` writes
 //! and bulk copies of tensors read.
 //!
-//! What is in them is this driver's own affair: a mark, the address, then numbers.
+//! The layout is private to this driver: a magic number, the address, then numbers.
 
-/// Bytes of a tensor map.
+/// The size of a tensor map in bytes.
 pub(crate) const BYTES: usize = 128;
-/// The first 8 of them.
+/// The magic number, the first 8 bytes.
 const MARK: [u8; 8] = *b"simTiles";
 /// The largest number of dimensions.
 pub(crate) const MAX_RANK: usize = 5;
 
-/// How chunks of 16 bytes are spread over shared memory.
+/// The permutation of 16-byte chunks in shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Swizzle {
     #[default]
@@ -21,7 +21,7 @@ pub(crate) enum Swizzle {
 }
 
 impl Swizzle {
-    /// By its number in `CUtensorMapSwizzle`.
+    /// The swizzle with this number in `CUtensorMapSwizzle`.
     pub(crate) fn of_number(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::None,
@@ -32,7 +32,7 @@ impl Swizzle {
         })
     }
 
-    /// Bytes of one row of the pattern.
+    /// The bytes of one row of the pattern.
     pub(crate) fn span(self) -> Option<u64> {
         match self {
             Self::None => None,
@@ -42,14 +42,14 @@ impl Swizzle {
         }
     }
 
-    /// Where in shared memory the chunk goes that would be at `address` without a swizzle.
+    /// The swizzled address of the chunk that would be at `address` without a swizzle.
     pub(super) fn place(self, address: u64) -> u64 {
         let bits = self.span().map_or(0, |span| span - 16);
         address ^ (address >> 3 & bits)
     }
 }
 
-/// The type of the elements, as far as copies and reductions care.
+/// The element type, as far as copies and reductions depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Element {
@@ -80,7 +80,7 @@ impl Element {
         Self::Bf16,
     ];
 
-    /// By its number in `CUtensorMapDataType`, of those that copies do not change.
+    /// The element type with this number in `CUtensorMapDataType`, if copies do not convert it.
     pub(crate) fn of_number(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
@@ -95,34 +95,36 @@ impl Element {
     }
 }
 
-/// The images of a tensor, of which a copy takes a column: pixel after pixel within a box, row
-/// after row, image after image. Dimension 0 is that of channels, the last that of images.
+/// The images of a tensor. A copy takes a column of pixels: pixel by pixel within a box, row by
+/// row, image by image. Dimension 0 is the channels, the last dimension the images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// The corner where filters begin first, from the first pixel on: along each dimension between.
+    /// The corner where filters start first, relative to the first pixel, for each dimension
+    /// between.
     pub(crate) lower: [i16; MAX_RANK - 2],
-    /// The corner where they begin last, from the last pixel on.
+    /// The corner where filters start last, relative to the last pixel.
     pub(crate) upper: [i16; MAX_RANK - 2],
-    /// Pixels that a copy takes.
+    /// The number of pixels that a copy takes.
     pub(crate) pixels: u16,
 }
 
-/// A tensor in global memory, and what of it one copy takes. Dimension 0 is that of neighbours.
+/// A tensor in global memory, and the box of it that one copy takes. Elements are contiguous along
+/// dimension 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorMap {
     pub(crate) address: u64,
     pub(crate) element: Element,
     pub(crate) swizzle: Swizzle,
     pub(crate) rank: usize,
-    /// Elements along each dimension.
+    /// The number of elements along each dimension.
     pub(crate) dims: [u64; MAX_RANK],
-    /// Bytes from one element to the next along each dimension but the first.
+    /// The distance in bytes between elements along each dimension but the first.
     pub(crate) strides: [u64; MAX_RANK - 1],
-    /// The size of the box in the tensor; of images only the channels.
+    /// The size of the box; for images only the number of channels.
     pub(crate) extent: [u16; MAX_RANK],
-    /// Of how many elements in the box one is copied.
+    /// The step between copied elements of the box: 1 of this many is copied.
     pub(crate) steps: [u8; MAX_RANK],
-    /// Where it is one of images.
+    /// The image parameters, for an im2col map.
     pub(crate) columns: Option<Columns>,
 }
 
@@ -155,7 +157,7 @@ impl TensorMap {
         bytes
     }
 
-    /// `None` if these bytes are no tensor map.
+    /// Decodes a tensor map; `None` if these bytes are not one.
     pub(crate) fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -187,22 +189,22 @@ impl TensorMap {
         (bytes[..8] == MARK && is_sound).then_some(map)
     }
 
-    /// Elements of the box that a copy takes along a dimension.
+    /// The number of elements that a copy takes along a dimension.
     pub(crate) fn count(&self, dimension: usize) -> u64 {
         let extent = u64::from(self.extent[dimension]);
         match dimension {
-            // Neighbours are never left out.
+            // Contiguous elements are never skipped.
             0 => extent,
             _ => extent.div_ceil(self.steps[dimension].into()),
         }
     }
 
-    /// Bytes of neighbours that a copy takes together.
+    /// The bytes of contiguous elements that a copy takes together.
     pub(crate) fn row(&self) -> u64 {
         self.count(0) * self.element.bytes()
     }
 
-    /// How many such rows there are.
+    /// The number of such rows.
     pub(crate) fn rows(&self) -> u64 {
         match self.columns {
             Some(columns) => columns.pixels.into(),
@@ -210,12 +212,12 @@ impl TensorMap {
         }
     }
 
-    /// Bytes of shared memory that a copy takes.
+    /// The bytes of shared memory that a copy takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.row() * self.rows()
     }
 
-    /// Where filters begin first and last along a dimension of pixels.
+    /// The first and last start of filters along a dimension of pixels.
     pub(crate) fn corners(&self, columns: &Columns, dimension: usize) -> (i64, i64) {
         let last = self.dims[dimension] as i64 - 1;
         let upper = i64::from(columns.upper[dimension - 1]);

@@ -1,4 +1,4 @@
-//! A warp: registers, and the fragments that its lanes have parted into.
+//! A warp: registers, and the fragments into which its lanes have diverged.
 
 use super::lanes::Over;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::code::{FunctionCode, Place};
 use super::lanes::LANES;
 use super::space::{HITS, Window, bits};
 
-/// Where the registers and local variables of a frame begin.
+/// The start of a frame's registers and local variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Base {
     pub(super) r32: u32,
@@ -19,7 +19,7 @@ pub(super) struct Base {
     pub(super) function: u32,
 }
 
-/// What a return goes back to.
+/// The state that a return restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) base: Base,
@@ -27,25 +27,25 @@ pub(super) struct Frame {
     pub(super) site: u32,
 }
 
-/// What a fragment waits for.
+/// The event that a fragment waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Ready,
-    /// Until the barrier's phase is another one.
+    /// Waits until the phase of the barrier changes.
     Barrier {
         id: u32,
         phase: u32,
     },
-    /// The same, and then for its result.
+    /// Waits like `Barrier`, and then receives the result of the reduction.
     Reduction {
         id: u32,
         phase: u32,
     },
-    /// For the other lanes of the member mask.
+    /// Waits for the other lanes of the member mask.
     Sync,
-    /// For all other lanes.
+    /// Waits for all other lanes of the warp.
     Together,
-    /// For the other threads of the cluster.
+    /// Waits for the other threads of the cluster.
     Cluster,
 }
 
@@ -57,15 +57,15 @@ pub(super) struct Fragment {
     pub(super) base: Base,
     pub(super) frames: Vec<Frame>,
     pub(super) wait: Wait,
-    /// When it ran last.
+    /// The time of its last run.
     pub(super) stamp: u64,
 }
 
 impl Fragment {
-    /// The instruction that it waits at, or is to execute.
+    /// The instruction that it waits at, or executes next.
     pub(super) fn standing(&self) -> u32 {
         match self.wait {
-            // These have gone on already.
+            // The program counter of these has already advanced.
             Wait::Barrier { .. } | Wait::Cluster => self.pc.saturating_sub(1),
             _ => self.pc,
         }
@@ -77,22 +77,23 @@ impl Fragment {
 pub(super) struct Warp {
     pub(super) r32: Vec<[u32; LANES]>,
     pub(super) r64: Vec<[u64; LANES]>,
-    /// The lanes where each predicate is true.
+    /// For each predicate, the lanes where it is true.
     pub(super) preds: Vec<u32>,
     pub(super) consts32: Arc<[u32]>,
     pub(super) consts64: Arc<[u64]>,
-    /// The frame of the fragment that runs.
+    /// The frame of the running fragment.
     pub(super) base: Base,
     pub(super) fragments: Vec<Fragment>,
-    /// Which of them runs.
+    /// The index of the running fragment.
     pub(super) current: usize,
-    /// Its number in the block.
+    /// The number of the warp in the block.
     pub(super) index: usize,
-    /// The number of its block in the cluster.
+    /// The number of the block in the cluster.
     pub(super) rank: u32,
-    /// Its number in the cluster.
+    /// The number of the warp in the cluster.
     pub(super) in_cluster: usize,
-    /// The exposed addresses of shared memory of the blocks of a cluster; none if it is one block.
+    /// The exposed addresses of the shared memory of each block of a cluster; empty for a cluster
+    /// of one block.
     pub(super) peers: Arc<[u64]>,
     /// The lanes that have not exited.
     pub(super) live: u32,
@@ -104,25 +105,25 @@ pub(super) struct Warp {
     pub(super) carry: u32,
     pub(super) shared: Window,
     local: Vec<u64>,
-    /// Bytes of local memory per lane.
+    /// The bytes of local memory per lane.
     pub(super) stride: u32,
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
     clock: u64,
-    /// Let other fragments, and other warps, run first.
+    /// Requests that other fragments and other warps run first.
     pub(super) paused: bool,
-    /// What is known of the accesses in its block, if they are checked.
+    /// The access records of its block, if accesses are checked.
     pub(super) watch: Option<Arc<Watch>>,
-    /// The same of all blocks of the cluster.
+    /// The access records of all blocks of the cluster.
     pub(super) peer_watches: Arc<[Arc<Watch>]>,
-    /// Who of it was at barriers, if that is checked.
+    /// The barrier attendance of its lanes, if that is checked.
     pub(super) attendance: Option<Box<Attendance>>,
-    /// For which shape of a block and which warp of it `tid` holds.
+    /// The shape of a block and the warp number for which `tid` is valid.
     shape: ([u32; 3], usize),
 }
 
 impl Warp {
-    /// Makes this warp number `index` of a block whose threads all stand before `entry`.
+    /// Resets this to warp number `index` of a block whose threads all start at `entry`.
     pub(super) fn reset(&mut self, index: usize, function: usize, code: &FunctionCode, live: u32) {
         self.index = index;
         self.rank = 0;
@@ -190,8 +191,8 @@ impl Warp {
         self.preds.fill(0);
     }
 
-    /// Gives each lane `stride` bytes of local memory; the first `poison` of them get the pattern
-    /// of fresh memory.
+    /// Gives each lane `stride` bytes of local memory; the first `poison` bytes are filled with the
+    /// pattern of fresh memory.
     pub(super) fn set_local(&mut self, stride: u32, poison: u32) {
         let words = stride as usize / 8 * LANES;
         if self.local.len() < words {
@@ -207,10 +208,9 @@ impl Warp {
         }
     }
 
-    /// The exposed address of local memory of lane 0.
+    /// The exposed address of the local memory of lane 0.
     pub(super) fn local_host(&self) -> u64 {
-        // The kernel writes through this address, with atomic accesses, as long as `local` is not
-        // resized.
+        // The kernel writes through this address, with atomic accesses, until `local` is resized.
         self.local.as_ptr().expose_provenance() as u64
     }
 
@@ -278,7 +278,7 @@ impl Warp {
         self.base = running;
     }
 
-    /// The bytes at `offset` of the frame's local memory, of one lane.
+    /// The index in [`local_bytes`](Self::local_bytes) of byte `offset` of a lane's local memory.
     pub(super) fn local_index(&self, lane: usize, offset: u32) -> usize {
         lane * self.stride as usize + offset as usize
     }
@@ -290,7 +290,7 @@ impl Warp {
         unsafe { std::slice::from_raw_parts(self.local.as_ptr().cast(), len) }
     }
 
-    /// Writes bytes of one lane's local memory, as far as there are any.
+    /// Writes bytes of one lane's local memory, if they are in its bounds.
     pub(super) fn write_local(&mut self, lane: usize, offset: u32, bytes: &[u8]) {
         let start = self.local_index(lane, offset);
         let all = self.local_bytes_mut();
@@ -308,7 +308,8 @@ impl Warp {
         unsafe { std::slice::from_raw_parts_mut(self.local.as_mut_ptr().cast(), len) }
     }
 
-    /// Splits `mask` off the current fragment, which keeps the rest; `None` if that is all of it.
+    /// Splits `mask` off the current fragment, which keeps the rest. Returns `None` if `mask` is
+    /// the whole fragment.
     pub(super) fn split(&mut self, mask: u32) -> Option<usize> {
         let current = &mut self.fragments[self.current];
         if current.mask == mask {
@@ -323,8 +324,8 @@ impl Warp {
         Some(self.fragments.len() - 1)
     }
 
-    /// Chooses the fragment that runs next and merges others into it; returns the program counter
-    /// at which another one waits to be merged. `None` if none can run.
+    /// Chooses the fragment that runs next and merges others into it. Returns the program counter
+    /// of another fragment that could merge with it later, or `None` if no fragment can run.
     pub(super) fn select(&mut self, common: &Common, rotate: bool) -> Option<u32> {
         if self.fragments.len() > 1 {
             self.fragments.retain(|fragment| fragment.mask != 0);

@@ -1,4 +1,4 @@
-//! The late schedule: what runs next, and when anything runs at all.
+//! The late schedule: which operation runs next, and when operations run at all.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 use super::{Demand, OpId, Ready, State, Task, Wanted};
 use crate::engine::POLL;
 
-/// How long the late schedule lets one operation run before others go on beside it.
+/// The time that one operation runs before the late schedule starts others concurrently.
 const GRACE: Duration = Duration::from_secs(2);
-/// The same for a host function, which may wait for the program.
+/// The grace period of a host function, which may wait for the program.
 const HOST_GRACE: Duration = Duration::from_millis(50);
-/// At most so many queries of one operation answer "not ready" before one counts as a wait.
+/// The largest number of queries of one operation that report "not ready" before a query counts as
+/// a wait.
 const QUERIES: usize = 4;
 
 impl State {
-    /// Notes that somebody waits for `ops`.
+    /// Records that a thread waits for `ops`.
     pub(in crate::engine) fn demand(&mut self, ops: &[OpId], kind: Demand) {
         let Some(random) = &mut self.late else {
             return;
@@ -30,7 +31,7 @@ impl State {
         }
     }
 
-    /// Counts a query of unfinished operations; whether it made something happen.
+    /// Counts a query of unfinished operations; returns whether it counts as a wait.
     pub(in crate::engine) fn query_counts(&mut self, ops: &[OpId]) -> bool {
         let (Some(random), Some(&op)) = (&mut self.late, ops.last()) else {
             return false;
@@ -58,7 +59,7 @@ impl State {
                 self.picked = None;
                 self.start(op)
             }
-            // The other sort of thread takes it.
+            // A thread of the other kind takes it.
             Some(_) => Task::Sleep(None),
             None if self.wanted.is_empty() => Task::Sleep(None),
             None if sort == Ready::Host => Task::Sleep(None),
@@ -68,7 +69,7 @@ impl State {
 
     /// Chooses the next operation of the late schedule, if it is time for one.
     fn pick(&mut self) {
-        // Waits that are over need no thread.
+        // Polling operations whose condition holds need no thread; complete them here.
         while let Some(op) = self.chosen() {
             if self.ready.get(&op) != Some(&Ready::Poll) {
                 self.picked = Some(op);
@@ -115,7 +116,7 @@ impl State {
         among.get(random.below(among.len())).copied()
     }
 
-    /// All that must run for what is wanted.
+    /// The wanted operations and all of their transitive dependencies.
     fn needed(&self) -> HashSet<OpId> {
         let mut needed = HashSet::new();
         let mut open: Vec<OpId> = self.wanted.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! Operations that consist of several.
+//! Operations that consist of several steps.
 
 use super::{OpId, QueueId, State};
 use crate::engine::{Plan, Step, Work};
@@ -23,15 +23,15 @@ impl State {
         ops
     }
 
-    /// Inserts `steps`, of which those that follow no other follow `first`; returns them, and those
-    /// that no other follows.
+    /// Inserts `steps`; those without dependencies among the steps depend on `first`. Returns the
+    /// operations of all steps, and of the leaves, the steps that no other step depends on.
     fn insert_steps(&mut self, steps: Vec<Step>, first: &[OpId]) -> (Vec<OpId>, Vec<OpId>) {
         let ops: Vec<OpId> = steps.iter().map(|_| self.fresh()).collect();
         let mut is_leaf = vec![true; ops.len()];
         for (index, step) in steps.into_iter().enumerate() {
             let mut follows = Vec::with_capacity(step.after.len());
             for before in step.after {
-                // Only what is inserted already: steps name earlier ones.
+                // A step may depend only on earlier ones, which are already inserted.
                 if before < index {
                     is_leaf[before] = false;
                     follows.push(ops[before]);
@@ -51,7 +51,7 @@ impl State {
         (ops, leaves)
     }
 
-    /// `op` has run and turned into `plan`: it is complete when that is.
+    /// Replaces `op`, which has run, by its `plan`: `op` completes when the plan does.
     pub(in crate::engine) fn expand(&mut self, op: OpId, plan: Plan) {
         self.running.remove(&op);
         if plan.steps.is_empty() && plan.then.is_none() {

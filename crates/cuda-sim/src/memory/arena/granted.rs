@@ -1,11 +1,11 @@
-//! Memory of a [`VirtualSpace`] that this device may use, and what it costs the device that has it.
+//! Memory of a [`VirtualSpace`] that this device may use, and its cost to the device that owns it.
 
 use super::Arena;
 use crate::memory::map::{Range, RangeKind};
 use crate::memory::virtual_space::VirtualSpace;
 
 impl Arena {
-    /// Lets the device use `size` bytes at `addr`, where something is mapped.
+    /// Lets the device use `size` bytes at `addr`, which must be mapped.
     pub fn grant(&self, space: &VirtualSpace, addr: u64, size: u64) {
         let mut state = self.state();
         let range = Range {
@@ -19,14 +19,15 @@ impl Arena {
         state.map = None;
     }
 
-    /// Ends what [`grant`](Self::grant) began.
+    /// Revokes the access that [`grant`](Self::grant) granted.
     pub fn revoke(&self, addr: u64) {
         let mut state = self.state();
         state.granted.remove(&addr);
         state.map = None;
     }
 
-    /// Counts memory that lies elsewhere as used; whether there was so much.
+    /// Counts `size` bytes of memory outside the arena as used, unless that would exceed `limit`;
+    /// returns whether it fits.
     pub fn charge(&self, size: u64, limit: u64) -> bool {
         let mut state = self.state();
         let fits = state.used.checked_add(size).is_some_and(|all| all <= limit);
@@ -36,13 +37,13 @@ impl Arena {
         fits
     }
 
-    /// Ends what [`charge`](Self::charge) began.
+    /// Subtracts the bytes that [`charge`](Self::charge) counted.
     pub fn refund(&self, size: u64) {
         self.state().used -= size;
     }
 }
 
-/// `ranges` by rising address, with those joined that follow each other in both address spaces.
+/// `ranges`, in ascending order of addresses, with adjacent ranges merged.
 pub(super) fn joined<'a>(ranges: impl Iterator<Item = &'a Range>) -> Vec<Range> {
     let mut all: Vec<Range> = Vec::new();
     for range in ranges {

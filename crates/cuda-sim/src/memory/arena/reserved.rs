@@ -1,10 +1,11 @@
-//! Ranges that keep their address while they are not live: what the allocation nodes of graphs
-//! stand for.
+//! Ranges that keep their address while they are not live. They implement the allocation nodes of
+//! graphs.
 
 use super::Arena;
 
 impl Arena {
-    /// Takes `size` bytes of addresses, which are not live yet; `None` when there is no room.
+    /// Reserves `size` addresses, which are not live yet. Returns `None` if no free range is large
+    /// enough.
     pub fn reserve(&self, size: u64, align: u64) -> Option<u64> {
         let (offset, taken) = self.take(size, align)?;
         self.state().reserved.insert(offset, (size, taken));
@@ -24,8 +25,8 @@ impl Arena {
         })
     }
 
-    /// Makes the range that was reserved at `addr` live, with poisoned bytes; whether it was not
-    /// live before.
+    /// Makes the range that was reserved at `addr` live and poisons its bytes; returns whether it
+    /// was not live before.
     pub fn activate(&self, addr: u64) -> bool {
         let offset = addr.wrapping_sub(self.base);
         let state = self.state();
@@ -34,7 +35,7 @@ impl Arena {
         };
         let fresh = !state.live.contains_key(&offset);
         drop(state);
-        // Who uses it in a wrong order sees poison, as with any other allocation.
+        // A program that uses it in a wrong order sees poison, as with any other allocation.
         self.poison(offset, size);
         let mut state = self.state();
         state.live.insert(offset, (size, taken));
@@ -42,7 +43,8 @@ impl Arena {
         fresh
     }
 
-    /// Ends what [`activate`](Self::activate) began; whether it was live.
+    /// Ends the live period that [`activate`](Self::activate) began; returns whether the range was
+    /// live.
     pub fn deactivate(&self, addr: u64) -> bool {
         let offset = addr.wrapping_sub(self.base);
         let mut state = self.state();
@@ -54,7 +56,7 @@ impl Arena {
         was_live
     }
 
-    /// Gives the range that was reserved at `addr` back.
+    /// Releases the range that was reserved at `addr`.
     pub fn unreserve(&self, addr: u64) {
         let offset = addr.wrapping_sub(self.base);
         let mut state = self.state();
@@ -84,7 +86,7 @@ mod tests {
         assert!(arena.deactivate(addr));
         assert!(!arena.deactivate(addr));
         assert!(arena.map().find(addr, 1).is_none());
-        // Nobody else gets the address meanwhile.
+        // The address is not reused in the meantime.
         let other = arena.alloc(100, 256).unwrap();
         assert_ne!(other, addr);
         assert!(arena.free(addr, "a test").is_err());

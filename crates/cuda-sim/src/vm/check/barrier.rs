@@ -1,11 +1,12 @@
-//! Who comes to the barriers of a block.
+//! The check for threads that skip a barrier of their block.
 //!
-//! A barrier of the whole block waits for the threads that have not exited. So a thread that
-//! returns early is no mistake; one that goes around a barrier and on through the code behind it,
-//! which others reach by way of the barrier, is one, even where it works because it exits later.
-//! Told are threads that leave a block from the same place and have been at fewer barriers, if a
-//! barrier lies on no way on from that place. And `bar.sync` and the other aligned forms want all
-//! lanes of a warp at the same instruction.
+//! A barrier of the whole block waits for the threads that have not exited. A thread that returns
+//! early is therefore no error. A thread is in error if it bypasses a barrier and then runs code
+//! that other threads reach through the barrier, even if the program works because that thread
+//! exits later. The check reports threads that leave a block from the same instruction as others
+//! and have arrived at fewer barriers, provided that one of these barriers has a path to that
+//! instruction and no path leads back from the instruction to it. Moreover, `bar.sync` and the
+//! other aligned forms require all lanes of a warp to be at the same instruction.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +17,16 @@ use crate::vm::program::Program;
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
 
-/// The lanes of a warp and the barriers of their block.
+/// The barrier history of the lanes of a warp.
 #[derive(Debug)]
 pub(in crate::vm) struct Attendance {
-    /// How often each was at a barrier of the whole block.
+    /// The number of times that each lane arrived at a barrier of the whole block.
     counts: [u32; LANES],
-    /// What each executed last, control flow aside.
+    /// The last instruction, except control flow, that each lane executed.
     tails: [u32; LANES],
-    /// The barriers of the whole block that a lane was at.
+    /// The barriers of the whole block at which a lane arrived.
     barriers: Vec<u32>,
-    /// Who came last: barrier, phase, instruction, lanes.
+    /// The latest arrivals: barrier, phase, instruction, lanes.
     arrivals: Vec<(u32, u32, u32, u32)>,
 }
 
@@ -41,14 +42,15 @@ impl Default for Attendance {
 }
 
 impl Attendance {
-    /// These lanes execute an instruction.
+    /// Records that these lanes execute an instruction.
     pub(in crate::vm) fn executed(&mut self, pc: u32, mask: u32) {
         for (lane, tail) in self.tails.iter_mut().enumerate() {
             *tail = if mask >> lane & 1 != 0 { pc } else { *tail };
         }
     }
 
-    /// Lanes come to a barrier in a phase of it; who came by another instruction, and by which.
+    /// Records that lanes arrive at a barrier in one of its phases. Returns the instruction and the
+    /// lanes of an arrival by a different instruction, if the barrier must be aligned.
     pub(in crate::vm) fn arrive(
         &mut self,
         (id, phase): (u32, u32),
@@ -72,7 +74,7 @@ impl Attendance {
     }
 }
 
-/// Tells of lanes of a warp that come to one barrier by two instructions.
+/// Reports lanes of a warp that arrive at one barrier by two instructions.
 pub(in crate::vm) fn divergent(
     w: &Warp,
     env: &Env<'_>,
@@ -97,19 +99,21 @@ pub(in crate::vm) fn divergent(
             access: None,
             missing: threads(w, others),
             times: 1,
-            message: format!("threads of one warp come to barrier {id} by different instructions"),
+            message: format!(
+                "threads of one warp arrive at barrier {id} by different instructions"
+            ),
         }
     });
 }
 
-/// `threadIdx` of lanes of a warp.
+/// The `threadIdx` of lanes of a warp.
 pub(in crate::vm) fn threads(w: &Warp, mask: u32) -> Vec<[u32; 3]> {
     bits(mask)
         .map(|lane| [0, 1, 2].map(|axis| w.tid[axis][lane]))
         .collect()
 }
 
-/// Tells of threads of a block that is over that missed a barrier.
+/// Reports threads of a completed block that missed a barrier.
 pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
     let all: u32 = env.launch.block.iter().product();
     let mut leaving: BTreeMap<u32, Vec<(usize, usize, u32)>> = BTreeMap::new();
@@ -165,7 +169,7 @@ pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
                     .collect(),
                 times: 1,
                 message: format!(
-                    "{} of {all} threads go around a barrier that others wait at",
+                    "{} of {all} threads skip a barrier that other threads wait at",
                     missing.len()
                 ),
             }
@@ -173,7 +177,7 @@ pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
     }
 }
 
-/// Whether there is a way from one instruction to another, calls aside.
+/// Whether a path leads from one instruction to another, ignoring calls.
 fn reaches(program: &Program, from: u32, to: u32) -> bool {
     let mut seen = vec![false; program.code.len()];
     let mut open = vec![from];

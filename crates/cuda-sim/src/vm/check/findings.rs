@@ -1,4 +1,4 @@
-//! What the checks of a launch have found.
+//! The findings of the checks of a launch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use super::Checks;
 use crate::lock::lock;
 use crate::report::{Report, ReportKind};
 
-/// How many of a launch are kept.
+/// The number of findings that are kept per launch.
 const KEPT: usize = 256;
 
-/// The findings of a launch: one for each pair of instructions, with how often.
+/// The findings of a launch: one for each pair of instructions, with the number of occurrences.
 #[derive(Debug, Default)]
 pub(in crate::vm) struct Findings {
     pub(in crate::vm) checks: Checks,
@@ -25,7 +25,8 @@ impl Findings {
         }
     }
 
-    /// One more of this kind at these instructions; `report` says what the first is.
+    /// Counts a finding of this kind at these instructions; `report` creates the report of the
+    /// first one.
     pub(super) fn add(
         &self,
         kind: ReportKind,
@@ -40,7 +41,7 @@ impl Findings {
         }
     }
 
-    /// All of them.
+    /// All findings.
     pub(in crate::vm) fn into_reports(self) -> impl Iterator<Item = Report> {
         let all = self
             .all

@@ -1,9 +1,10 @@
-//! Which bytes of local memory were written.
+//! Tracks which bytes of local memory have been written.
 
 use crate::vm::lanes::LANES;
 use crate::vm::space::bits;
 
-/// A bit for each byte of each thread of a block, which is set while nobody has written the byte.
+/// A bit for each byte of local memory of each thread in a block, which is set while the byte has
+/// not been written.
 #[derive(Debug, Default)]
 pub(super) struct LocalShadow {
     stride: usize,
@@ -38,7 +39,7 @@ impl LocalShadow {
         }
     }
 
-    /// The first of `len` bytes at `offset` that nobody has written.
+    /// The first of `len` bytes at `offset` that has not been written.
     pub(super) fn unwritten(&self, warp: usize, lane: usize, offset: u64, len: u64) -> Option<u64> {
         let all = self.warps.get(warp)?;
         words(self.stride, lane, offset, len).find_map(|(word, bits)| {
@@ -49,7 +50,7 @@ impl LocalShadow {
     }
 }
 
-/// The bits of `len` bytes of a lane, word by word: which word, which bits of it.
+/// The bits of `len` bytes of a lane, as (word index, bit mask) pairs.
 fn words(stride: usize, lane: usize, offset: u64, len: u64) -> impl Iterator<Item = (usize, u64)> {
     let from = (lane * stride) as u64 + offset.min(stride as u64);
     let to = (from + len).min(((lane + 1) * stride) as u64);

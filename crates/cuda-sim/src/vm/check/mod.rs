@@ -1,11 +1,10 @@
-//! Checks that cost time and are off unless asked for: bytes that nobody has written, races in
-//! shared memory, threads that miss a barrier.
+//! Checks that cost time and are therefore off by default: reads of unwritten bytes, races in
+//! shared memory, and threads that miss a barrier.
 //!
-//! Code that is decoded for them tells each access to an [`Observer`]. What it needs to know of a
-//! block is its
-//! [`Watch`]: for each byte of shared memory who used it last, for each byte of local memory whether it was written,
-//! and what the barriers have put into order. Of global memory the
-//! [`Shadow`](crate::memory::Shadow) says what was written.
+//! Code that is decoded for these checks reports each access to an [`Observer`]. The state of a
+//! block is its [`Watch`]: the last accesses to each byte of shared memory, whether each byte of
+//! local memory was written, and the happens-before relation that the barriers have established.
+//! For global memory, the [`Shadow`](crate::memory::Shadow) tracks which bytes were written.
 
 mod barrier;
 mod findings;
@@ -25,10 +24,10 @@ pub(super) use observer::{Acquired, Observer, Touch};
 use order::Order;
 use shared::SharedShadow;
 
-/// Which checks are on.
+/// The enabled checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Reads of bytes that nobody has written.
+    /// Reads of bytes that have not been written.
     pub uninitialised: bool,
     /// Unordered accesses of several threads to shared memory.
     pub races: bool,
@@ -37,13 +36,13 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Whether code must tell its accesses.
+    /// Whether the code must report its memory accesses.
     pub fn of_accesses(self) -> bool {
         self.uninitialised || self.races
     }
 }
 
-/// What is known of a block that runs.
+/// The access records of a running block.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -61,8 +60,8 @@ impl Watch {
         lock(&self.state)
     }
 
-    /// A new block of so many warps, with so much shared memory, and of local memory so much for
-    /// each thread.
+    /// Resets the records for a new block of this many warps, with `shared_bytes` bytes of shared
+    /// memory and `stride` bytes of local memory per thread.
     pub(super) fn reset(&self, warps: usize, shared_bytes: u32, stride: u32) {
         let state = &mut *self.state();
         if state.order.reset(warps) {
@@ -72,27 +71,27 @@ impl Watch {
         state.local.reset(warps, stride as usize);
     }
 
-    /// A barrier is complete, for the warps of which a lane is in `arrived`.
+    /// Records that a barrier is complete, for the warps with a lane in `arrived`.
     pub(super) fn barrier(&self, arrived: &[u32]) {
         self.state().order.barrier(arrived);
     }
 
-    /// `bar.warp.sync` among the lanes `mask` of a warp.
+    /// Records a `bar.warp.sync` among the lanes `mask` of a warp.
     pub(super) fn warp_barrier(&self, warp: usize, mask: u32) {
         self.state().order.warp_barrier(warp, mask);
     }
 
-    /// The lanes of `warp` may see all that anyone has done.
+    /// Records that everything done so far happens before what the lanes of `warp` do next.
     pub(super) fn acquire(&self, warp: usize) {
         self.state().order.acquire(warp);
     }
 
-    /// Nobody has written `len` bytes at `offset` of the local memory of these lanes.
+    /// Marks `len` bytes at `offset` of the local memory of these lanes as unwritten.
     pub(super) fn forget_local(&self, warp: usize, mask: u32, offset: u32, len: u32) {
         self.state().local.forget(warp, mask, offset, len);
     }
 
-    /// `len` bytes at `offset` of the local memory of a lane were written.
+    /// Records that `len` bytes at `offset` of a lane's local memory were written.
     pub(super) fn wrote_local(&self, warp: usize, lane: usize, offset: u32, len: usize) {
         let mut state = self.state();
         state.local.wrote(warp, lane, offset.into(), len as u64);

@@ -1,4 +1,4 @@
-//! What an instruction tells of its accesses to memory.
+//! Records the memory accesses of an instruction.
 
 use std::sync::MutexGuard;
 
@@ -10,7 +10,7 @@ use crate::vm::lanes::{LANES, TouchOp};
 use crate::vm::space::{Env, LOCAL, RANK_SHIFT, SHARED, TAG};
 use crate::vm::warp::Warp;
 
-/// Looks on while an instruction is executed.
+/// Observes the execution of one instruction.
 pub(in crate::vm) struct Observer<'a> {
     w: &'a Warp,
     env: &'a Env<'a>,
@@ -19,14 +19,14 @@ pub(in crate::vm) struct Observer<'a> {
     state: MutexGuard<'a, State>,
 }
 
-/// An access that a lane makes.
+/// A memory access of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::vm) struct Touch {
     pub(in crate::vm) lane: usize,
     /// The generic address.
     pub(in crate::vm) at: u64,
     pub(in crate::vm) size: u64,
-    /// Atomic, or ordered in another way.
+    /// Whether the access is atomic or ordered in another way.
     pub(in crate::vm) is_strong: bool,
 }
 
@@ -40,7 +40,7 @@ impl Touch {
         }
     }
 
-    /// An access of the size of `T`, which `strong` says is strong.
+    /// An access of the size of `T`; it is strong if `strong` is 1.
     pub(in crate::vm) fn of<T>(lane: usize, at: u64, strong: u32) -> Self {
         Self {
             is_strong: strong != 0,
@@ -57,7 +57,7 @@ impl Touch {
 }
 
 impl<'a> Observer<'a> {
-    /// For an instruction of the code of `env`; `None` if nothing is checked.
+    /// Creates the observer of an instruction of the code of `env`; `None` if no check is on.
     pub(in crate::vm) fn new(w: &'a Warp, env: &'a Env<'a>, i: &Ins) -> Option<Self> {
         let watch = w.watch.as_deref()?;
         let code = env.program.code.as_ptr().addr();
@@ -77,7 +77,7 @@ impl<'a> Observer<'a> {
         self.env.findings.checks
     }
 
-    /// A lane reads, and uses what it reads.
+    /// Records that a lane reads a value and uses it.
     pub(in crate::vm) fn read(&mut self, touch: Touch) {
         if self.checks().uninitialised {
             self.must_be_written(touch);
@@ -96,7 +96,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// A lane writes, which `changes` what is there or not.
+    /// Records that a lane writes; `changes` says whether the write changes the value.
     pub(in crate::vm) fn write(&mut self, touch: Touch, changes: bool) {
         let Touch { at, size, lane, .. } = touch;
         match at & TAG {
@@ -117,7 +117,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// A lane changes what is there atomically.
+    /// Records that a lane changes a value atomically.
     pub(in crate::vm) fn update(&mut self, touch: Touch, reads: bool) {
         let touch = touch.strong();
         if reads && self.checks().uninitialised {
@@ -127,7 +127,7 @@ impl<'a> Observer<'a> {
         self.write(touch, true);
     }
 
-    /// Something is written that is no race with anything: a barrier in memory.
+    /// Records a write that does not race with anything: the initialisation of a barrier in memory.
     pub(in crate::vm) fn initialise(&mut self, touch: Touch) {
         match self.in_shared(touch) {
             Some(offset) => {
@@ -143,7 +143,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// From here on all that others have done is before what this warp does.
+    /// Records that everything other threads did so far happens before what this warp does next.
     pub(in crate::vm) fn acquire(&mut self) {
         self.state.order.acquire(self.w.index);
     }
@@ -157,7 +157,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// The offset in the shared memory of this block, if the access is there.
+    /// The offset in this block's shared memory, if the access is to it.
     fn in_shared(&self, touch: Touch) -> Option<u64> {
         if touch.at & TAG != SHARED {
             return None;
@@ -167,7 +167,7 @@ impl<'a> Observer<'a> {
         is_own.then_some(touch.at & ((1 << RANK_SHIFT) - 1))
     }
 
-    /// A write to the shared memory of another block of the cluster.
+    /// Records a write to the shared memory of another block of the cluster.
     fn write_elsewhere(&mut self, at: u64, size: u64) {
         let rank = (at >> RANK_SHIFT & 0xff).wrapping_sub(1) as usize;
         let Some(watch) = self.w.peer_watches.get(rank) else {
@@ -214,7 +214,7 @@ impl<'a> Observer<'a> {
         };
         let access = access_of(touch);
         let message = format!(
-            "reads {} bytes at {:#x} of {}, of which nobody has written the byte at {first:#x}",
+            "reads {} bytes at {:#x} of {}, but the byte at {first:#x} was never written",
             access.size, access.address, access.space
         );
         self.find(ReportKind::UninitialisedRead, touch, None, message);
@@ -225,13 +225,13 @@ impl<'a> Observer<'a> {
             return;
         }
         let words = match hazard {
-            Hazard::ReadAfterWrite => "reads what another thread wrote",
-            Hazard::WriteAfterRead => "writes what another thread read",
-            Hazard::WriteAfterWrite => "writes over what another thread wrote",
+            Hazard::ReadAfterWrite => "reads a value that another thread wrote",
+            Hazard::WriteAfterRead => "overwrites a value that another thread read",
+            Hazard::WriteAfterWrite => "overwrites a value that another thread wrote",
         };
         let size = touch.size;
         let message = format!(
-            "{words}: {size} bytes at {offset:#x} of shared memory, with nothing that orders the two"
+            "{words}: {size} bytes at {offset:#x} of shared memory; the two accesses are not ordered"
         );
         self.find(ReportKind::Race(hazard), touch, Some(before), message);
     }
@@ -270,7 +270,7 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// The first of the accesses that a vector access was taken apart to.
+/// The first of the accesses into which a vector access was split.
 fn first_of_vector(code: &[Ins], mut pc: u32) -> u32 {
     while let Some([before, here]) = code.get((pc as usize).wrapping_sub(1)..=pc as usize) {
         let step = here.imm.wrapping_sub(before.imm);
@@ -286,7 +286,7 @@ fn first_of_vector(code: &[Ins], mut pc: u32) -> u32 {
     pc
 }
 
-/// The access, with an address that does not say whose shared memory it is in.
+/// The access, with an address that does not identify the block in the cluster.
 fn access_of(touch: Touch) -> Access {
     let mut access = access(touch.at, touch.size);
     if access.space == MemorySpace::Shared {
@@ -295,8 +295,8 @@ fn access_of(touch: Touch) -> Access {
     access
 }
 
-/// The warp may see what others have done: always if `imm` is 1, else if a lane has read strongly
-/// before.
+/// The instruction after which the warp may see what other threads did: always if `imm` is 1,
+/// otherwise if a lane made a strong read before.
 pub(in crate::vm) struct Acquired;
 
 impl TouchOp for Acquired {

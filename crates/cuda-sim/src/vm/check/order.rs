@@ -1,41 +1,44 @@
-//! What comes before what in a block.
+//! The happens-before relation of a block's memory accesses.
 //!
-//! Each instruction that accesses memory gets a number, its stamp. A warp knows of each other warp
-//! up to which stamp barriers have put its accesses before what follows: a vector clock. Within a
-//! warp lanes are ordered by `bar.warp.sync` alone, of those that take part. Of a thread that
-//! acquires by other means than a barrier (a wait for an `mbarrier`, an acquiring access, a fence
-//! behind a strong read) it is not known from whom: its warp is taken to have seen everything. So
-//! what is ordered is never taken for a race; some races are not seen.
+//! Each instruction that accesses memory gets a number, its stamp. Each warp has a vector clock:
+//! for each other warp, the stamp up to which barriers have ordered that warp's accesses before its
+//! own next ones. Within a warp, only `bar.warp.sync` orders lanes, and only the participating
+//! ones. If a thread acquires by other means than a barrier (a wait for an `mbarrier`, an acquiring
+//! access, a fence after a strong read), the releasing thread is unknown, so its warp is assumed to
+//! have seen everything. Ordered accesses are therefore never reported as a race, but some races
+//! are missed.
 
 use super::shared::Mark;
 use crate::vm::lanes::LANES;
 use crate::vm::space::bits;
 
-/// Warps of a block.
+/// The number of warps in a block.
 const WARPS: usize = 32;
-/// When the stamps begin again.
+/// The stamp at which numbering starts again.
 const WRAP: u32 = 1 << 31;
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
     clock: u32,
-    /// Older stamps are those of earlier blocks.
+    /// Older stamps belong to earlier blocks.
     start: u32,
     warps: Vec<Knowledge>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Knowledge {
-    /// What was before these stamps, in each warp, is before what comes in this one.
+    /// For each warp, accesses with lower stamps happen before the next access of this warp.
     seen: [u32; WARPS],
-    /// The same for the other lanes of this warp, for each lane.
+    /// For each lane of this warp, accesses of the other lanes with lower stamps happen before its
+    /// next access.
     lanes: [u32; LANES],
-    /// Whether a lane has read what others may write strongly, with no fence since.
+    /// Whether a lane has made a strong read of a value that others may write, without a fence
+    /// since then.
     has_looked: bool,
 }
 
 impl Order {
-    /// A new block. Whether all stamps of earlier ones must be forgotten.
+    /// Starts a new block. Returns whether the stamps of all earlier blocks must be forgotten.
     pub(super) fn reset(&mut self, warps: usize) -> bool {
         let wraps = self.clock >= WRAP;
         if wraps {
@@ -48,25 +51,25 @@ impl Order {
         wraps
     }
 
-    /// The stamp of the instruction that comes now.
+    /// The stamp of the next instruction.
     pub(super) fn tick(&mut self) -> u32 {
-        // Not reached in practice; there, races are missed.
+        // Saturation does not occur in practice; if it does, races are missed.
         self.clock = self.clock.saturating_add(1);
         self.clock
     }
 
-    /// Whether the mark is of this block.
+    /// Whether the mark belongs to this block.
     pub(super) fn is_current(&self, mark: &Mark) -> bool {
         mark.stamp >= self.start
     }
 
-    /// Whether what left the mark is before what `lane` of `warp` does now.
+    /// Whether the marked access happens before the next access of `lane` of `warp`.
     pub(super) fn is_before(&self, mark: &Mark, warp: usize, lane: usize) -> bool {
         let Some(knowledge) = self.warps.get(warp) else {
             return true;
         };
         if self.clock == u32::MAX {
-            // The stamps no longer tell what came first.
+            // The stamps have saturated and no longer order accesses.
             return true;
         }
         let thread = usize::from(mark.thread);
@@ -116,14 +119,14 @@ impl Order {
         }
     }
 
-    /// A lane of the warp has read strongly.
+    /// Records that a lane of the warp made a strong read.
     pub(super) fn looked(&mut self, warp: usize) {
         if let Some(knowledge) = self.warps.get_mut(warp) {
             knowledge.has_looked = true;
         }
     }
 
-    /// A fence, which acquires if something was read strongly before.
+    /// Records a fence, which acquires if the warp made a strong read before.
     pub(super) fn fence(&mut self, warp: usize) {
         let looked = self.warps.get(warp).is_some_and(|warp| warp.has_looked);
         if looked {
@@ -151,7 +154,7 @@ mod tests {
             order.barrier(&[u32::MAX; 2]);
             assert!(order.is_before(&first, 1, 0), "{start}");
         }
-        // Here the barrier and what comes before it and behind it have one stamp.
+        // Here the barrier and the accesses before and after it have the same stamp.
         for _ in 0..9 {
             order.tick();
         }

@@ -1,21 +1,22 @@
-//! Who used each byte of shared memory last.
+//! The last accesses to each byte of shared memory.
 
 use super::order::Order;
 use crate::report::Hazard;
 
-/// A thread that nobody is: another block of the cluster.
+/// A thread number for accesses from another block of the cluster.
 pub(super) const ELSEWHERE: u16 = u16::MAX;
 
-/// An access that was.
+/// A past access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
-    /// When; 0 is never.
+    /// The stamp; 0 if the byte was never accessed.
     pub(super) stamp: u32,
     /// The instruction.
     pub(super) pc: u32,
     /// The number of the thread in its block.
     pub(super) thread: u16,
-    /// Whether it is atomic, or ordered in another way that makes no race with others of the kind.
+    /// Whether it is atomic or ordered in another way, so that it does not race with others of this
+    /// kind.
     pub(super) is_strong: bool,
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Mark {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     write: Mark,
-    /// Of two threads, the last first.
+    /// The last reads of two threads, the latest first.
     reads: [Mark; 2],
 }
 
@@ -48,7 +49,7 @@ impl SharedShadow {
             .unwrap_or(&mut [])
     }
 
-    /// The first of `size` bytes at `at` that nobody has written.
+    /// The first of `size` bytes at `at` that has not been written.
     pub(super) fn unwritten(&mut self, order: &Order, at: u64, size: u64) -> Option<u64> {
         let cells = self.cells(at, size).iter();
         let first = cells
@@ -57,7 +58,7 @@ impl SharedShadow {
         (first < size as usize).then(|| at + first as u64)
     }
 
-    /// A read; the unordered write before it, if there was one.
+    /// Records a read; returns the unordered write before it, if there was one.
     pub(super) fn read(
         &mut self,
         order: &Order,
@@ -78,9 +79,9 @@ impl SharedShadow {
         found
     }
 
-    /// A write, which `changes` what is there or not; the unordered access before it, if there was
-    /// one. A write that changes nothing conflicts with none before it; a read behind it conflicts
-    /// with it like with any other.
+    /// Records a write; `changes` says whether it changes the value. Returns the unordered access
+    /// before it, if there was one. A write that changes nothing does not conflict with accesses
+    /// before it; a later read conflicts with it as with any other write.
     pub(super) fn write(
         &mut self,
         order: &Order,

@@ -14,7 +14,7 @@ use cuda_ptx::Operand;
 
 const SPACES: [&str; 4] = ["global", "shared", "shared::cta", "shared::cluster"];
 
-/// How those who wait learn that a bulk copy is over.
+/// The way in which waiting threads learn that a bulk copy is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
     Barrier,
@@ -31,7 +31,7 @@ impl Completion {
     }
 }
 
-/// The operands without the cache policy, which changes nothing.
+/// The operands without the cache policy, which has no effect here.
 pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand<'a>] {
     let has_policy = form.flag("L2::cache_hint");
     match form.operands {
@@ -45,7 +45,7 @@ fn tag_of(space: &str) -> u64 {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// `cp`
+    /// Decodes `cp`.
     pub(super) fn copy(&mut self, form: &mut Form<'a>) -> Decoded {
         let reduces = form.flag("reduce");
         if !form.flag("async") {
@@ -73,7 +73,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                 if !form.flag("arrive") || !form.flag("b64") {
                     return missing("");
                 }
-                // Without `.noinc` one arrival more is expected, and comes.
+                // Without `.noinc`, the instruction expects one more arrival and then makes it, so
+                // nothing changes.
                 let op = if form.flag("noinc") {
                     Op::Arrive
                 } else {
@@ -109,7 +110,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let len = match rest {
             [] => self.const32(size as u32),
             [operand] => match self.predicate_of(operand) {
-                // Where it is true nothing is read.
+                // Nothing is read where the predicate is true.
                 Some(ignored) => {
                     let len = self.temp32();
                     let kind = lanes!(self.wide(), with w, i, m {
@@ -132,7 +133,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// The operand if it is a predicate.
+    /// The operand as a predicate, if it is one.
     fn predicate_of(&mut self, operand: &Operand<'a>) -> Option<Slot> {
         match operand {
             Operand::Name(_) | Operand::Not(_) => self.predicate(operand).ok(),
@@ -211,7 +212,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// What a bulk reduction does to each element.
+    /// The element operation of a bulk reduction.
     fn reduction(&mut self, form: &mut Form<'a>) -> Decoded<(Kind, atomic::Op)> {
         let (op, bits) = reduction_of(form)?;
         let wide = self.wide();
@@ -223,7 +224,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok((kind, op))
     }
 
-    /// `st.bulk`
+    /// Decodes `st.bulk`.
     pub(super) fn clear_bulk(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("weak");
         let tag = match form.one_of(&SPACES[1..3]) {
@@ -239,7 +240,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// The operation of a bulk reduction and how many bits its elements have.
+/// The operation of a bulk reduction and the size of its elements in bits.
 fn reduction_of(form: &mut Form<'_>) -> Decoded<(atomic::Op, u32)> {
     let ty = form.ty()?;
     form.flag("noftz");
@@ -249,6 +250,6 @@ fn reduction_of(form: &mut Form<'_>) -> Decoded<(atomic::Op, u32)> {
     };
     match atomic::Op::parse(name, ty.class, ty.bits, ty.packed) {
         Some(op) => Ok((op, ty.width())),
-        None => missing("operation on this type"),
+        None => missing("the operation on this type"),
     }
 }

@@ -6,11 +6,11 @@ use super::{Decoded, missing};
 use crate::vm::lanes::{each, lanes};
 use crate::vm::space::RANK_SHIFT;
 
-/// The bits of an address that name a block.
+/// The bits of a shared-memory address that identify a block.
 const RANK: u64 = 0xff << RANK_SHIFT;
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// The address of the same byte in the block of that rank.
+    /// Decodes `mapa`: the address of the same byte in the block of the given rank.
     pub(super) fn map_address(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("shared::cluster");
         let ty = form.ty()?;
@@ -27,7 +27,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit_plain(form, kind, ty, &[ty, Ty::U32])
     }
 
-    /// The rank of the block that an address is of.
+    /// Decodes `getctarank`: the rank of the block to which an address belongs.
     pub(super) fn rank_of_address(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("shared::cluster");
         let ty = form.ty()?;

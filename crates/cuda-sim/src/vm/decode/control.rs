@@ -1,4 +1,4 @@
-//! Branches, calls, barriers, and what the lanes of a warp do together.
+//! Branches, calls, barriers and warp-level operations.
 
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Patch, Width};
@@ -74,7 +74,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                 self.emit(Kind::Pause, 0, 0, 0, 0, 0);
                 Ok(())
             }
-            // A kernel begins when those before it have ended, and has all the registers it wants.
+            // These have no effect: a kernel starts only after earlier kernels have ended, and has
+            // as many registers as it needs.
             "pmevent" | "setmaxnreg" | "griddepcontrol" => {
                 let names: &[&'static str] = match form.opcode {
                     "setmaxnreg" => &["inc", "dec", "sync", "aligned", "u32"],
@@ -187,11 +188,11 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn callee(&mut self, name: &'a str) -> Decoded<Callee> {
         if self.names.undefined.contains(name) {
-            // What the device runtime of CUDA has and this device has not.
+            // A function of the CUDA device runtime that this device does not provide.
             if !builtin::is_of_the_device(name) {
                 return invalid(format!("Unresolved extern function '{name}'"));
             }
-            let text = format!("the software device has no function `{name}`");
+            let text = format!("the software device does not provide the function `{name}`");
             return Ok(Callee::Undefined(self.message(text)));
         }
         match self.lookup(name) {
@@ -298,7 +299,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit(Kind::Sync(op), d, a, b, c, imm);
     }
 
-    /// `vote`, `shfl`, `match`, `redux`, `elect`.
+    /// Decodes `vote`, `shfl`, `match`, `redux` and `elect`.
     fn together(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("sync") {
             return missing("without `.sync`");

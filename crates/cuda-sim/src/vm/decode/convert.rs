@@ -1,4 +1,4 @@
-//! `cvt`.
+//! Conversions: `cvt`.
 
 use super::float::clamp_unit;
 use super::form::{Class, Form, Ty};
@@ -10,13 +10,13 @@ use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{self, Round, canonical, flush, flush_rounded};
 
-/// Bits of `Ins::imm` beside those of the rounding mode.
+/// Bits of `Ins::imm` next to those of the rounding mode.
 const FTZ: u64 = 1 << 2;
 const SAT: u64 = 1 << 3;
 const RELU: u64 = 1 << 4;
-/// The result is integral (`.rni` and so on).
+/// The result is rounded to an integral value (`.rni` and so on).
 const INTEGRAL: u64 = 1 << 5;
-/// The types: `pack` shifted by this.
+/// The position of the types: `pack` is shifted by this.
 const FROM: u32 = 8;
 const TO: u32 = 24;
 
@@ -40,7 +40,7 @@ fn unpack(bits: u64) -> Ty {
     Ty::new(class, (bits >> 2 & 0xff) as u32)
 }
 
-/// A number on its way.
+/// A number during a conversion.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i128),
@@ -63,7 +63,7 @@ fn read(bits: u64, ty: Ty) -> Number {
     }
 }
 
-/// Any conversion.
+/// Performs any conversion.
 fn convert(bits: u64, imm: u64) -> u64 {
     let (from, to) = (unpack(imm >> FROM), unpack(imm >> TO));
     let round = Round::from_bits(imm);
@@ -123,7 +123,7 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
     if imm & SAT != 0 {
         value = clamp_unit(value);
     }
-    // Also of negative zero.
+    // This also applies to negative zero.
     if imm & RELU != 0 && value <= 0.0 {
         value = 0.0;
     }
@@ -141,8 +141,8 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
             let brain = class == Class::Brain;
             let near = half::narrow(value, 0.0, brain);
             let back = f64::from(half::widen(near, brain));
-            // One step back if the nearest is on the wrong side. It has the sign of `value`, also
-            // where it is zero.
+            // If the nearest value is on the wrong side, step back by one. It has the sign of
+            // `value`, even if it is zero.
             let is_negative = near >> 15 == 1;
             let step = match round {
                 Round::Near => 0,
@@ -232,7 +232,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// The conversions that programs are full of.
+    /// The specialised implementation of a common conversion.
     fn convert_fast(&self, from: Ty, to: Ty, plain: bool, towards_zero: bool) -> Option<Kind> {
         use Class::{Float, Signed, Unsigned};
         if !plain && !towards_zero {
@@ -260,8 +260,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                     ($class, $bits, Float, 64) => {
                         Some(lanes!(wide, |a: $from| -> f64 { a as f64 }))
                     })*
-                    // Casts of Rust round towards zero and saturate, and make 0 of NaN, as PTX does
-                    // for these.
+                    // Casts in Rust round towards zero, saturate, and convert NaN to 0, as PTX does
+                    // for these conversions.
                     (Float, 32, Signed, 32) if towards_zero => {
                         Some(lanes!(wide, |a: f32| -> i32 { a as i32 }))
                     }
@@ -291,7 +291,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// `cvt.rn.f16x2.f32 d, a, b`: `a` goes to the upper half.
+    /// Decodes `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the upper half.
     fn convert_pair(&mut self, form: &mut Form<'a>, from: Ty, to: Ty, imm: u64) -> Decoded {
         if from.class != Class::Float || from.bits != 32 {
             return missing("type");
@@ -322,7 +322,7 @@ fn ones(bits: u32) -> u32 {
     }
 }
 
-/// The bits of an f32 without the last 13, of which `bias` is added before.
+/// The bits of an f32 without the last 13; `bias` is added first.
 fn tf32(bits: u32, bias: u32, relu: bool) -> u32 {
     let magnitude = bits & 0x7fff_ffff;
     if magnitude > 0x7f80_0000 {
@@ -335,7 +335,7 @@ fn tf32(bits: u32, bias: u32, relu: bool) -> u32 {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// `cvt.rna.tf32.f32` and its kin: to 10 bits of mantissa.
+    /// Decodes `cvt.rna.tf32.f32` and its variants, which round to 10 bits of mantissa.
     pub(super) fn convert_tf32(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         if (ty.class, ty.bits) != (Class::Float, 32) {

@@ -1,4 +1,4 @@
-//! `cvt` to and from floating point of 8 bits, two in a register.
+//! Conversions (`cvt`) to and from 8-bit floating point, two values per register.
 
 use half::f16;
 
@@ -13,10 +13,10 @@ use crate::vm::lanes::{Over, each, lanes};
 const SHORT: u64 = 1;
 const RELU: u64 = 2;
 
-/// The types, of which one is in each of these conversions.
+/// The types; each of these conversions has one of them.
 pub(super) const TYPES: [&str; 2] = ["e4m3x2", "e5m2x2"];
 
-/// To the nearest number of 8 bits. What is too large becomes the largest.
+/// Rounds to the nearest 8-bit number. A value that is too large becomes the largest finite one.
 fn narrow(value: f32, flags: u64) -> u32 {
     if value.is_nan() {
         return 0x7f;
@@ -39,7 +39,7 @@ fn narrow(value: f32, flags: u64) -> u32 {
     sign | bits.min(most)
 }
 
-/// As f16.
+/// The value as f16.
 fn widened(bits: u8, flags: u64) -> u32 {
     let magnitude = bits & 0x7f;
     let is_nan = match flags & SHORT {

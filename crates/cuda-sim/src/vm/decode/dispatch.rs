@@ -1,4 +1,4 @@
-//! One instruction to the decoder of its kind.
+//! Dispatches each instruction to its decoder.
 
 use super::convert8::TYPES;
 use super::form::{Class, Form, Ty};
@@ -36,7 +36,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 self.patches.truncate(patches);
                 self.guard = guard;
                 let mnemonic = instruction.mnemonic();
-                let mut message = format!("the software device has no instruction `{mnemonic}`");
+                let mut message = format!("the software device does not implement `{mnemonic}`");
                 if self.out.strict {
                     return Err(Refuse::Missing(message));
                 }
@@ -50,8 +50,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Copies the guard if the instruction writes it as one of two results: the other is written
-    /// under what it was.
+    /// Copies the guard if the instruction writes it as one of two results: the other result is
+    /// written under the old value of the guard.
     fn keep_guard(&mut self, instruction: &Instruction<'a>) {
         let (Some(guard), Some(Operand::Pair(pair))) =
             (instruction.predicate, instruction.operands.first())

@@ -1,5 +1,4 @@
-//! Integer instructions on fields of bits: shifts across registers, permutes, lookups, dot
-//! products.
+//! Integer instructions on bit fields: funnel shifts, permutes, lookups, dot products.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
@@ -233,8 +232,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `vabsdiff2`, `vabsdiff4`: of the two halves or four bytes each for itself, or their sum with
-    /// `.add`.
+    /// Decodes `vabsdiff2` and `vabsdiff4`: the absolute difference of each of two halves or four
+    /// bytes, or with `.add` their sum.
     pub(super) fn differences(&mut self, form: &mut Form<'a>) -> Decoded {
         let is_sum = form.flag("add");
         let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
@@ -262,7 +261,7 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// `len` ones from bit `start` on.
+/// `len` ones, starting at bit `start`.
 fn mask(start: u32, len: u32) -> u32 {
     let ones = ((1u64 << len) - 1) as u32;
     if start > 31 { 0 } else { ones << start }
@@ -332,8 +331,8 @@ fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
     found.unwrap_or(u32::MAX)
 }
 
-/// Bits of `flags`: `a` is signed; `b` is signed; two halves of `a` instead of four bytes; the
-/// upper bytes of `b`.
+/// The bits of `flags`, lowest first: `a` is signed; `b` is signed; `a` consists of two halves
+/// instead of four bytes; the upper bytes of `b` are used.
 fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     let byte = |value: u8, signed: bool| match signed {
         true => i64::from(value as i8),
@@ -360,8 +359,8 @@ fn dot(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     sum as u32
 }
 
-/// Bits of `flags`: the fields are signed; their sum and `c` instead of each; they are halves
-/// instead of bytes.
+/// The bits of `flags`, lowest first: the fields are signed; the result is their sum and `c`
+/// instead of each field; the fields are halves instead of bytes.
 fn differences(a: u32, b: u32, c: u32, flags: u64) -> u32 {
     let (signed, is_sum) = (flags & 1 != 0, flags & 2 != 0);
     let width = if flags & 4 != 0 { 16 } else { 8 };

@@ -10,12 +10,12 @@ use crate::vm::rounding::{
     self, NAN32, Round, canonical, flush, flush_rounded, fused32, fused64, saturate, saturate64,
 };
 
-/// Bits of `Ins::imm` beside those of the rounding mode.
+/// Bits of `Ins::imm` next to those of the rounding mode.
 const FTZ: u64 = 4;
 const SAT: u64 = 8;
 const NAN: u64 = 16;
 
-/// An f32 operation with all options decided at run time.
+/// An f32 operation that evaluates all options at run time.
 macro_rules! slow {
     ($wide:expr, |$round:ident, $a:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
@@ -111,7 +111,7 @@ fn output(value: f32, flags: u64) -> u32 {
     }
 }
 
-/// What `f` gives in a rounding mode, with the options of the instruction.
+/// The result of `f` in a rounding mode, with the options of the instruction.
 #[inline(always)]
 pub(super) fn rounded(f: impl Fn(Round) -> f32, flags: u64) -> u32 {
     let round = Round::from_bits(flags);
@@ -123,7 +123,7 @@ pub(super) fn rounded(f: impl Fn(Round) -> f32, flags: u64) -> u32 {
     output(value, flags)
 }
 
-/// The smaller; of two zeros the negative one; the number if one is a NaN.
+/// The minimum; of two zeros the negative one; the number if one operand is a NaN.
 #[inline(always)]
 fn min32(a: f32, b: f32) -> f32 {
     let smaller = if a < b || (a == b && a.is_sign_negative()) {
@@ -156,8 +156,8 @@ fn min64(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The upper half of a rough f64 result from the upper half of a number, subnormal numbers being
-/// zero before and after.
+/// The upper half of an approximate f64 result, computed from the upper half of a number. Subnormal
+/// numbers are flushed to zero before and after.
 fn rough(a: f64, f: impl Fn(f64) -> f64) -> f64 {
     let flush = |value: f64| match value.is_subnormal() {
         true => 0.0_f64.copysign(value),
@@ -234,7 +234,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok((slots, d, widen))
     }
 
-    /// Round to nearest, nothing flushed or saturated.
+    /// The operation in its common form: round to nearest, without flushing or saturation.
     fn single_kind(&self, opcode: &str) -> Decoded<Kind> {
         let wide = self.wide();
         Ok(match opcode {
@@ -250,7 +250,8 @@ impl<'a> FunctionDecoder<'a, '_> {
             "sqrt" => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
             "rcp" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a) }),
             "rsqrt" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a.sqrt()) }),
-            // Of a NaN the ISA leaves open which NaN; an H200 gives the canonical one.
+            // The ISA does not specify which NaN `neg` of a NaN returns; an H200 returns the
+            // canonical one.
             "neg" => lanes!(wide, |a: f32| -> f32 { canonical(-a) }),
             "abs" => lanes!(wide, |a: f32| -> f32 { canonical(a.abs()) }),
             "copysign" => lanes!(wide, |a: u32, b: u32| -> u32 {

@@ -1,9 +1,9 @@
-//! The parts of one instruction while it is decoded.
+//! The parts of an instruction that is being decoded.
 
 use super::{Decoded, missing};
 use cuda_ptx::{Instruction, Operand};
 
-/// How a type reads bits.
+/// The interpretation of a type's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum Class {
     Unsigned,
@@ -15,12 +15,12 @@ pub(in crate::vm) enum Class {
     Pred,
 }
 
-/// A type, as `s32`.
+/// A type, such as `s32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ty {
     pub(super) class: Class,
     pub(super) bits: u32,
-    /// Two values in one register, as `f16x2`.
+    /// Whether a register holds two values, as for `f16x2`.
     pub(super) packed: bool,
 }
 
@@ -72,7 +72,7 @@ impl Ty {
         self.class == Class::Signed
     }
 
-    /// Bits that the register has.
+    /// The width of the register in bits.
     pub(super) fn width(self) -> u32 {
         if self.packed {
             self.bits * 2
@@ -82,7 +82,7 @@ impl Ty {
     }
 }
 
-/// An instruction of which the decoder takes parts until none is left.
+/// An instruction from which the decoder takes parts until none is left.
 #[derive(Debug)]
 pub(super) struct Form<'a> {
     pub(super) opcode: &'a str,
@@ -99,7 +99,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Takes the modifier `name` if it is there.
+    /// Takes the modifier `name`; returns whether it was present.
     pub(super) fn flag(&mut self, name: &str) -> bool {
         let found = self.modifiers.iter().position(|&other| other == name);
         if let Some(index) = found {
@@ -108,7 +108,7 @@ impl<'a> Form<'a> {
         found.is_some()
     }
 
-    /// Takes the first modifier that is among `names`, and says which.
+    /// Takes and returns the first modifier that is among `names`.
     pub(super) fn one_of(&mut self, names: &[&'static str]) -> Option<&'static str> {
         for index in 0..self.modifiers.len() {
             if let Some(&name) = names.iter().find(|&&name| name == self.modifiers[index]) {
@@ -131,21 +131,21 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// That `count` operands are there.
+    /// Checks that there are `count` operands.
     pub(super) fn arity(&self, count: usize) -> Decoded {
         if self.operands.len() == count {
             return Ok(());
         }
-        // It may be a form that is not there.
+        // If modifiers are left over, the form is unsupported rather than invalid.
         self.done()?;
         super::invalid(format!(
-            "{} operands for instruction '{}', which has {count}",
+            "{} operands for instruction '{}', which takes {count}",
             self.operands.len(),
             self.opcode
         ))
     }
 
-    /// That no modifier is left over.
+    /// Checks that no modifier is left over.
     pub(super) fn done(&self) -> Decoded {
         match self.modifiers.first() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! One function: declarations, scopes, labels.
+//! Decodes one function: declarations, scopes and labels.
 
 use std::collections::HashMap;
 
@@ -11,25 +11,25 @@ use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
 use cuda_ptx::{Location, Register, Space, Statement, Variable};
 
-/// The largest parameter buffer of a kernel.
+/// The largest parameter buffer of a kernel, in bytes.
 pub(super) const MAX_PARAMS: u32 = 32764;
-/// What local memory of one frame may come to.
+/// The largest local memory of one frame, in bytes.
 const MAX_FRAME: u64 = 512 << 10;
 
-/// Where a register is.
+/// The register file of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     Pred,
     W32,
     W64,
-    /// Two registers of 64 bits.
+    /// A pair of 64-bit registers.
     W128,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reg {
     pub(super) width: Width,
-    /// As declared: 8, 16, 32, 64.
+    /// The declared width: 8, 16, 32 or 64.
     pub(super) bits: u32,
     pub(super) slot: Slot,
 }
@@ -43,7 +43,7 @@ pub(super) enum Name {
 #[derive(Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// `%r<10>`: the first of them and how many.
+    /// For `%r<10>`: the first register and the number of registers.
     numbered: HashMap<&'a str, (Reg, u32)>,
     vectors: HashMap<&'a str, (Reg, u32)>,
     id: usize,
@@ -69,7 +69,7 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     pub(super) sizes: HashMap<u32, u32>,
     frame: u64,
     max_frame: u64,
-    /// Of a kernel.
+    /// The shared memory layout, if the function is a kernel.
     shared: SharedLayout,
     pub(super) temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
@@ -109,8 +109,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         self.files = numbers.iter().copied().zip(first..).collect();
     }
 
-    /// The function refers to a shared variable that others may refer to; where it is, if that is
-    /// known.
+    /// Records that the function refers to a shared variable that other functions may refer to;
+    /// returns its offset if that is known.
     pub(super) fn common(&mut self, variable: usize) -> Decoded<Option<u32>> {
         if !self.entry() {
             self.out.uses[self.index].shared.insert(variable);
@@ -130,8 +130,8 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         self.function.entry
     }
 
-    /// Decodes the body; returns where the shared variables are that it declares or names, if it is
-    /// a kernel.
+    /// Decodes the body. For a kernel, returns the layout of the shared variables that it declares
+    /// or names.
     pub(super) fn run(mut self, body: &'a [Statement<'a>]) -> Result<SharedLayout, LoadError> {
         let entry = self.out.program.code.len() as u32;
         self.out.program.functions[self.index].entry = Some(entry);
@@ -145,7 +145,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 return Err(invalid_at(self.line, "Too much local data"));
             }
         }
-        // Code that runs off the end returns.
+        // Code that runs past the end returns.
         self.guard = ALWAYS;
         self.emit(Kind::Ret, 0, 0, 0, 0, 0);
         self.patch()?;
@@ -203,7 +203,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         })
     }
 
-    /// Makes room in the frame and declares the variable.
+    /// Reserves space in the frame and declares the variable.
     fn local(&mut self, variable: &Variable<'a>) -> Decoded<u32> {
         let (size, align) = layout(variable);
         if size > MAX_FRAME || align > MAX_FRAME {
@@ -356,13 +356,13 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         });
     }
 
-    /// Keeps a message for an instruction that fails; returns its number.
+    /// Stores the message of an instruction that fails; returns its number.
     pub(super) fn message(&mut self, text: String) -> u32 {
         self.out.program.messages.push(text);
         self.out.program.messages.len() as u32 - 1
     }
 
-    /// The last instruction, or an entry of a table, is to get the place of `label`.
+    /// Records that the last instruction, or a table entry, is to receive the position of `label`.
     pub(super) fn refer(&mut self, patch: Patch, label: &'a str) {
         let scope = self.scopes.last().map_or(0, |scope| scope.id);
         self.patches.push((patch, label, scope, self.line));
@@ -446,7 +446,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 let sym = Sym::DynamicShared(layout(variable).1);
                 self.declare(variable.name, Name::Sym(sym))
             }
-            // A function does not know where the kernel that calls it has room.
+            // The offset depends on the kernel that calls the function.
             Space::Shared if !self.entry() => {
                 self.out.shared.push(layout(variable));
                 let sym = Sym::Common(self.out.shared.len() - 1);

@@ -1,4 +1,4 @@
-//! Arithmetic on f16 and bf16, one or two in a register.
+//! Arithmetic on f16 and bf16, one or two values per register.
 
 use crate::vm::lanes::each;
 use half::{bf16, f16};
@@ -9,7 +9,7 @@ use super::{Decoded, missing};
 use crate::vm::lanes::lanes;
 use crate::vm::rounding::{Round, round_f32};
 
-/// Bits of `Ins::imm`: the operation, then these.
+/// Bits of `Ins::imm`: the operation, then these flags.
 const BRAIN: u64 = 1 << 8;
 const FTZ: u64 = 1 << 9;
 const SAT: u64 = 1 << 10;
@@ -20,7 +20,7 @@ const OPERATIONS: [&str; 10] = [
     "add", "sub", "mul", "fma", "min", "max", "neg", "abs", "ex2", "tanh",
 ];
 
-/// The value of 16 bits.
+/// The value of 16 bits as f32.
 pub(in crate::vm) fn widen(bits: u16, brain: bool) -> f32 {
     if brain {
         bf16::from_bits(bits).to_f32()
@@ -34,7 +34,8 @@ pub(in crate::vm) fn narrow(high: f64, low: f64, brain: bool) -> u16 {
     if high.is_nan() {
         return 0x7fff;
     }
-    // Through f32 rounded to odd, which has bits enough to make the second rounding the only one.
+    // Go through f32 with rounding to odd. It has enough bits for the second rounding to be the
+    // only effective one.
     let mut value = round_f32(high, Round::Zero);
     let rest = high - f64::from(value);
     let below = rest != 0.0 || low != 0.0;
@@ -72,8 +73,8 @@ fn is_tiny(high: f64, low: f64, brain: bool) -> bool {
     high.abs() < least || high.abs() == least && low != 0.0 && (low < 0.0) == (high > 0.0)
 }
 
-/// The canonical NaN for any. The ISA leaves open which one `neg` and `abs` give; an H200 gives
-/// this one.
+/// Replaces any NaN by the canonical one. The ISA does not specify which NaN `neg` and `abs`
+/// return; an H200 returns this one.
 fn canonical(bits: u16, brain: bool) -> u16 {
     let infinity = if brain { 0x7f80 } else { 0x7c00 };
     if bits & 0x7fff > infinity {
@@ -129,7 +130,7 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
         }
         _ => (f64::NAN, 0.0),
     };
-    // Before it is rounded, see `rounding::flush_rounded`.
+    // The flush test uses the value before rounding, see `rounding::flush_rounded`.
     let mut bits = match flags & FTZ != 0 && is_tiny(high, low, brain) {
         true => u16::from(high.is_sign_negative()) << 15,
         false => narrow(high, low, brain),
@@ -204,8 +205,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 w.put32(i.d, m, &value);
             })
         };
-        // Sources that are not there read the first register of the frame, which a function may
-        // lack.
+        // Absent sources read the first register of the frame, which a function may not have.
         let spare = slots[0];
         for slot in &mut slots[count..] {
             *slot = spare;

@@ -7,7 +7,7 @@ use super::{Decoded, missing};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
 
-/// Chooses by width, for operations that do not care about the sign.
+/// Selects by width, for operations that do not depend on the sign.
 macro_rules! any {
     ($wide:expr, $ty:expr, |$($a:ident),+| $body:expr) => {
         match $ty.bits {
@@ -30,7 +30,7 @@ macro_rules! any {
 
 pub(super) use any;
 
-/// Chooses by width and sign.
+/// Selects by width and sign.
 macro_rules! signed {
     ($wide:expr, $ty:expr, |$($a:ident),+| $body:expr) => {
         match ($ty.signed(), $ty.bits) {
@@ -45,7 +45,7 @@ macro_rules! signed {
     };
 }
 
-/// Chooses by width for bit types, with predicates.
+/// Selects by width for bit types, including predicates.
 macro_rules! bitwise {
     ($wide:expr, $ty:expr, |$a:ident, $b:ident| $body:expr) => {
         if $ty.class == Class::Pred {
@@ -73,7 +73,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Emits `kind` for sources of the type `ty` and a destination of the type `to`.
+    /// Emits `kind` for sources of type `ty` and a destination of type `to`.
     pub(super) fn emit_plain(
         &mut self,
         form: &Form<'a>,
@@ -132,7 +132,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let two = [ty; 2];
         let (kind, from) = match form.opcode {
-            // Division by zero gives what the hardware gives: all ones; the remainder is the
+            // Division by zero returns what the hardware returns: all ones; the remainder is the
             // dividend.
             "div" => {
                 let kind = match (ty.signed(), ty.bits) {
@@ -203,7 +203,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit_plain(form, kind, ty, from)
     }
 
-    /// `add`, `sub`, `mad` with the carry flag in and out.
+    /// Decodes `add`, `sub` and `mad` with the carry flag as input or output.
     fn carrying(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
         let out = form.flag("cc");
         let carries = matches!(form.opcode, "addc" | "subc" | "madc");
@@ -334,7 +334,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn shift(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
         let wide = self.wide();
         let left = form.opcode == "shl";
-        // Amounts beyond the width give zero, or the sign.
+        // Shift amounts beyond the width give zero, or the sign.
         let kind = match (left, ty.signed(), ty.bits) {
             (true, _, 16) => lanes!(wide, |a: u16, b: u32| -> u16 {
                 if b > 15 { 0 } else { a << b }
@@ -399,9 +399,9 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// `a + b`, with carry in and out as `flags` say; `a - b` is `a + !b + 1`, and the flag is the
-/// carry of that: that nothing was borrowed. (An addition that follows sees it so, as NVIDIA's code
-/// for division of 128 bits expects.)
+/// `a + b`, with carry in and out as `flags` specify. `a - b` is computed as `a + !b + 1`, so its
+/// carry flag means that nothing was borrowed. An addition that follows a subtraction sees the flag
+/// in this form, as NVIDIA's code for 128-bit division expects.
 #[inline(always)]
 fn carry_chain<T: Copy + Default + From<bool>>(
     a: [T; 32],

@@ -1,4 +1,4 @@
-//! `mma` and `wmma.mma`.
+//! Matrix multiplication: `mma` and `wmma.mma`.
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
@@ -10,7 +10,7 @@ use crate::vm::matrix::{BitOp, Element, Fragment, Layout, Multiply, Product, Sid
 use crate::vm::rounding::Round;
 use cuda_ptx::Operand;
 
-/// Rows of `a`, columns of `b`, and columns of `a`.
+/// The rows of `a`, the columns of `b`, and the columns of `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) m: usize,
@@ -19,7 +19,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// `m16n8k16`
+    /// Parses a shape such as `m16n8k16`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
         let (n, k) = rest.split_once('k')?;
@@ -30,7 +30,7 @@ impl Shape {
         })
     }
 
-    /// Takes it out of the modifiers.
+    /// Takes the shape out of the modifiers.
     pub(super) fn take(form: &mut Form<'_>) -> Decoded<Self> {
         let shapes = form.modifiers.iter().map(|text| Self::parse(text));
         let Some((index, shape)) = shapes.enumerate().find_map(|(i, s)| Some((i, s?))) else {
@@ -40,7 +40,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Rows and columns of a matrix of `element`.
+    /// The rows and columns of a matrix of `element`.
     pub(super) fn of(self, side: Side, element: Element) -> (usize, usize) {
         let k = self.k / element.count();
         match side {
@@ -55,7 +55,7 @@ impl Shape {
     }
 }
 
-/// Takes all types of elements.
+/// Takes all element types.
 pub(super) fn take_elements(form: &mut Form<'_>) -> Vec<Element> {
     let all = form.modifiers.iter();
     let elements = all.filter_map(|text| Element::parse(text)).collect();
@@ -63,7 +63,7 @@ pub(super) fn take_elements(form: &mut Form<'_>) -> Vec<Element> {
     elements
 }
 
-/// Whether `mma` has these: the types of `d`, `a`, `b` and `c`.
+/// Whether `mma` supports these types of `d`, `a`, `b` and `c`.
 fn mma_has(shape: Shape, [d, a, b, c]: [Element; 4]) -> bool {
     use Element as E;
     if d != c {
@@ -94,7 +94,7 @@ fn mma_has(shape: Shape, [d, a, b, c]: [Element; 4]) -> bool {
     }
 }
 
-/// Whether `wmma` has multiplicands of this type in this shape.
+/// Whether `wmma` supports multiplicands of this type in this shape.
 pub(super) fn wmma_has(shape: Shape, a: Element) -> bool {
     use Element as E;
     match a {
@@ -142,7 +142,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok((fragment(shape, side, element, layout, slots)?, after))
     }
 
-    /// Fragment of `wmma.store`.
+    /// The fragment of `wmma.store`.
     pub(super) fn stored_fragment(
         &mut self,
         operand: &Operand<'a>,
@@ -202,10 +202,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.product(form, shape, types, Layout::Mma, options)
     }
 
-    /// `wmma.mma`
+    /// Decodes `wmma.mma`.
     pub(super) fn wmma_multiply(&mut self, form: &mut Form<'a>) -> Decoded {
         aligned(form)?;
-        // Fragments are the same whatever the layouts in memory.
+        // The fragments do not depend on the layouts in memory.
         for _ in 0..2 {
             if form.one_of(&["row", "col"]).is_none() {
                 return missing("layout");
@@ -234,7 +234,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// That all threads of the warp take part.
+/// Takes the modifier that says that all threads of the warp take part.
 pub(super) fn aligned(form: &mut Form<'_>) -> Decoded {
     if form.flag("sync") && form.flag("aligned") {
         return Ok(());
@@ -268,7 +268,7 @@ fn options(form: &mut Form<'_>, a: Element) -> Decoded<(bool, Round, BitOp)> {
     Ok((saturates, round, bits))
 }
 
-/// What the registers of a fragment hold.
+/// The type of a fragment's registers.
 fn register(element: Element) -> Ty {
     match element {
         Element::F64 => Ty::B64,
@@ -283,7 +283,7 @@ fn elements<'v, 'a>(operand: &'v Operand<'a>) -> &'v [Operand<'a>] {
     }
 }
 
-/// The fragment in `slots`, if these are as many as the ISA says.
+/// The fragment in `slots`, if their number is the one that the ISA specifies.
 fn fragment(
     shape: Shape,
     side: Side,
@@ -299,7 +299,7 @@ fn fragment(
     };
     let mut count = rows * columns / 32 / per_register;
     if layout == Layout::Opaque && element == Element::F16 && side != Side::Sum {
-        // 16 elements for each lane, however many the matrix has.
+        // The fragment has 16 elements per lane, whatever the size of the matrix.
         count = 8;
     }
     if slots.len() != count {

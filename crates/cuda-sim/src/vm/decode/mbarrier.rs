@@ -1,4 +1,4 @@
-//! `mbarrier`.
+//! Instructions on barriers in shared memory: `mbarrier`.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
@@ -67,7 +67,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// An operation that gives nothing: the count, the bytes.
+    /// Decodes an operation without a result: the count, the bytes.
     pub(super) fn operate(
         &mut self,
         op: Op,
@@ -93,7 +93,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (true, true) => Op::ArriveDropNoComplete,
         };
         let (state, rest) = match form.operands {
-            // A barrier of another block gives no state.
+            // An arrival at a barrier of another block returns no state.
             [Operand::Address(..), ..] => (None, form.operands),
             [state, rest @ ..] => (Some(state), rest),
             [] => return missing("operands"),
@@ -109,7 +109,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             let slot = self.source(number, Ty::U32)?;
             *if expects { &mut bytes } else { &mut count } = slot;
         } else if expects {
-            return missing("no count of bytes");
+            return missing("no byte count");
         }
         let a = self.whole_address(address, tag)?;
         let (d, widen) = match state {
@@ -127,7 +127,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let by_parity = form.flag("parity");
         let (passed, address, which) = match form.operands {
             [passed, address, which] => (passed, address, which),
-            // How long to wait at most is a hint.
+            // The time limit of the wait is only a hint.
             [passed, address, which, _] if tries => (passed, address, which),
             _ => return missing("operands"),
         };

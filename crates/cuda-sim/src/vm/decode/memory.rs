@@ -1,4 +1,4 @@
-//! Moves, loads, stores, address conversions, atomics.
+//! Moves, loads, stores, address conversions and atomics.
 
 use crate::vm::lanes::Over;
 use std::sync::atomic::{Ordering, fence};
@@ -16,8 +16,8 @@ use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 use cuda_ptx::{Base, Operand};
 
-/// Modifiers, and an operand, that say how a load or store goes through caches, which there are
-/// none of.
+/// Removes the modifiers, and the operand, that control caching of a load or store. The software
+/// device has no caches.
 fn drop_hints(form: &mut Form<'_>) {
     form.operands = without_policy(form);
     form.modifiers.retain(|name| {
@@ -29,10 +29,10 @@ fn drop_hints(form: &mut Form<'_>) {
     });
 }
 
-/// What an access promises about order.
+/// The memory-ordering guarantees of an access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order {
-    /// It makes no race with others of the kind.
+    /// The access does not race with other strong accesses.
     pub(super) strong: bool,
     pub(super) acquire: bool,
     pub(super) release: bool,
@@ -114,7 +114,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(match form.one_of(&names) {
             Some("shared" | "shared::cta" | "shared::cluster") => SHARED,
             Some("local") => LOCAL,
-            // Addresses of parameters carry their tag already.
+            // Addresses of parameters already carry their tag.
             _ => 0,
         })
     }
@@ -205,7 +205,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// A register that keeps the value of `slot`.
+    /// A register that holds a copy of the value of `slot`.
     fn copied(&mut self, slot: Slot, is_wide: bool) -> Slot {
         let wide = self.wide();
         let (copy, kind) = if is_wide {
@@ -253,7 +253,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.complete_barrier(barrier, bytes * count as u32)
     }
 
-    /// The barrier that an asynchronous store tells of its bytes.
+    /// Takes the barrier to which an asynchronous store reports its bytes.
     fn take_barrier(form: &mut Form<'a>) -> Decoded<Option<&'a Operand<'a>>> {
         if !form.flag("async") {
             return Ok(None);
@@ -278,7 +278,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.operate(Op::CompleteTx, barrier, SHARED, (none, Some(bytes)))
     }
 
-    /// Orders memory of this thread of the host.
+    /// Emits a memory fence for the host thread that runs this thread.
     pub(super) fn fence(&mut self) {
         let kind = lanes!(self.wide(), with _w, _i, _m {
             fence(Ordering::SeqCst);
@@ -290,7 +290,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Tells the checks that what others have done may be seen.
+    /// Emits an instruction that reports an acquire operation to the checks.
     pub(super) fn acquired(&mut self) {
         if self.out.checked {
             let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));
@@ -389,7 +389,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return missing("operation");
         };
         let Some(op) = atomic::Op::parse(name, ty.class, ty.bits, ty.packed) else {
-            return missing("operation on this type");
+            return missing("the operation on this type");
         };
         let swaps = name == "cas";
         if swaps && count > 1 {
@@ -410,12 +410,12 @@ impl<'a> FunctionDecoder<'a, '_> {
         for value in values {
             let mut b = self.source(value, raw)?;
             if count > 1 && !reduces {
-                // It may be where an element before it is returned.
+                // The operand may be in a register that an earlier element overwrites.
                 b = self.copied(b, raw.width() == 64);
             }
             sources.push(b);
         }
-        // Of a vector each element is changed for itself.
+        // Each element of a vector is a separate atomic operation.
         for (index, b) in sources.into_iter().enumerate() {
             let e = if swaps {
                 self.source(&form.operands[first + 2], raw)?

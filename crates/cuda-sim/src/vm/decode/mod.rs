@@ -1,7 +1,7 @@
-//! From the syntax tree to code.
+//! Decodes the syntax tree into executable code.
 //!
-//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). What is not known becomes an
-//! instruction that fails when it is executed, with the name of the PTX instruction in the message.
+//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). An unsupported instruction
+//! becomes one that fails when it is executed, with the name of the PTX instruction in the message.
 
 mod bulk;
 mod cluster;
@@ -37,12 +37,13 @@ pub(super) use form::Class;
 pub(super) use half::{add as half_add, narrow as half_narrow};
 pub(super) use module::program;
 
-/// Why an instruction cannot be decoded.
+/// The reason why an instruction cannot be decoded.
 #[derive(Debug)]
 enum Refuse {
-    /// The text is wrong: loading fails.
+    /// The text is invalid, and loading fails.
     Invalid(String),
-    /// The software device does not have it: executing it fails. What in it is unknown, or empty.
+    /// The software device does not implement it, and executing it fails. The string names the
+    /// unsupported part, or is empty.
     Missing(String),
 }
 

@@ -1,4 +1,4 @@
-//! Modules: checks, layouts, kernels.
+//! Modules: checks, layouts and kernels.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,53 +12,53 @@ use crate::vm::lanes::wide_cpu;
 use crate::vm::program::{GlobalSpace, Kernel, Param, Program, TargetInfo};
 use cuda_ptx::Variable;
 
-/// What is known while functions are decoded.
+/// The output and the state of decoding.
 pub(super) struct Output {
     pub(super) program: Program,
     pub(super) index32: HashMap<u32, u32>,
     pub(super) index64: HashMap<u64, u32>,
     pub(super) strict: bool,
     pub(super) wide: bool,
-    /// Accesses are observed.
+    /// Whether accesses are observed.
     pub(super) checked: bool,
-    /// What each function refers to.
+    /// The references of each function.
     pub(super) uses: Vec<Uses>,
-    /// Size and alignment of the shared variables that several kernels may reach.
+    /// The size and alignment of the shared variables that several kernels may use.
     pub(super) shared: Vec<(u64, u64)>,
-    /// How often those have a place in a kernel.
+    /// The number of places of those variables in all kernels.
     places: usize,
 }
 
-/// What a function refers to, for the layout of kernels.
+/// The references of a function, for the layout of kernels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
-    /// Numbers of shared variables; a kernel lays out its own at once.
+    /// The numbers of shared variables; a kernel lays out its own immediately.
     pub(super) shared: BTreeSet<usize>,
     pub(super) indirect: bool,
-    /// The alignment that it asks for dynamic shared memory.
+    /// The alignment that it requires of dynamic shared memory.
     pub(super) dynamic_align: u64,
     pub(super) callees: Vec<usize>,
-    /// The most registers that it uses at once.
+    /// The largest number of register words that are live at once.
     pub(super) peak: u32,
 }
 
-/// Where a kernel has its shared variables.
+/// The layout of a kernel's shared variables.
 #[derive(Debug, Default)]
 pub(super) struct SharedLayout {
     end: u64,
-    /// Of those that others may reach too.
+    /// The offsets of the variables that other kernels may use too.
     offsets: BTreeMap<usize, u32>,
 }
 
 impl SharedLayout {
-    /// Makes room for a variable, if it is not far too much.
+    /// Reserves space for a variable; `None` if the variables are far too large.
     pub(super) fn place(&mut self, (size, align): (u64, u64)) -> Option<u32> {
         let start = self.end.next_multiple_of(align);
         self.end = start.saturating_add(size).min(1 << 40);
         (self.end <= 1 << 30).then_some(start as u32)
     }
 
-    /// Where variable number `variable` of `all` is, which gets room the first time.
+    /// The offset of variable number `variable` of `all`, which gets its space on first use.
     pub(super) fn common(&mut self, variable: usize, all: &[(u64, u64)]) -> Option<u32> {
         if let Some(&start) = self.offsets.get(&variable) {
             return Some(start);
@@ -69,11 +69,11 @@ impl SharedLayout {
     }
 }
 
-/// The size of a variable and its alignment.
+/// The size and alignment of a variable.
 pub(super) fn layout(variable: &Variable<'_>) -> (u64, u64) {
     let element = match Ty::parse(variable.ty) {
         Some(ty) => u64::from(ty.width().max(8) / 8),
-        // Texture, sampler and surface references.
+        // A texture, sampler or surface reference.
         None => 8,
     };
     let element = element * u64::from(variable.vector);
@@ -87,22 +87,23 @@ pub(super) fn invalid_at(line: u32, message: &str) -> LoadError {
     ))
 }
 
-/// More bytes of shared memory no device has.
+/// The largest shared memory of any device, in bytes.
 const MAX_SHARED: u64 = 227 << 10;
 
-/// So many shared variables in all kernels together have places of their own.
+/// The limit of places of shared variables in all kernels together.
 const MAX_PLACES: usize = 1 << 22;
 
-/// Bytes of constants in all.
+/// The limit of constants, in bytes.
 const MAX_CONSTANT: u64 = 64 << 10;
 
-/// The architectures of the PTX manual.
+/// The architectures in the PTX manual.
 const TARGETS: [u32; 29] = [
     10, 11, 12, 13, 20, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90,
     100, 101, 103, 110, 120,
 ];
 
-/// From here on there may be others by now.
+/// The newest architecture in the manual. All numbers from it on are accepted, because newer
+/// architectures may exist by now.
 const NEWEST: u32 = 121;
 
 fn check_target(module: &cuda_ptx::Module<'_>, target: &TargetInfo) -> Result<(), LoadError> {
@@ -138,7 +139,7 @@ fn check_target(module: &cuda_ptx::Module<'_>, target: &TargetInfo) -> Result<()
     })
 }
 
-/// Decodes `modules` together.
+/// Decodes and links `modules`.
 pub(in crate::vm) fn program(
     modules: &[cuda_ptx::Module<'_>],
     target: &TargetInfo,
@@ -180,7 +181,7 @@ pub(in crate::vm) fn program(
             }
         }
     }
-    // Which of them an indirect call reaches is not known.
+    // An indirect call may reach any of these.
     let callable = modules.iter().zip(&names).flat_map(|(module, names)| {
         let bodies = names.bodies.iter();
         bodies.filter_map(|&(number, index)| (!module.functions[number].entry).then_some(index))
@@ -200,7 +201,7 @@ pub(in crate::vm) fn program(
     Ok(out.program)
 }
 
-/// Parameters at their offsets.
+/// The parameters at their offsets, and the size of the buffer.
 pub(super) fn param_layout(params: &[Variable<'_>]) -> (Vec<Param>, u32) {
     let mut end = 0u64;
     let mut list = Vec::new();
@@ -224,7 +225,7 @@ fn kernel(
     mut shared: SharedLayout,
     callable: &BTreeSet<usize>,
 ) -> Result<(), LoadError> {
-    // Everything that can be reached by calls; an indirect call reaches all functions.
+    // The functions that can be reached by calls; an indirect call reaches all functions.
     let mut reached = BTreeSet::from([index]);
     let mut open = vec![index];
     while let Some(next) = open.pop() {
@@ -262,7 +263,7 @@ fn kernel(
         })
     };
     if three("blocksareclusters").is_some() {
-        let message = "the software device has no `.blocksareclusters`";
+        let message = "the software device does not implement `.blocksareclusters`";
         return Err(invalid_at(function.line, message));
     }
     let (params, param_bytes) = param_layout(&function.params);
@@ -281,7 +282,7 @@ fn kernel(
     let code = &out.program.functions[index];
     if code.words() > MAX_WORDS {
         let message = format!(
-            "the software device has no room for the registers of '{}'",
+            "'{}' needs more registers than the software device has for a thread",
             function.name
         );
         return Err(invalid_at(function.line, &message));

@@ -1,4 +1,4 @@
-//! `mov`, with vectors taken apart and put together.
+//! `mov`, including packing and unpacking of vectors.
 
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
@@ -72,7 +72,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `mov.b64 {a, b}, c`
+    /// Decodes `mov.b64 {a, b}, c`.
     fn unpack(&mut self, parts: &[Operand<'a>], from: &Operand<'a>, ty: Ty) -> Decoded {
         let wide = self.wide();
         if ty.bits == 128 {
@@ -89,7 +89,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let bits = ty.width() / parts.len() as u32;
         let from = self.source(from, Ty::new(Class::Bits, ty.width()))?;
-        // A destination may be the source: take it apart first.
+        // A destination may be the source, so unpack into temporaries first.
         let mut slots = Vec::new();
         for index in 0..parts.len() as u32 {
             let part = self.temp32();
@@ -123,7 +123,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `mov.b64 c, {a, b}`
+    /// Decodes `mov.b64 c, {a, b}`.
     fn pack(&mut self, to: &Operand<'a>, parts: &[Operand<'a>], ty: Ty) -> Decoded {
         let wide = self.wide();
         if ty.bits == 128 {

@@ -1,4 +1,4 @@
-//! Integer products.
+//! Integer multiplication.
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
@@ -141,13 +141,13 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// The upper 32 of the 48 bits of a product of 24 bits each.
+/// The upper 32 bits of the 48-bit product of two 24-bit numbers.
 #[inline(always)]
 pub(super) fn high24(a: i32, b: i32) -> i32 {
     ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> 16) as i32
 }
 
-/// The lower or upper half of a product.
+/// The instruction for the lower or upper half of a product.
 pub(super) fn product_kind(wide: bool, ty: Ty, high: bool) -> Decoded<Kind> {
     Ok(match (high, ty.signed(), ty.bits) {
         (false, ..) => any!(wide, ty, |a, b| a.wrapping_mul(b)),

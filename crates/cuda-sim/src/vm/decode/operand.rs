@@ -1,4 +1,4 @@
-//! Operands to slots.
+//! Conversion of operands to slots.
 
 use super::form::{Class, Ty};
 use super::function::{FunctionDecoder, Name, Reg, Width};
@@ -10,24 +10,24 @@ use crate::vm::space::{FUNCTION, LOCAL, NARROW, PARAM, SHARED, TAG_SHIFT};
 use crate::vm::special;
 use cuda_ptx::{Base, Literal, Operand};
 
-/// What a symbol is, inside a function.
+/// The meaning of a symbol inside a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sym {
     Global(usize),
     Function(usize),
     /// An offset in the kernel's own shared memory.
     Shared(u32),
-    /// A shared variable that several kernels may reach, each at an offset of its own.
+    /// A shared variable that several kernels may use, at an offset that depends on the kernel.
     Common(usize),
-    /// What a launch adds; with the alignment that is asked for.
+    /// Dynamic shared memory, with the required alignment.
     DynamicShared(u64),
-    /// An offset in the frame.
+    /// An offset in the frame's local memory.
     Local(u32),
     /// An offset in the parameters of the kernel.
     Param(u32),
 }
 
-/// What must follow once an instruction has written a temporary.
+/// The conversion that must follow after an instruction has written a temporary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Widen {
     to: Reg,
@@ -36,7 +36,7 @@ pub(super) struct Widen {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// A constant of 32 bits.
+    /// The slot of a 32-bit constant.
     pub(super) fn const32(&mut self, value: u32) -> Slot {
         let consts = &mut self.out.program.consts32;
         let index = *self.out.index32.entry(value).or_insert_with(|| {
@@ -46,7 +46,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         index | CONST
     }
 
-    /// A constant of 64 bits.
+    /// The slot of a 64-bit constant.
     pub(super) fn const64(&mut self, value: u64) -> Slot {
         let consts = &mut self.out.program.consts64;
         let index = *self.out.index64.entry(value).or_insert_with(|| {
@@ -67,7 +67,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         constant | CONST
     }
 
-    /// The bits of a number as the type `ty` has them.
+    /// The bits of a number in the type `ty`.
     pub(super) fn literal(literal: Literal, ty: Ty) -> u64 {
         let bits = match (literal, ty.class, ty.bits) {
             (Literal::Int(value), Class::Float, 32) => (value as i64 as f32).to_bits().into(),
@@ -88,7 +88,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// The register or symbol that `name` stands for.
+    /// The register or symbol that `name` refers to.
     pub(super) fn named(&self, name: &str) -> Decoded<Name> {
         match self.lookup(name) {
             Some(name) => Ok(name),
@@ -96,7 +96,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A source of the type `ty`.
+    /// The slot of a source of type `ty`.
     pub(super) fn source(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
         if ty.class == Class::Pred {
             return self.predicate(operand);
@@ -114,7 +114,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     self.const32(bits as u32)
                 })
             }
-            // The lanes of a warp, as a constant.
+            // The number of lanes of a warp, as a constant.
             Operand::Name("WARP_SZ") => Ok(if wide {
                 self.const64(32)
             } else {
@@ -147,7 +147,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Two sources, and so on, of one type.
+    /// The slots of `N` sources of one type.
     pub(super) fn sources<const N: usize>(
         &mut self,
         operands: &[Operand<'a>],
@@ -160,7 +160,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(slots)
     }
 
-    /// A register read as `ty`, cut off if it is wider.
+    /// The slot of a register read as `ty`, truncated if the register is wider.
     fn read(&mut self, reg: Reg, ty: Ty) -> Decoded<Slot> {
         match (reg.width, ty.width()) {
             (Width::W32, ..=32) | (Width::W64, 64) => Ok(reg.slot),
@@ -242,7 +242,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A predicate as a source.
+    /// The slot of a predicate as a source.
     pub(super) fn predicate(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
         match operand {
             Operand::Name(special::EXPLICIT_CLUSTER) => {
@@ -271,7 +271,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A destination of the type `ty`; [`finish`](Self::finish) must follow the instruction.
+    /// The slot of a destination of type `ty`; [`finish`](Self::finish) must follow the
+    /// instruction.
     pub(super) fn dest(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<(Slot, Option<Widen>)> {
         let reg = match operand {
             Operand::Sink => {
@@ -298,7 +299,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Width::W64, class, ..=32) if class != Class::Pred => false,
             _ => return invalid("Arguments mismatch for instruction"),
         };
-        // A signed value narrower than its register is extended.
+        // A signed value that is narrower than its register is sign-extended.
         if fits && (!ty.signed() || ty.bits >= reg.bits) {
             return Ok((reg.slot, None));
         }
@@ -306,7 +307,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok((from, Some(Widen { to: reg, from, ty })))
     }
 
-    /// Extends what an instruction wrote for a wider register.
+    /// Extends the result of an instruction to a wider register.
     pub(super) fn finish(&mut self, widen: Option<Widen>) {
         let Some(Widen { to, from, ty }) = widen else {
             return;
@@ -325,9 +326,9 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit(kind, to.slot, from, 0, 0, 0);
     }
 
-    /// The base of an address: slot, offset, and what goes into `Ins::c`.
+    /// The base of an address: the slot, the offset and the bits for `Ins::c`.
     ///
-    /// `tag` is that of the instruction's space, 0 for generic, global and constant memory.
+    /// `tag` is the tag of the instruction's space; 0 for generic, global and constant memory.
     pub(super) fn address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<(Slot, u64, u32)> {
         let Operand::Address(base, offset) = operand else {
             return missing("address form");

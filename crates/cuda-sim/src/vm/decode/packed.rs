@@ -1,4 +1,4 @@
-//! Two integers of 16 bits or two floats in a register, and integer results that are not negative.
+//! Pairs of 16-bit integers or of floats in a register, and non-negative integer results (`.relu`).
 
 use super::float::{input, rounded};
 use super::form::{Form, Ty};
@@ -7,7 +7,7 @@ use super::{Decoded, missing};
 use crate::vm::lanes::{each, lanes};
 use crate::vm::rounding::{self, Round};
 
-/// What `f` makes of the lower and of the upper halves.
+/// Applies `f` to the lower and to the upper halves.
 #[inline(always)]
 fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     let low = f(a as u16, b as u16);
@@ -20,7 +20,7 @@ fn signed_halves(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
     halves(a, b, |a, b| f(a as i16, b as i16) as u16)
 }
 
-/// What `f` makes of the lower and of the upper floats. `flags` are those of f32.
+/// Applies `f` to the lower and to the upper floats. `flags` are those of f32 operations.
 #[inline(always)]
 fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(Round, [f32; 3]) -> f32) -> u64 {
     let one = |shift: u32| {
@@ -30,7 +30,7 @@ fn floats(a: u64, b: u64, c: u64, flags: u64, f: impl Fn(Round, [f32; 3]) -> f32
     one(32) | one(0)
 }
 
-/// Three sources, of which the last may be left out.
+/// An operation with three sources, the last of which is optional.
 macro_rules! floats {
     ($wide:expr, |$round:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
         lanes!($wide, with w, i, m {
@@ -44,7 +44,7 @@ macro_rules! floats {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// `add`, `mul` and `fma` of two floats in a register.
+    /// Decodes `add`, `mul` and `fma` of two floats in a register.
     pub(super) fn packed_floats(&mut self, form: &Form<'a>, imm: u64) -> Decoded {
         let wide = self.wide();
         let (kind, count) = match form.opcode {
@@ -79,7 +79,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `add`, `min` and `max` of two integers in a register, and `min` and `max` with `.relu`.
+    /// Decodes `add`, `min` and `max` of two integers in a register, and `min` and `max` with
+    /// `.relu`.
     pub(super) fn packed_integers(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
         let wide = self.wide();
         let relu = form.flag("relu");

@@ -1,4 +1,4 @@
-//! `createpolicy`: how data go through caches, which there are none of.
+//! `createpolicy`: cache policies, which have no effect because the software device has no caches.
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
@@ -6,7 +6,7 @@ use super::{Decoded, missing};
 use crate::vm::lanes::lanes;
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// The policy is a number that nothing reads.
+    /// Decodes `createpolicy`; the policy is a number that is never read.
     pub(super) fn create_policy(&mut self, form: &mut Form<'a>) -> Decoded {
         if form.one_of(&["fractional", "range", "cvt"]).is_none() || !form.flag("b64") {
             return missing("");

@@ -79,7 +79,7 @@ macro_rules! unordered {
     };
 }
 
-/// Nothing to do before a comparison.
+/// The identity, used where a comparison needs no preparation.
 #[inline(always)]
 fn same<T>(a: T) -> T {
     a
@@ -96,8 +96,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// `p = a op b`, to a predicate slot. Of two values in a register the lower ones are meant, or
-    /// the `upper`.
+    /// Decodes `p = a op b` to a predicate slot. For two values in a register it compares the lower
+    /// ones, or the upper ones if `upper`.
     #[expect(
         clippy::neg_cmp_op_on_partial_ord,
         reason = "`!(a < b)` is what `geu` means: true for a NaN"
@@ -159,7 +159,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         to
     }
 
-    /// The comparison of `set` and `setp`, and whether subnormal numbers are flushed.
+    /// Takes the comparison of `set` and `setp`; returns it and whether subnormal numbers are
+    /// flushed.
     fn comparing(form: &mut Form<'a>) -> Decoded<(&'static str, bool)> {
         match form.one_of(&COMPARISONS) {
             Some(op) => Ok((op, form.flag("ftz"))),

@@ -1,11 +1,11 @@
-//! How many registers a kernel needs: an estimate of what a compiler would allocate.
+//! An estimate of the registers that a compiler would allocate for a kernel.
 //!
-//! It is for figures (the register count of a function, occupancy). A compiler may need fewer, by
-//! half and more, so no launch is refused because of it.
+//! The estimate is used for figures only (the register count of a function, occupancy). A compiler
+//! may need half as many or fewer, so no launch is rejected because of it.
 //!
-//! PTX has as many registers as it likes; what a compiler needs is about the most that are live at
-//! once. A register counts as live from where it is first named to where it is last named, and to
-//! the end of each loop that it enters with a value.
+//! PTX uses any number of virtual registers; a compiler needs about as many as are live at the same
+//! time. A register counts as live from the first to the last place that names it, extended to the
+//! end of each loop that it enters with a value.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,15 @@ use super::form::Ty;
 use crate::vm::program::{PART_REGISTERS, PARTS};
 use cuda_ptx::{Base, Operand, Statement};
 
-/// Beside the values, a thread keeps its stack pointer and addresses that the text does not show.
+/// The registers that a thread needs in addition, for its stack pointer and addresses that the text
+/// does not show.
 const OVERHEAD: u32 = 4;
-/// Loops that are looked at: text may have any number.
+/// The maximum number of loops that are analysed, because a text may contain any number.
 const LOOPS: usize = 1000;
-/// What a thread has at least, and at most.
+/// The minimum and maximum registers of a thread.
 const RANGE: (u32, u32) = (8, 255);
 
-/// Where a register is live: the first and the last statement, and its size in words.
+/// The live range of a register: the first and the last statement, and its size in words.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     first: usize,
@@ -28,18 +29,20 @@ struct Interval {
     words: u32,
 }
 
-/// 32-bit registers per thread of a kernel, from the [`peak`] of it and of what it calls.
+/// The 32-bit registers per thread of a kernel, from its [`peak`] and those of the functions that
+/// it calls.
 pub(super) fn registers(kernel: &cuda_ptx::Function<'_>, peak: u32) -> u32 {
     let wanted = peak.saturating_add(OVERHEAD);
     wanted.min(bound(kernel)).clamp(RANGE.0, RANGE.1)
 }
 
-/// The most words that are live at once in one function.
+/// The largest number of words that are live at once in one function.
 pub(super) fn peak(function: &cuda_ptx::Function<'_>) -> u32 {
     let body = function.body.as_deref().unwrap_or_default();
     let mut intervals = intervals(body);
     let loops = loops(body);
-    // Inner loops end first, and outer ones may then reach further.
+    // Loops are in the order of their ends, inner ones first: an interval that is extended to the
+    // end of an inner loop may then be extended to the end of an outer one.
     for (start, end) in loops.into_iter().take(LOOPS) {
         for interval in intervals.values_mut() {
             if interval.first < start && (start..end).contains(&interval.last) {
@@ -50,7 +53,7 @@ pub(super) fn peak(function: &cuda_ptx::Function<'_>) -> u32 {
     let mut changes = vec![0i64; body.len() + 1];
     for interval in intervals.values() {
         changes[interval.first] += i64::from(interval.words);
-        // The last use and the next first one may share a register.
+        // A register may be reused by the instruction that reads it last.
         changes[interval.last.max(interval.first + 1)] -= i64::from(interval.words);
     }
     let live = changes.iter().scan(0, |live, change| {
@@ -62,7 +65,7 @@ pub(super) fn peak(function: &cuda_ptx::Function<'_>) -> u32 {
         .unwrap_or(0)
 }
 
-/// What the directives of a kernel leave to each thread.
+/// The register limit of a thread that the kernel's directives imply.
 fn bound(kernel: &cuda_ptx::Function<'_>) -> u32 {
     let directive = |name: &str| {
         let found = kernel.directives.iter().find(|(other, _)| *other == name);
@@ -78,7 +81,7 @@ fn bound(kernel: &cuda_ptx::Function<'_>) -> u32 {
     let shared = threads.map_or(u64::from(RANGE.1), |threads| {
         let warps = threads.div_ceil(32).saturating_mul(blocks);
         let warps = warps.div_ceil(PARTS.into());
-        // Registers are given to a warp in units of 8 for each thread.
+        // Registers are allocated to a warp in units of 8 per thread.
         u64::from(PART_REGISTERS) / warps / 32 / 8 * 8
     });
     let most = directive("maxnreg").map_or(shared, |most| most.min(shared));
@@ -92,7 +95,7 @@ fn intervals<'a>(body: &'a [Statement<'a>]) -> HashMap<&'a str, Interval> {
         match statement {
             Statement::Register(register) => {
                 let bits = Ty::parse(register.ty).map_or(0, Ty::width);
-                // Predicates have registers of their own.
+                // Predicates have their own registers.
                 let words = if bits == 1 { 0 } else { bits.div_ceil(32) };
                 types.insert(register.name, words * register.vector);
             }
@@ -120,7 +123,7 @@ fn intervals<'a>(body: &'a [Statement<'a>]) -> HashMap<&'a str, Interval> {
     all
 }
 
-/// The loops of a body in the order in which they end: from a label to a jump back to it.
+/// The loops of a body in the order in which they end; a loop is a label and a jump back to it.
 fn loops(body: &[Statement<'_>]) -> Vec<(usize, usize)> {
     let mut labels = HashMap::new();
     let mut all = Vec::new();
@@ -142,7 +145,7 @@ fn loops(body: &[Statement<'_>]) -> Vec<(usize, usize)> {
     all
 }
 
-/// Each name in an operand.
+/// Calls `note` with each name in an operand.
 fn names<'a>(operand: &'a Operand<'a>, note: &mut impl FnMut(&'a str)) {
     match operand {
         Operand::Name(name)
@@ -201,7 +204,7 @@ mod tests {
             again: add.u64 %rd2, %rd1, 8; add.u32 %r1, %r1, 1;
             mov.u64 %rd3, 1; mov.u64 %rd4, 2; add.u64 %rd3, %rd3, %rd4;
             setp.lt.u32 %p1, %r1, 10; @%p1 bra again;";
-        // %rd1, %r1, %rd3 and %rd4, although %rd1 is named before them only.
+        // %rd1, %r1, %rd3 and %rd4; %rd1 is named only before the others.
         assert_eq!(peak_of(body), 2 + 1 + 2 + 2);
     }
 
@@ -219,8 +222,8 @@ mod tests {
             (".maxntid 1024, 1, 1", 64),
             (".reqntid 512, 1, 1", 128),
             (".maxntid 256, 1, 1 .minnctapersm 4", 64),
-            // 19 warps are at most 5 on one of 4 parts of 16384 registers: 102 for each thread, in
-            // units of 8.
+            // 19 warps put at most 5 on one of 4 partitions of 16384 registers, which leaves 102
+            // per thread, rounded down to units of 8.
             (".maxntid 608, 1, 1", 96),
             (".maxnreg 32", 32),
         ] {

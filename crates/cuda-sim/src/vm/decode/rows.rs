@@ -1,4 +1,4 @@
-//! `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Loads, stores and transposes of 8 × 8 matrices: `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
@@ -78,13 +78,13 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Keeps a list of registers; returns its number.
+    /// Stores a list of registers; returns its number.
     pub(super) fn list(&mut self, slots: Vec<u32>) -> u64 {
         self.out.program.lists.push(slots);
         self.out.program.lists.len() as u64 - 1
     }
 
-    /// Sets the further source of the last instruction.
+    /// Sets the further source `e` of the last instruction.
     pub(super) fn last_source(&mut self, e: u32) {
         if let Some(last) = self.out.program.code.last_mut() {
             last.e = e;

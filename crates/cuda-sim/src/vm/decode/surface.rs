@@ -1,4 +1,5 @@
-//! `suld.b`, `sust.b`, `sured.b`. Accesses that convert (`.p`) are not there.
+//! Surface instructions: `suld.b`, `sust.b`, `sured.b`. Accesses that convert (`.p`) are not
+//! supported.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
@@ -11,7 +12,7 @@ use cuda_ptx::Operand;
 
 const S32: Ty = Ty::new(Class::Signed, 32);
 
-/// The parts of an access before its values.
+/// The parts of an access that precede its values.
 struct Parts<'v, 'a> {
     geometry: Geometry,
     mode: Mode,
@@ -32,7 +33,7 @@ fn parts<'a>(form: &mut Form<'a>) -> Decoded<Parts<'a, 'a>> {
     let name = form.one_of(&Mode::NAMES).unwrap_or("trap");
     let number = Mode::NAMES.iter().position(|&other| other == name);
     let mode = Mode::of_number(number.unwrap_or(0));
-    // Ways through caches, which there are none of.
+    // Cache modifiers have no effect, because the software device has no caches.
     form.one_of(&["ca", "cg", "cs", "cv", "wb", "wt"]);
     let count = match form.one_of(&["v2", "v4"]) {
         Some("v2") => 2,

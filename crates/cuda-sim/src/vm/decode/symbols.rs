@@ -1,4 +1,4 @@
-//! Symbols: which names of which modules stand for what, once they are linked.
+//! Symbol resolution: the definitions that the names of each module refer to after linking.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,15 +16,16 @@ use cuda_ptx::{Definition, Exports, Init, Linkage, Space, Variable};
 #[derive(Default)]
 pub(super) struct Names<'a> {
     pub(super) symbols: HashMap<&'a str, Sym>,
-    /// Declared and used, but not defined anywhere: functions of the device that are not there.
+    /// Names that are declared and used but not defined: functions of the device runtime that this
+    /// device does not provide.
     pub(super) undefined: HashSet<&'a str>,
-    /// The variables of it that exist, by their numbers there and among all.
+    /// The variables of the module that were kept, as (index in the module, index in the program).
     pub(super) globals: Vec<(usize, usize)>,
-    /// The functions of it that exist, likewise.
+    /// The functions of the module that were kept, as (index in the module, index in the program).
     pub(super) bodies: Vec<(usize, usize)>,
 }
 
-/// Collects the symbols of all modules. Definitions that give way to others get nothing.
+/// Collects the symbols of all modules. Definitions that another definition overrides are left out.
 pub(super) fn symbols<'a>(
     modules: &'a [cuda_ptx::Module<'a>],
     out: &mut Output,
@@ -111,7 +112,7 @@ pub(super) fn symbols<'a>(
     Ok(all)
 }
 
-/// Finds what a module names and another one defines.
+/// Finds the definition in another module of a name that this module declares.
 fn resolve<'a>(
     module: &'a cuda_ptx::Module<'a>,
     names: &mut Names<'a>,
@@ -137,7 +138,7 @@ fn resolve<'a>(
     }
 }
 
-/// The largest size and alignment of each variable that is `.common`.
+/// The largest size and alignment of each `.common` variable.
 fn commons<'a>(modules: &'a [cuda_ptx::Module<'a>]) -> HashMap<&'a str, (u64, u64)> {
     let mut all: HashMap<&str, (u64, u64)> = HashMap::new();
     for variable in modules.iter().flat_map(|module| &module.variables) {
@@ -167,7 +168,7 @@ fn global(variable: &Variable<'_>) -> Global {
     }
 }
 
-/// Gives the variables of a module the values that they begin with.
+/// Sets the initial values of a module's variables.
 pub(super) fn initial_values(
     module: &cuda_ptx::Module<'_>,
     names: &Names<'_>,
@@ -200,7 +201,7 @@ pub(super) fn initial_values(
                         _ => return Err(LoadError::Unresolved(name.to_owned())),
                     };
                     if element < 8 && byte.is_none() {
-                        let message = "Address in an initial value that is too narrow";
+                        let message = "Initial value is too narrow for an address";
                         return Err(invalid_at(variable.line, message));
                     }
                     relocations.push(Relocation {

@@ -1,4 +1,4 @@
-//! `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor`.
+//! Bulk copies of tensors: `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor`.
 
 use super::bulk::{Completion, without_policy};
 use super::form::{Class, Form, Ty};
@@ -21,7 +21,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some(_) => 5,
             None => return missing("no dimensions"),
         };
-        // The other modes stay where they are, and are refused.
+        // Other modes stay among the modifiers and are rejected there.
         let mode = form.one_of(&["tile", "im2col", "im2col_no_offs"]);
         let has_offsets = mode == Some("im2col");
         let is_of_images = has_offsets || mode == Some("im2col_no_offs");
@@ -117,7 +117,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    /// `[map, {x, y}]`: the address of the map, and the coordinates.
+    /// Decodes `[map, {x, y}]`: the address of the map, and the coordinates.
     fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, Vec<Slot>)> {
         let Operand::Bracket(parts) = operand else {
             return missing("address of a tensor");

@@ -1,5 +1,5 @@
-//! `tex`, `tld4`, `txq`, `suq`. Handles are numbers; variables of the type `.texref` and separate
-//! samplers are not there.
+//! Texture instructions: `tex`, `tld4`, `txq`, `suq`. Handles are numbers; variables of type
+//! `.texref` and separate samplers are not supported.
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
@@ -13,7 +13,7 @@ use cuda_ptx::{Base, Operand};
 const F32: Ty = Ty::new(Class::Float, 32);
 const S32: Ty = Ty::new(Class::Signed, 32);
 
-/// The coordinates of a vector that has to hold `count`: it is as long, or 4 where that is 3.
+/// The coordinates of a vector that must hold `count`: its length is `count`, or 4 if `count` is 3.
 pub(super) fn coordinates<'v, 'a>(
     operand: &'v Operand<'a>,
     count: usize,
@@ -29,7 +29,7 @@ pub(super) fn coordinates<'v, 'a>(
     Ok(&all[..count])
 }
 
-/// Four registers, and the predicate that says whether the elements are in memory.
+/// Four registers, and the predicate that says whether the elements are resident.
 type Registers<'v, 'a> = (&'v [Operand<'a>], Option<&'v Operand<'a>>);
 
 fn registers<'v, 'a>(operand: &'v Operand<'a>) -> Decoded<Registers<'v, 'a>> {
@@ -44,7 +44,7 @@ fn registers<'v, 'a>(operand: &'v Operand<'a>) -> Decoded<Registers<'v, 'a>> {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    /// Takes the geometry; `None` if there is none that is known.
+    /// Takes the geometry; `None` if it is missing or unknown.
     pub(super) fn geometry(form: &mut Form<'_>) -> Decoded<Geometry> {
         let name = form.one_of(&Geometry::NAMES);
         let number = name.and_then(|name| Geometry::NAMES.iter().position(|&other| other == name));
@@ -54,17 +54,17 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A handle in a register.
+    /// The slot of a handle in a register.
     pub(super) fn object(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
         match operand {
             Operand::Name(name) if matches!(self.named(name)?, super::function::Name::Reg(_)) => {
                 self.source(operand, Ty::U64)
             }
-            _ => missing("a variable, not a handle"),
+            _ => missing("a variable instead of a handle"),
         }
     }
 
-    /// Slots for the coordinates after `[handle,`, with the layer first.
+    /// The slots of the coordinates after `[handle,`, with the layer first.
     pub(super) fn spot(
         &mut self,
         operand: &Operand<'a>,
@@ -73,7 +73,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         slots: &mut Vec<u32>,
     ) -> Decoded {
         let layers = usize::from(geometry.is_layered());
-        // Three with the layer of two dimensions.
+        // Two-dimensional coordinates with a layer make three.
         let all = coordinates(operand, geometry.axes() + layers)?;
         let (layer, axes) = all.split_at(layers);
         for layer in layer {
@@ -100,7 +100,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(after)
     }
 
-    /// Emits the instruction, and what follows its destinations.
+    /// Emits the instruction and the conversions of its destinations.
     fn finish_texture<K: TouchOp>(
         &mut self,
         handle: Slot,
@@ -114,7 +114,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             self.finish(widen);
         }
         if let Some(resident) = resident {
-            // All there is is in memory.
+            // All elements are resident.
             let (d, _) = self.dest(resident, Ty::PRED)?;
             let kind = lanes!(self.wide(), with w, i, m {
                 w.put_pred(i.d, m, u32::MAX);
@@ -152,12 +152,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             _ => return missing("operands"),
         };
         let [handle, at] = &place[..] else {
-            return missing("separate sampler");
+            return missing("a separate sampler");
         };
         let rest = match (lookup, rest.len()) {
             (Lookup::Level, 1) | (Lookup::Gradient, 2) => rest,
             (Lookup::Base | Lookup::Integer, 0) => rest,
-            _ => return missing("offsets, or a depth to compare with"),
+            _ => return missing("offsets or a depth comparison"),
         };
         form.done()?;
         let handle = self.object(handle)?;
@@ -193,7 +193,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return missing("vector");
         }
         let [to, Operand::Bracket(place)] = form.operands else {
-            return missing("offsets, or a depth to compare with");
+            return missing("offsets or a depth comparison");
         };
         let [handle, at] = &place[..] else {
             return missing("separate sampler");
@@ -208,21 +208,21 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.finish_texture::<Gather>(handle, list | Gather::pack(channel), after, resident)
     }
 
-    /// `txq`, `suq`
+    /// Decodes `txq` and `suq`.
     pub(super) fn object_query(&mut self, form: &mut Form<'a>) -> Decoded {
         let of_surface = form.opcode == "suq";
         let is_leveled = form.flag("level");
         let name = form.one_of(&Query::NAMES);
         let number = name.and_then(|name| Query::NAMES.iter().position(|&other| other == name));
         let Some(query) = number.map(Query::of_number) else {
-            return missing("what is asked for");
+            return missing("this query");
         };
         if form.ty()? != Ty::B32 || of_surface && (is_leveled || query == Query::Levels) {
-            return missing("what is asked for");
+            return missing("this query");
         }
         form.arity(if is_leveled { 3 } else { 2 })?;
         let Operand::Address(Base::Name(name), 0) = &form.operands[1] else {
-            return missing("a variable, not a handle");
+            return missing("a variable instead of a handle");
         };
         form.done()?;
         let handle = self.object(&Operand::Name(name))?;

@@ -1,4 +1,4 @@
-//! `wmma.load` and `wmma.store`.
+//! Matrix loads and stores: `wmma.load` and `wmma.store`.
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
@@ -20,8 +20,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// A register with the generic address that an operand stands for. `tag` is that of the
-    /// instruction's space.
+    /// A register with the generic address of an operand. `tag` is the tag of the instruction's
+    /// space.
     pub(super) fn whole_address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<Slot> {
         let (base, offset, bits) = self.address(operand, tag)?;
         let to = self.temp64();
@@ -33,7 +33,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(to)
     }
 
-    /// The tag of the space, of those that matrices may be in.
+    /// The tag of the space, among the spaces that can hold matrices.
     fn tile_space(form: &mut Form<'_>) -> u64 {
         match form.one_of(&["shared", "shared::cta", "global"]) {
             Some("shared" | "shared::cta") => SHARED,
@@ -41,7 +41,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Address and stride.
+    /// Decodes the address and the stride.
     fn tile_place(
         &mut self,
         address: &Operand<'a>,
@@ -62,7 +62,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("a") => Side::A,
             Some("b") => Side::B,
             Some(_) => Side::Sum,
-            None => return missing("which matrix"),
+            None => return missing("no matrix name"),
         };
         aligned(form)?;
         let by_column = is_by_column(form)?;
@@ -96,7 +96,7 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn wmma_store(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("d") {
-            return missing("which matrix");
+            return missing("no matrix name");
         }
         aligned(form)?;
         let by_column = is_by_column(form)?;
@@ -125,7 +125,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 }
 
-/// Two operands, and the stride if there is one.
+/// The two operands, and the stride if there is one.
 fn operands<'a>(
     form: &Form<'a>,
 ) -> Decoded<(&'a Operand<'a>, &'a Operand<'a>, Option<&'a Operand<'a>>)> {
@@ -143,7 +143,7 @@ fn is_by_column(form: &mut Form<'_>) -> Decoded<bool> {
     }
 }
 
-/// Whether a matrix of this type is loaded or stored in this shape.
+/// Whether a matrix of this type can be loaded or stored in this shape.
 fn has(side: Side, shape: Shape, element: Element) -> bool {
     use Element as E;
     if side != Side::Sum {

@@ -1,4 +1,4 @@
-//! What a matrix is of.
+//! The element types of matrices.
 
 use half::{bf16, f16};
 
@@ -21,7 +21,7 @@ pub(in crate::vm) enum Element {
     U8,
     S4,
     U4,
-    /// 32 single bits, which go together.
+    /// Single bits, 32 of which are handled together.
     B1,
     S32,
 }
@@ -46,7 +46,7 @@ impl Element {
         })
     }
 
-    /// Bits of one element in a register.
+    /// The bits of one element in a register.
     pub(in crate::vm) fn bits(self) -> u32 {
         match self {
             Self::F64 => 64,
@@ -57,7 +57,7 @@ impl Element {
         }
     }
 
-    /// Elements in one register.
+    /// The number of elements in one register.
     pub(super) fn packed(self) -> usize {
         match self {
             Self::F64 => 1,
@@ -65,7 +65,7 @@ impl Element {
         }
     }
 
-    /// Elements of the matrix, as its shape counts them, in one element here.
+    /// The number of elements, as the matrix shape counts them, in one element here.
     pub(in crate::vm) fn count(self) -> usize {
         if self == Self::B1 { 32 } else { 1 }
     }
@@ -77,24 +77,24 @@ impl Element {
         )
     }
 
-    /// The value, exactly.
+    /// The exact value of an element.
     pub(super) fn float(self, bits: u64) -> f64 {
         match self {
             Self::F16 => f16::from_bits(bits as u16).to_f64(),
             Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-            // The low bits take no part.
+            // The low bits are ignored.
             Self::Tf32 => f32::from_bits(bits as u32 & 0xffff_e000).into(),
             Self::F32 => f32::from_bits(bits as u32).into(),
             Self::F64 => f64::from_bits(bits),
             Self::E4m3 if bits & 0x7f == 0x7f => f64::NAN,
             Self::E4m3 => small_float(bits, 3, 7),
-            // These are the high half of an f16.
+            // An e5m2 number is the high half of an f16.
             Self::E5m2 => f16::from_bits((bits as u16) << 8).to_f64(),
             _ => self.integer(bits) as f64,
         }
     }
 
-    /// The bits of the nearest value.
+    /// The bits of the nearest representable value.
     pub(super) fn nearest(self, value: f64) -> u64 {
         match self {
             Self::F16 => half_narrow(value, 0.0, false).into(),
@@ -113,7 +113,7 @@ impl Element {
     }
 }
 
-/// A number of 8 bits with so many of mantissa.
+/// The value of an 8-bit number with this many bits of mantissa.
 fn small_float(bits: u64, mantissa: u32, bias: i32) -> f64 {
     let exponent = (bits >> mantissa & (0x7f >> mantissa)) as i32;
     let fraction = (bits & ((1 << mantissa) - 1)) as f64 / f64::from(1u32 << mantissa);

@@ -1,4 +1,4 @@
-//! Matrices that the lanes of a warp hold together, each lane a fragment of them.
+//! Matrices that are distributed over the lanes of a warp; each lane holds a fragment.
 
 mod element;
 mod product;
@@ -14,7 +14,7 @@ use super::code::Slot;
 use super::lanes::LANES;
 use super::warp::Warp;
 
-/// Which matrix of `d = a * b + c` a fragment is of.
+/// The matrix of `d = a * b + c` that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     A,
@@ -23,12 +23,12 @@ pub(super) enum Side {
     Sum,
 }
 
-/// Who fixes which element is where.
+/// The specification that fixes the position of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// The PTX ISA, for `mma`.
+    /// The layout of the PTX ISA, for `mma`.
     Mma,
-    /// This device, for `wmma`.
+    /// The private layout of this device, for `wmma`.
     Opaque,
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
-    /// Elements in one register.
+    /// The number of elements in one register.
     pub(super) fn packed(&self) -> usize {
         self.element.packed()
     }
 
-    /// Row and column of element `e` of register `r` of `lane`.
+    /// The row and column of element `e` of register `r` of `lane`.
     pub(super) fn place(&self, r: usize, e: usize, lane: usize) -> (usize, usize) {
         let packed = self.packed();
         if self.layout == Layout::Opaque {
@@ -73,7 +73,7 @@ impl Fragment {
         }
     }
 
-    /// The bits of each element, row after row.
+    /// The bits of each element, row by row.
     pub(super) fn gather(&self, w: &Warp) -> Vec<u64> {
         let mut all = vec![0; self.rows * self.columns];
         let bits = self.element.bits();
@@ -99,7 +99,7 @@ impl Fragment {
         all
     }
 
-    /// Gives the lanes of `m` their elements.
+    /// Writes their elements to the registers of the lanes of `m`.
     pub(super) fn scatter(&self, w: &mut Warp, m: u32, all: &[u64]) {
         let bits = self.element.bits();
         for (r, &slot) in self.slots.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `d = a * b + c`
 //!
-//! Products and sums of halves are exact in f64, or nearly so, and rounded once: nearer than the
-//! ISA asks for, which leaves their order open.
+//! Products and sums of halves are computed in f64, exactly or almost exactly, and rounded once.
+//! This is more accurate than the ISA requires, which leaves the order of the sums open.
 
 use super::{Element, Fragment};
 use crate::vm::code::{Ins, Trouble};
@@ -10,21 +10,21 @@ use crate::vm::rounding::{Round, fma64};
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
 
-/// How single bits are multiplied.
+/// The multiplication of single bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum BitOp {
     And,
     Xor,
 }
 
-/// A product of matrices.
+/// A matrix multiplication.
 #[derive(Clone, Debug)]
 pub(in crate::vm) struct Product {
     pub(in crate::vm) a: Fragment,
     pub(in crate::vm) b: Fragment,
     pub(in crate::vm) c: Fragment,
     pub(in crate::vm) d: Fragment,
-    /// Sums stay within s32 instead of wrapping around.
+    /// Whether sums saturate at the bounds of s32 instead of wrapping around.
     pub(in crate::vm) saturates: bool,
     pub(in crate::vm) round: Round,
     pub(in crate::vm) bits: BitOp,
@@ -73,7 +73,7 @@ impl Product {
             .collect()
     }
 
-    /// The pairs that are multiplied for one element.
+    /// The pairs of factors of one element.
     fn terms<'t, T: Copy>(
         &self,
         a: &'t [T],
@@ -88,7 +88,7 @@ impl Product {
     }
 }
 
-/// Product number `imm`.
+/// Executes product number `imm`.
 pub(in crate::vm) struct Multiply;
 
 impl TouchOp for Multiply {

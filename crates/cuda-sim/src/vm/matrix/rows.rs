@@ -1,8 +1,8 @@
-//! `ldmatrix`, `stmatrix`, `movmatrix`: matrices of 8 × 8 halves.
+//! `ldmatrix`, `stmatrix`, `movmatrix`: 8 × 8 matrices of 16-bit elements.
 //!
-//! Lane `8 * j + row` has the address of a row of matrix `j`, in register `a`. Register `d` and
-//! those after it hold the matrices, of each row the elements `2 * (lane % 4)` and the next in
-//! lanes `4 * row ..`.
+//! Register `a` of lane `8 * j + row` holds the address of a row of matrix `j`. Register `d` and
+//! the following ones hold the matrices. Lane `l` holds the elements `2 * (l % 4)` and `2 * (l % 4)
+//! + 1` of row `l / 4`.
 
 use crate::vm::check::{Observer, Touch};
 use crate::vm::code::{Ins, Trouble};
@@ -11,10 +11,10 @@ use crate::vm::reach::Reach;
 use crate::vm::space::{Cell, Env};
 use crate::vm::warp::Warp;
 
-/// Bytes of a row.
+/// The bytes of a row.
 const ROW: u64 = 16;
 
-/// Where of element `e` of `lane` is: row and column.
+/// The row and column of element `e` of `lane`.
 fn place(lane: usize, e: usize, is_transposed: bool) -> (usize, usize) {
     let (outer, inner) = (lane / 4, lane % 4 * 2 + e);
     if is_transposed {
@@ -24,7 +24,7 @@ fn place(lane: usize, e: usize, is_transposed: bool) -> (usize, usize) {
     }
 }
 
-/// Where the rows of `count` matrices are in this process.
+/// The addresses in this process of the rows of `count` matrices.
 fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, Trouble> {
     let address = w.get64(i.a);
     let mut reach = Reach::default();
@@ -33,7 +33,7 @@ fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, Trou
         .collect()
 }
 
-/// `imm` matrices into list number `b`; transposed if `e` is 1.
+/// Loads `imm` matrices into list number `b`; transposed if `e` is 1.
 pub(in crate::vm) struct LoadRows;
 
 impl TouchOp for LoadRows {
@@ -54,8 +54,8 @@ impl TouchOp for LoadRows {
                 for e in 0..2 {
                     let (row, column) = place(lane, e, i.e != 0);
                     let host = rows[8 * matrix + row] + 2 * column as u64;
-                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column`
-                    // is below 8.
+                    // SAFETY: the row has 16 live bytes, aligned to 16 ← `rows` checked them;
+                    // `column` is below 8.
                     let half = unsafe { u16::load(host) };
                     *value |= u32::from(half) << (16 * e);
                 }
@@ -66,7 +66,7 @@ impl TouchOp for LoadRows {
     }
 }
 
-/// The matrices of list number `imm` to memory; transposed if `e` is 1.
+/// Stores the matrices of list number `imm` to memory; transposed if `e` is 1.
 pub(in crate::vm) struct StoreRows;
 
 impl TouchOp for StoreRows {
@@ -87,8 +87,8 @@ impl TouchOp for StoreRows {
                     let (row, column) = place(lane, e, i.e != 0);
                     let host = rows[8 * matrix + row] + 2 * column as u64;
                     let half = (value >> (16 * e)) as u16;
-                    // SAFETY: the row has 16 live bytes from a multiple of 16 on ← `rows`; `column`
-                    // is below 8.
+                    // SAFETY: the row has 16 live bytes, aligned to 16 ← `rows` checked them;
+                    // `column` is below 8.
                     unsafe { half.store(host) };
                 }
             }
@@ -97,7 +97,7 @@ impl TouchOp for StoreRows {
     }
 }
 
-/// `d` = the matrix `a`, transposed.
+/// Transposes the matrix `a` to `d`.
 pub(in crate::vm) struct Transpose;
 
 impl TouchOp for Transpose {

@@ -8,21 +8,21 @@ use crate::vm::reach::{Reach, load, store};
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
 
-/// A matrix in memory and the registers for it.
+/// A matrix in memory and the registers that hold it.
 #[derive(Clone, Debug)]
 pub(in crate::vm) struct Tile {
     pub(in crate::vm) fragment: Fragment,
-    /// Elements of a column lie side by side.
+    /// Whether the elements of a column are contiguous.
     pub(in crate::vm) by_column: bool,
     /// The generic address of the first element.
     pub(in crate::vm) address: Slot,
-    /// Elements from one row, or column, to the next.
+    /// The distance between rows (or columns), in elements.
     pub(in crate::vm) stride: Slot,
 }
 
 impl Tile {
-    /// Calls `access` with each element of the lanes of `m`: register, lane, shift in the register,
-    /// byte address, shift in the byte.
+    /// Calls `access` for each element of the lanes of `m`, with the register, the lane, the shift
+    /// in the register, the byte address and the shift in the byte.
     fn each(
         &self,
         w: &Warp,
@@ -71,7 +71,8 @@ impl Tile {
             if let Some(observer) = &mut observer {
                 observer.read(Touch::new(lane, at, bytes));
             }
-            // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
+            // checked it.
             let value = unsafe { load(bytes, host) };
             let value = if bits < 8 { value >> part & 0xf } else { value };
             values[r][lane] |= value << shift;
@@ -108,14 +109,15 @@ impl Tile {
                 observer.write(Touch::new(lane, at, bytes), true);
             }
             let value = values[r][lane] >> shift;
-            // SAFETY: `host` is that of so many live and aligned bytes ← `Reach::host` says so.
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
+            // checked it.
             unsafe { store(bytes, host, value) };
             Ok(())
         })
     }
 }
 
-/// Fills the fragment of tile number `imm`.
+/// Loads the fragment of tile number `imm`.
 pub(in crate::vm) struct LoadTile;
 
 impl TouchOp for LoadTile {
@@ -127,7 +129,7 @@ impl TouchOp for LoadTile {
     }
 }
 
-/// Writes the fragment of tile number `imm` to memory.
+/// Stores the fragment of tile number `imm` to memory.
 pub(in crate::vm) struct StoreTile;
 
 impl TouchOp for StoreTile {

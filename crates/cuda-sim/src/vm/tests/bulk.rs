@@ -1,4 +1,4 @@
-//! Asynchronous copies, small and bulk, and what waits for them.
+//! Asynchronous copies, small and bulk, and the ways to wait for them.
 
 use super::device::{Device, Numbers};
 
@@ -99,7 +99,7 @@ fn bulk_copies_go_in_and_out() {
     }
 }
 
-/// Clusters of four blocks; each writes what it got to `out`, 64 words a block.
+/// Runs clusters of four blocks; each block writes its results to `out`, 64 words per block.
 fn in_clusters(body: &str, input: &[u32]) -> Vec<u32> {
     let body = format!(
         "@%p mbarrier.init.shared::cta.b64 [%b], 1;
@@ -131,7 +131,7 @@ fn one_copy_reaches_the_blocks_of_a_mask() {
         mov.b16 %mask, 11;
         @%q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
             [%s], [%in], 256, [%b], %mask;
-        // The sender is not among them.
+        // The sender itself does not receive a copy.
         @%q mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%b], 256;";
     let input = words(64, 3);
     let output = in_clusters(body, &input);
@@ -159,7 +159,7 @@ fn blocks_copy_store_and_add_into_each_other() {
         mul.lo.u32 %v, %rank, 10;
         st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%far], %v, [%farb];";
     assert_eq!(in_clusters(body, &[0]), expected(|rank| rank * 10));
-    // All add their rank to the first block: 0 + 1 + 2 + 3, twice.
+    // All blocks add their rank to the first block: 0 + 1 + 2 + 3, twice.
     let body = "setp.eq.u32 %q, %rank, 0; mov.b16 %mask, 0;
         @%p mbarrier.arrive.shared::cta.b64 %state, [%b];
         @%q bra $more; bra $next;

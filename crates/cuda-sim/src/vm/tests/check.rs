@@ -1,5 +1,4 @@
-//! Checks that are off unless asked for: each with a kernel that has the mistake, and nearly the
-//! same without it.
+//! Optional checks: each test has a kernel with the error, and a similar one without it.
 
 use super::device::{Device, TARGET};
 use crate::report::{Hazard, MemorySpace, Report, ReportKind};
@@ -19,7 +18,7 @@ fn checked(text: &str) -> Device {
     Device::load(text, &target).unwrap()
 }
 
-/// What is found when blocks of `threads` run.
+/// The findings when blocks of `threads` threads run.
 fn found_by(device: &Device, blocks: u32, threads: u32, params: &[u64]) -> Vec<Report> {
     device
         .run_with(blocks, threads, params, |launch| launch.checks = ALL)
@@ -27,8 +26,8 @@ fn found_by(device: &Device, blocks: u32, threads: u32, params: &[u64]) -> Vec<R
     std::mem::take(&mut *device.reports.lock().unwrap())
 }
 
-/// A kernel with `%t` = `%tid.x`, `%at` = the word of the thread in the first parameter, `%s` =
-/// that in shared memory.
+/// A kernel with `%t` = `%tid.x`, `%at` = the address of the thread's word in the first parameter,
+/// and `%s` = its address in shared memory.
 fn kernel(body: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 out) {{
@@ -73,19 +72,24 @@ fn nobody_wrote_device_memory() {
     assert_eq!(found.len(), 1, "{found:?}");
     let report = &found[0];
     assert_eq!(report.kind, ReportKind::UninitialisedRead);
-    // The first 32 threads read what is there, the next one finds two bytes.
+    // The first 32 threads read initialised bytes; only two bytes of the next thread's word are
+    // initialised.
     assert_eq!((report.at.thread, report.at.block), ([32, 0, 0], [0; 3]));
     let access = report.access.unwrap();
     assert_eq!(
         (access.space, access.address),
         (MemorySpace::Global, out + 128)
     );
-    assert!(report.message.ends_with(&format!("{:#x}", out + 130)));
+    assert!(
+        report
+            .message
+            .contains(&format!("the byte at {:#x} was never written", out + 130))
+    );
     assert_eq!(report.times, 32);
     assert_eq!(report.status, None);
-    // Now the kernel has written all of them.
+    // The kernel has written all of them by now.
     assert_eq!(found_by(&device, 1, 64, &[out]), []);
-    // A copy of bytes that nobody wrote is one too, and of others is not.
+    // A copy of unwritten bytes leaves them unwritten; a copy of written bytes does not.
     let copy = device.arena.alloc(512, 256).unwrap();
     map().copy(copy, out, 256).unwrap();
     assert_eq!(found_by(&device, 1, 64, &[copy]), []);
@@ -94,7 +98,7 @@ fn nobody_wrote_device_memory() {
     let found = found_by(&device, 1, 64, &[copy]);
     assert_eq!((found.len(), found[0].times), (1, 1));
     assert_eq!(found[0].at.thread, [2, 0, 0]);
-    // Memory that is given again is fresh again.
+    // Memory that is allocated again counts as unwritten.
     device.arena.free(copy, "the test").unwrap();
     let again = device.arena.alloc(512, 256).unwrap();
     assert_eq!((again, found_by(&device, 1, 64, &[again]).len()), (copy, 1));
@@ -113,7 +117,7 @@ fn atomics_read_what_is_there() {
 
 #[test]
 fn nobody_wrote_shared_memory() {
-    // The last thread reads beyond what was written; each block has memory of its own.
+    // The last thread reads beyond the written bytes; each block has its own memory.
     let body = "st.shared.u32 [%s], %t; bar.sync 0; ld.shared.u32 %x0, [%s+4];";
     let found = found(body, 64);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -154,7 +158,7 @@ fn the_frame_of_a_function_is_fresh() {
         )
     };
     let found = found_by(&checked(&function("")), 1, 32, &[0]);
-    // In both calls.
+    // The finding occurs in both calls.
     assert_eq!((found.len(), found[0].times), (1, 64), "{found:?}");
     assert_eq!(found[0].at.function, "f");
     let right = checked(&function("st.local.u32 [l], %a;"));
@@ -211,13 +215,13 @@ fn a_write_after_a_read() {
 fn a_write_after_a_write() {
     race("st.shared.u32 [shared], %t;", 32, Hazard::WriteAfterWrite);
     race("st.shared.u32 [shared], %t;", 33, Hazard::WriteAfterWrite);
-    // All write the same, or only one does.
+    // All threads write the same value, or only one thread writes.
     nothing("st.shared.u32 [shared], 5;", 64);
     nothing(
         "setp.eq.u32 %p0, %t, 40; @%p0 st.shared.u32 [shared], %t;",
         64,
     );
-    // Single bytes of one word are no race.
+    // Accesses to different bytes of one word do not race.
     nothing(
         "add.u32 %x1, %t, %t; mov.u32 %x2, shared; add.u32 %x2, %x2, %t; st.shared.u8 [%x2], %t;",
         64,
@@ -237,7 +241,7 @@ fn atomics_make_no_race() {
          ld.volatile.shared.u32 %x0, [shared];",
         64,
     );
-    // Without a barrier others see sums before they are complete.
+    // Without a barrier, other threads see incomplete sums.
     let found = found(
         &format!("{zero} bar.sync 0; {add} ld.shared.u32 %x0, [shared];"),
         64,
@@ -271,7 +275,8 @@ fn a_flag_behind_a_fence_orders() {
 
 #[test]
 fn named_barriers_order_those_who_come() {
-    // Warps 0 and 1 meet; warp 2 reads what warp 0 wrote without having met it.
+    // Warps 0 and 1 share a barrier; warp 2 reads what warp 0 wrote without sharing a barrier with
+    // it.
     let body = |last: u32| {
         format!(
             "setp.ge.u32 %p0, %t, 32; @!%p0 st.shared.u32 [%s], %t; setp.ge.u32 %p1, %t, 64;
@@ -302,7 +307,7 @@ fn an_asynchronous_copy_is_a_write() {
     };
     assert_eq!(run("bar.sync 0;"), []);
     assert!(!run("").is_empty());
-    // What it copies must have been written.
+    // The source of the copy must have been written.
     let device = checked(&text("bar.sync 0;"));
     let fresh = device.arena.alloc(256, 256).unwrap();
     assert_eq!(found_by(&device, 1, 64, &[fresh]).len(), 1);
@@ -347,7 +352,7 @@ fn threads_go_around_a_barrier() {
             report.at.ptx_line, other.ptx_line,
             "they are on one line here"
         );
-        // Both blocks do it.
+        // Both blocks make the same error.
         assert_eq!(report.times, 2);
     }
     nothing(&body(64), 64);
@@ -356,7 +361,7 @@ fn threads_go_around_a_barrier() {
 
 #[test]
 fn threads_that_return_early_miss_nothing() {
-    // At once; with work of their own; out of a loop of barriers.
+    // Threads return immediately, after work of their own, or out of a loop of barriers.
     nothing(
         "setp.ge.u32 %p0, %t, 40; @%p0 ret; bar.sync 0; st.global.u32 [%at], %t; bar.sync 0;",
         64,
@@ -371,7 +376,7 @@ fn threads_that_return_early_miss_nothing() {
          add.u32 %x1, %x1, 1; bra $loop; $end:",
         64,
     );
-    // But with something behind the loop they go around it.
+    // If code follows the loop, threads that leave it early skip the barrier.
     let found = found(
         "mov.u32 %x1, 0; $loop: setp.gt.u32 %p0, %x1, %t; @%p0 bra $end; bar.sync 0;
          add.u32 %x1, %x1, 1; bra $loop; $end: st.global.u32 [%at], %t;",
@@ -397,7 +402,8 @@ fn one_warp_by_two_instructions() {
         report.message.contains("different instructions"),
         "{report}"
     );
-    // Warps may do so, and lanes where the instruction allows it.
+    // Different warps may use different instructions, and so may lanes if the instruction allows
+    // it.
     nothing(&body("bar.sync", 32), 64);
     nothing(&body("barrier.sync", 16), 64);
 }
@@ -409,7 +415,7 @@ fn threads_that_wait_for_ever() {
         let out = device.upload(&[0; 4096]);
         device.run(1, 64, &[out]).unwrap_err()
     };
-    // Half of a warp is at another barrier than the rest of the block.
+    // Half of a warp is at a different barrier than the rest of the block.
     let fault = stuck(
         "setp.lt.u32 %p0, %t, 16; @%p0 bra $other; bar.sync 0; ret;
          $other: bar.sync 1; ret;",
@@ -424,16 +430,18 @@ fn threads_that_wait_for_ever() {
     );
     let (waits, other) = (report.at.ptx_line, report.other.unwrap().ptx_line);
     assert_eq!([waits.min(other), waits.max(other)], [9, 10]);
-    // Fewer threads than the barrier wants: the others have returned.
+    // There are fewer threads than the barrier expects: the others have returned.
     let fault = stuck("setp.lt.u32 %p0, %t, 32; @%p0 bar.sync 3, 64;");
     let report = fault.report();
     assert_eq!(report.kind, ReportKind::BarrierDivergence, "{report}");
     assert!(
-        report.message.contains("32 of 64 threads are at barrier 3"),
+        report
+            .message
+            .contains("32 of 64 threads have arrived at barrier 3"),
         "{report}"
     );
     assert_eq!(report.missing, [[0; 3]; 0]);
-    // A lane that takes no part.
+    // One lane does not take part.
     let fault = stuck("setp.eq.u32 %p0, %t, 0; @%p0 bar.sync 3, 64; bar.warp.sync -1;");
     assert_eq!(fault.report().kind, ReportKind::BarrierDivergence);
 }

@@ -1,4 +1,4 @@
-//! Clusters: who is where, each other's shared memory, the barrier.
+//! Clusters: block positions, shared memory of other blocks, the barrier.
 
 use super::device::Device;
 
@@ -83,8 +83,8 @@ fn blocks_know_their_place_in_cluster_and_grid() {
     }
 }
 
-/// Each block stores to its shared memory; after the barrier it reads that of the block `%other`
-/// further on.
+/// Each block stores to its shared memory; after the barrier it reads the memory of the block that
+/// is `%other` ranks further.
 fn neighbours(load: &str) -> String {
     format!(
         ".visible .entry op(.param .u64 out) {{
@@ -179,11 +179,11 @@ fn what_a_cluster_cannot_do_is_a_fault() {
         });
         outcome.unwrap_err().kind.code()
     };
-    // There is no block 2.
+    // Block 2 does not exist.
     assert_eq!(launch(2), 700);
-    // Clusters that do not fill the grid.
+    // The grid is not a multiple of the cluster.
     assert_eq!(launch(3), 1);
-    // A block that never arrives.
+    // One block never arrives.
     let text = neighbours("{ .reg .pred %p; setp.eq.u32 %p, %rank, 1; @%p bar.sync 1, 128; }");
     let device = Device::new(&text);
     let out = device.upload32(&[0; 192]);

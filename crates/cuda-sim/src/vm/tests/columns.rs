@@ -1,11 +1,11 @@
-//! Columns of images, copied in and out, against the loops of a convolution.
+//! Columns of images (im2col), copied in and out, compared with the loops of a convolution.
 
 use super::device::{Device, Numbers, TARGET};
 use crate::vm::TargetInfo;
 use crate::vm::tensor_map::{Columns, Element, Swizzle, TensorMap};
 
-/// The kernel: one column between the images and shared memory, and shared memory to or from
-/// `%flat`.
+/// A kernel that copies one column between the images and shared memory, and shared memory to or
+/// from `%flat`.
 fn kernel(rank: usize, copies: &str) -> String {
     let reads: String = (0..rank)
         .map(|d| format!("ld.global.s32 %c{d}, [%at+{}];", 4 * d))
@@ -44,7 +44,7 @@ const STORE: &str =
     cp.async.bulk.tensor.$rank.global.shared::cta.im2col_no_offs.bulk_group $place, [%s];
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
 
-/// Images in the memory of the host, and where a column of them begins.
+/// Images in host memory, and the start of a column of them.
 struct Images {
     map: TensorMap,
     columns: Columns,
@@ -54,14 +54,14 @@ struct Images {
 }
 
 impl Images {
-    /// Where filters begin along a dimension.
+    /// The positions of filters along a dimension.
     fn filters(map: &TensorMap, columns: &Columns, d: usize) -> Vec<i64> {
         let first = i64::from(columns.lower[d - 1]);
         let behind = map.dims[d] as i64 + i64::from(columns.upper[d - 1]);
         (first..behind).step_by(map.steps[d].into()).collect()
     }
 
-    /// `least` is the least that a corner can be.
+    /// `least` is the smallest coordinate of a corner.
     fn random(rank: usize, least: i64, swizzle: Swizzle, numbers: &mut Numbers) -> Self {
         let element = [Element::U8, Element::F16, Element::F32, Element::S64][rank % 4];
         let size = element.bytes();
@@ -80,7 +80,7 @@ impl Images {
         map.extent[0] = (row / size) as u16;
         map.dims[0] = 1 + below(3 * row / size);
         map.steps[0] = 1;
-        // Channels begin at a multiple of 16 bytes, and may end beyond the tensor.
+        // Channels start at a multiple of 16 bytes and may end beyond the tensor.
         let mut start = vec![(below(map.dims[0] / 2 + 1) * size / 16 * 16 / size) as i64];
         let mut offsets = Vec::new();
         map.strides[0] = (map.dims[0] * size).next_multiple_of(16) + 16 * below(2);
@@ -111,7 +111,8 @@ impl Images {
         }
     }
 
-    /// Where the filters of all images begin, in the order of an image: along dimensions from 1 on.
+    /// The positions of the filters of all images, in the order of an image, for dimensions from 1
+    /// on.
     fn all_filters(&self, images: i64) -> Vec<Vec<i64>> {
         let inner = 1..self.map.rank - 1;
         let mut choices: Vec<Vec<i64>> = inner
@@ -129,8 +130,8 @@ impl Images {
         all
     }
 
-    /// For each element of the column: its place in shared memory, and in the tensor if it is
-    /// inside.
+    /// For each element of the column: its offset in shared memory, and its index in the tensor if
+    /// it is inside.
     fn places(&self, there: u64) -> Vec<(usize, Option<usize>)> {
         let map = &self.map;
         let size = map.element.bytes() as usize;
@@ -141,7 +142,8 @@ impl Images {
         for (row, filter) in filters[first.unwrap()..][..pixels].iter().enumerate() {
             for channel in 0..channels {
                 let byte = channel * size;
-                // Chunk `j` of 16 bytes in line `i` of 128 goes to another of its row.
+                // Chunk `j` of 16 bytes in line `i` of 128 bytes is moved to another position in
+                // its row.
                 let line = row * channels * size / 128;
                 let flip = match map.swizzle {
                     Swizzle::None => 0,
@@ -165,7 +167,7 @@ impl Images {
         all
     }
 
-    /// Runs `copies`; gives the flat bytes and the tensor after it.
+    /// Runs `copies`; returns the flat bytes and the tensor afterwards.
     fn run(&self, copies: &str, flat: &[u8]) -> Result<(Vec<u8>, Vec<u8>), u32> {
         let device = Device::new(&kernel(self.map.rank, copies));
         let tensor = device.upload(&self.bytes);
@@ -241,7 +243,7 @@ fn columns_are_stored_as_far_as_there_are_images() {
             .map(|_| numbers.next() as u8)
             .collect();
         let mut expected = images.bytes.clone();
-        // As on an H200: pieces of 16 bytes.
+        // Stores write whole 16-byte chunks, as on an H200.
         let written = (images.map.dims[0] * size as u64).next_multiple_of(16) / size as u64;
         for (shared, place) in images.places(written) {
             if let Some(place) = place {
@@ -253,7 +255,7 @@ fn columns_are_stored_as_far_as_there_are_images() {
     });
 }
 
-/// Four channels of words, 6 pixels wide and 5 high, of which filters begin at -1 to 5 and -1 to 4.
+/// Four channels of words, 6 pixels wide and 5 high, with filters from -1 to 5 and from -1 to 4.
 fn small() -> Images {
     let columns = Columns {
         lower: [-1, -1, 0],
@@ -289,17 +291,17 @@ fn what_is_no_column_is_a_fault() {
     assert_eq!(code(LOAD, &|_| {}), 0);
     assert_eq!(code(LOAD, &|i| i.start = vec![0, -1, -1, 0]), 0);
     assert_eq!(code(LOAD, &|i| i.offsets = vec![255, 255]), 0);
-    // The filter is not in the box, the offset is too large, the channels begin at no multiple of
-    // 16 bytes.
+    // The filter is outside of the box, the offset is too large, or the channels do not start at a
+    // multiple of 16 bytes.
     assert_eq!(code(LOAD, &|i| i.start[1] = -2), 715);
     assert_eq!(code(LOAD, &|i| i.start[2] = 5), 715);
     assert_eq!(code(LOAD, &|i| i.offsets[1] = 256), 715);
     assert_eq!(code(LOAD, &|i| i.start[0] = 1), 715);
-    // A map of tiles, and tiles of a map of images.
+    // The map is tiled, or the copy is tiled and the map is not.
     assert_eq!(code(LOAD, &|i| i.map.columns = None), 715);
     let tiles = LOAD.replace(".im2col", ".tile").replace(", $offsets", "");
     assert_eq!(code(&tiles, &|_| {}), 715);
-    // Written before the first element, at once or when the next row begins.
+    // The write is before the first element, immediately or when the next row starts.
     assert_eq!(code(STORE, &|i| i.start[1] = -1), 715);
     assert_eq!(code(STORE, &|_| {}), 715);
     let behind = |i: &mut Images| {
@@ -328,7 +330,8 @@ fn forms_that_there_are_not_are_refused() {
     ];
     for text in cases {
         assert!(loads(3, &text, true).is_err(), "{text}");
-        // Where only what is executed counts, by its name then.
+        // The module loads if only executed instructions count; the message then names the
+        // instruction.
         let device = loads(3, &text, false).unwrap();
         let place = device.upload(&[0; 128]);
         let fault = device.run(1, 1, &[place, place, place, 16]).unwrap_err();

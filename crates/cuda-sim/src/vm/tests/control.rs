@@ -3,7 +3,7 @@
 use super::device::{Device, TARGET};
 use crate::vm::{FaultKind, LoadError, TargetInfo};
 
-/// A kernel with `%tid` in `%t`, and `%at` pointing at element `%t` of the output.
+/// A kernel with `%tid` in `%t` and the address of element `%t` of the output in `%at`.
 fn kernel(before: &str, body: &str) -> String {
     format!(
         "{before} .visible .entry k(.param .u64 out) {{
@@ -30,7 +30,7 @@ fn fault(before: &str, body: &str) -> crate::vm::Fault {
 
 #[test]
 fn lanes_part_and_meet_again() {
-    // Collatz steps differ by lane; afterwards all 32 lanes are together again.
+    // The number of Collatz steps differs by lane; afterwards all 32 lanes converge again.
     let body = "add.u32 %x1, %t, 1; mov.u32 %x0, 0;
         $loop: setp.eq.u32 %p0, %x1, 1; @%p0 bra $end;
         and.b32 %x2, %x1, 1; setp.eq.u32 %p1, %x2, 0; @%p1 bra $even;
@@ -51,7 +51,7 @@ fn lanes_part_and_meet_again() {
 
 #[test]
 fn what_a_barrier_counted_in_one_block_is_not_counted_in_the_next() {
-    // In the first block a warp arrives at a barrier that nobody waits for.
+    // In the first block, a warp arrives at a barrier for which no thread waits.
     let body = "mov.u32 %x1, %ctaid.x; setp.ne.u32 %p0, %x1, 0; @%p0 bra $second;
         setp.ge.u32 %p1, %t, 32; @%p1 bra $end; bar.arrive 1, 64; bra $end;
         $second: setp.eq.u32 %p2, %x1, 1; bar.red.and.pred %p3, 1, 64, %p2; selp.u32 %x0, 1, 0, %p3;
@@ -67,8 +67,8 @@ fn what_a_barrier_counted_in_one_block_is_not_counted_in_the_next() {
 
 #[test]
 fn clocks_do_not_run_backwards() {
-    // Over the end of a warp's turn, which is after some 16,000 instructions where blocks take
-    // turns.
+    // The loop runs past the end of a warp's turn, which lasts some 16,000 instructions when blocks
+    // take turns.
     let body = "mov.u64 %y1, %clock64; mov.u32 %x1, 0; mov.u32 %x0, 0;
         $loop: mov.u64 %y2, %clock64; setp.lt.u64 %p0, %y2, %y1; selp.u32 %x2, 1, 0, %p0; add.u32 %x0, %x0, %x2;
         mov.u64 %y1, %y2; add.u32 %x1, %x1, 1; setp.lt.u32 %p1, %x1, 20000; @%p1 bra $loop;";
@@ -99,7 +99,7 @@ fn the_parameters_of_a_kernel_lie_in_the_global_window() {
 
 #[test]
 fn a_shuffle_waits_for_its_members() {
-    // Odd and even lanes come by different ways to different shuffles of one mask.
+    // Odd and even lanes reach different shuffles of one mask on different paths.
     let body = "and.b32 %x1, %t, 1; setp.eq.u32 %p0, %x1, 0; @%p0 bra $even;
         shfl.sync.bfly.b32 %x0, %t, 1, 31, -1; add.u32 %x0, %x0, 100; bra $end;
         $even: mov.u32 %x2, 0;
@@ -218,7 +218,7 @@ fn faults_have_their_kind_and_line() {
     for (body, kind) in cases {
         let fault = fault("", body);
         assert_eq!(fault.kind, kind, "{fault}");
-        // The body is on line 4 of the kernel, which starts on line 4.
+        // The body is on line 4 of the kernel, which starts on line 4 of the text.
         if kind != FaultKind::Timeout {
             assert_eq!(fault.at.ptx_line, 8, "{fault}");
         }
@@ -395,7 +395,7 @@ fn an_element_may_overwrite_the_address_that_a_vector_is_loaded_from() {
 
 #[test]
 fn lanes_of_a_warp_wait_at_barriers_of_their_own() {
-    // Half of each warp at barrier 1, half at 2: threads that are 32 apart meet.
+    // Half of each warp is at barrier 1, half at barrier 2: threads that are 32 apart meet.
     let body = "and.b32 %x1, %t, 16; shr.u32 %x1, %x1, 4; add.u32 %x1, %x1, 1;
         mov.u32 %x2, all; shl.b32 %x3, %t, 2; add.u32 %x3, %x2, %x3; st.shared.u32 [%x3], %t;
         barrier.sync %x1, 32;

@@ -1,4 +1,4 @@
-//! A device for one test.
+//! A software device for one test.
 
 #![expect(
     clippy::result_large_err,
@@ -18,17 +18,17 @@ pub(super) const TARGET: TargetInfo = TargetInfo {
     checked: false,
 };
 
-/// A module on a device of its own.
+/// A module that is loaded on its own device.
 pub(super) struct Device {
     pub(super) arena: Arena,
     pub(super) image: Image,
     pub(super) output: Mutex<String>,
-    /// What launches have found.
+    /// The findings of all launches.
     pub(super) reports: Mutex<Vec<Report>>,
 }
 
 impl Device {
-    /// `text` without its first three directives.
+    /// Loads `text`, to which the first three directives are added.
     pub(super) fn new(text: &str) -> Self {
         Self::load(text, &TARGET).unwrap()
     }
@@ -86,7 +86,7 @@ impl Device {
             .collect()
     }
 
-    /// Runs the only kernel; parameters are 8 bytes each.
+    /// Runs the only kernel; each parameter has 8 bytes.
     pub(super) fn run(&self, grid: u32, block: u32, params: &[u64]) -> Result<LaunchStats, Fault> {
         self.run_with(grid, block, params, |_| {})
     }
@@ -118,7 +118,7 @@ impl Device {
     }
 }
 
-/// A generator of numbers that looks random and is the same every time.
+/// A deterministic pseudo-random number generator.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {

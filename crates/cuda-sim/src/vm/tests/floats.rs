@@ -1,4 +1,4 @@
-//! Floating point against an implementation that works on integers (`rustc_apfloat`).
+//! Floating point, compared with an implementation that uses integers (`rustc_apfloat`).
 
 use rustc_apfloat::ieee::{Double, Single};
 use rustc_apfloat::{Float, Round as Mode};

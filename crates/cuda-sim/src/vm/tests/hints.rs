@@ -1,4 +1,4 @@
-//! Instructions that change nothing, or little: policies, hints, waits; and reductions of floats.
+//! Instructions with little or no effect (policies, hints, waits), and reductions of floats.
 
 use super::device::{Device, Numbers};
 
@@ -95,7 +95,7 @@ fn floats_reduce_to_their_extremes() {
 fn floats_round_to_ten_bits() {
     let mut numbers = Numbers(3);
     let mut input: Vec<u32> = (0..1024).map(|_| numbers.next() as u32).collect();
-    // Halfway, next to it, at the ends, and what is no number.
+    // Values halfway between neighbours, next to that, at the ends of the range, and NaN.
     input[..8].copy_from_slice(&[
         0x3f80_1000,
         0x3f80_3000,
@@ -125,7 +125,7 @@ fn floats_round_to_ten_bits() {
             } else if mode == "rn.relu" && bits >> 31 != 0 {
                 0
             } else {
-                // The neighbours that have 10 bits, and how far away they are.
+                // The neighbours that have 10 bits of mantissa, and their distances.
                 let low = bits & !0x1fff;
                 let high = if low == bits {
                     low

@@ -1,4 +1,4 @@
-//! Lines of the source, and what faults say of themselves.
+//! Source lines, and the descriptions of faults.
 
 use super::device::Device;
 use crate::report::{MemorySpace, ReportKind};
@@ -30,7 +30,7 @@ fn a_line_says_where_it_was_inlined() {
     let fault = device.run(1, 1, &[0]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
     let words = fault.to_string();
-    // The first three lines are the test's own.
+    // The test device adds the first three lines.
     assert_eq!(fault.at.ptx_line, 10, "{words}");
     let lines = "PTX line 10, inner.cuh:12 inlined at inner.cuh:31 inlined at outer.cu:40";
     assert!(words.contains(lines), "{words}");
@@ -62,7 +62,7 @@ fn a_function_without_lines_has_none_of_the_one_before() {
     assert_eq!(fault.report().kind, ReportKind::Fault);
 }
 
-/// Stores to the address, then to shared memory, local memory and behind the parameters.
+/// Stores to the address, then to shared memory, to local memory and behind the parameters.
 const STRAY: &str = "
 .visible .entry k(.param .u64 p, .param .u64 which) {
     .reg .b64 %a, %w; .reg .pred %q; .reg .b32 %t;
@@ -123,8 +123,8 @@ fn freed_memory_is_told_from_wild_addresses() {
     assert!(freed.message.contains("freed by the test"), "{freed}");
     let beyond = report(other + 1000);
     assert_eq!(beyond.kind, ReportKind::OutOfBounds, "{beyond}");
-    // Another one got the place: behind its end is no freed memory any more, as it is its own
-    // margin.
+    // Another allocation reuses the place. The bytes behind its end are its own margin and no
+    // longer count as freed memory.
     let next = device.upload(&[0; 500]);
     assert_eq!(next, stale);
     let beyond = report(next + 504);
@@ -140,7 +140,7 @@ fn freed_memory_waits_if_asked() {
     assert_eq!(arena.used(), 0);
     let second = arena.alloc(1000, 256).unwrap();
     assert_ne!(first, second);
-    // It is given when there is no other.
+    // The memory is reused if no other memory is left.
     let rest = arena.alloc((8 << 20) - 4096, 256).unwrap();
     assert!(arena.alloc(2048, 256).is_none());
     arena.free(rest, "the test").unwrap();

@@ -1,11 +1,11 @@
-//! Products of matrices, against sums that the host makes of the elements where the ISA says that
-//! they are.
+//! Matrix products, compared with sums that the host computes from the elements at the positions
+//! that the ISA specifies.
 
 use half::{bf16, f16};
 
 use super::device::{Device, Numbers};
 
-/// Types of `d`, `a`, `b`, `c`, and the shape.
+/// The types of `d`, `a`, `b`, `c`, the shape, and the options.
 type Case = ([&'static str; 4], [usize; 3], &'static str);
 
 const FLOATS: [Case; 12] = [
@@ -49,7 +49,7 @@ pub(super) fn bits_of(ty: &str) -> usize {
     }
 }
 
-/// Row and column of element `i` of `a` in a lane, as the tables of the ISA have them.
+/// The row and column of element `i` of `a` in a lane, by the tables of the ISA.
 fn a_place([m, _, k]: [usize; 3], ty: &str, i: usize, lane: usize) -> (usize, usize) {
     let (group, thread) = (lane >> 2, lane % 4);
     let low = |is_low| if is_low { group } else { group + 8 };
@@ -89,7 +89,7 @@ fn a_place([m, _, k]: [usize; 3], ty: &str, i: usize, lane: usize) -> (usize, us
     }
 }
 
-/// The same for `b`.
+/// The row and column of element `i` of `b` in a lane.
 fn b_place([_, _, k]: [usize; 3], ty: &str, i: usize, lane: usize) -> (usize, usize) {
     let (group, thread) = (lane >> 2, lane % 4);
     let row = match (k, bits_of(ty)) {
@@ -108,7 +108,7 @@ fn b_place([_, _, k]: [usize; 3], ty: &str, i: usize, lane: usize) -> (usize, us
     (row, group)
 }
 
-/// The same for `c` and `d`.
+/// The row and column of element `i` of `c` or `d` in a lane.
 fn c_place(i: usize, lane: usize) -> (usize, usize) {
     let row = if i < 2 { lane >> 2 } else { (lane >> 2) + 8 };
     (row, lane % 4 * 2 + (i & 1))
@@ -132,7 +132,7 @@ pub(super) fn value_of(ty: &str, bits: u64) -> f64 {
     }
 }
 
-/// Random bits that are a number of moderate size.
+/// Random bits that represent a number of moderate magnitude.
 pub(super) fn random_bits(ty: &str, numbers: &mut Numbers) -> u64 {
     let bits = numbers.next();
     let unit = (bits >> 11) as f64 / (1u64 << 53) as f64 * 4.0 - 2.0;
@@ -141,7 +141,7 @@ pub(super) fn random_bits(ty: &str, numbers: &mut Numbers) -> u64 {
         "bf16" => bf16::from_f64(unit).to_bits().into(),
         "f32" | "tf32" => (unit as f32).to_bits().into(),
         "f64" => unit.to_bits(),
-        // Near the ends of its range now and then, where sums wrap around or stop.
+        // Values near the ends of the range occur now and then, where sums wrap around or saturate.
         "s32" if bits.is_multiple_of(3) => u64::from(i32::MAX as u32 - (bits >> 40) as u32 % 64),
         "s32" if bits % 3 == 1 => u64::from(i32::MIN as u32 + (bits >> 40) as u32 % 64),
         "s32" => bits >> 50,
@@ -149,7 +149,8 @@ pub(super) fn random_bits(ty: &str, numbers: &mut Numbers) -> u64 {
     }
 }
 
-/// Runs `text`, which makes registers `d` of `a`, `b` and `c`, with what each lane has of these.
+/// Runs `text`, which computes registers `d` from `a`, `b` and `c`; `input` holds each lane's
+/// values of these.
 fn run(text: &str, counts: [usize; 4], is_wide: bool, input: &[u64], f32_names: bool) -> Vec<u64> {
     let [d, a, b, c] = counts;
     let (bits, bytes) = if is_wide { ("b64", 8) } else { ("b32", 4) };
@@ -206,8 +207,8 @@ fn run(text: &str, counts: [usize; 4], is_wide: bool, input: &[u64], f32_names: 
     words.into_iter().map(u64::from).collect()
 }
 
-/// Runs one case on random numbers; gives what came out, what the host says, and the sum of
-/// magnitudes.
+/// Runs one case on random numbers; calls `agree` with the result, the host's result, and the sum
+/// of magnitudes.
 fn check(case: Case, round: u64, mut agree: impl FnMut(u64, f64, f64, &str)) {
     let ([d, a, b, c], shape, options) = case;
     let [m, n, k] = shape;
@@ -263,7 +264,7 @@ fn check(case: Case, round: u64, mut agree: impl FnMut(u64, f64, f64, &str)) {
         let (lane, register) = (at / counts[0], at % counts[0]);
         for e in 0..packed(d) {
             let (row, column) = c_place(register * packed(d) + e, lane);
-            // From the last term to the first, and `c` after that.
+            // The sum starts at the last term, and `c` is added last.
             let mut sum = 0.0;
             let mut size = mc[row * n + column].abs();
             for at in (0..k).rev() {
@@ -285,7 +286,7 @@ fn check(case: Case, round: u64, mut agree: impl FnMut(u64, f64, f64, &str)) {
 fn products_of_floats_are_sums_of_their_terms() {
     for case in FLOATS {
         let [d, ..] = case.0;
-        // What the last place of the sum of magnitudes is worth.
+        // The value of the last place of the sum of magnitudes.
         let tolerance = match d {
             "f16" => 2f64.powi(-11),
             "f32" => 2f64.powi(-23),
@@ -322,7 +323,7 @@ fn products_of_integers_and_bits_are_exact() {
 
 #[test]
 fn numbers_of_eight_bits_have_the_values_of_their_formats() {
-    // One row of `a` is 1.0 at one place and `b` has all numbers there, 8 at a time.
+    // One row of `a` is 1.0 at one position, and `b` has all numbers there, 8 at a time.
     for (ty, one) in [("e4m3", 0x38u64), ("e5m2", 0x3c)] {
         for first in (0..256).step_by(8) {
             let mut input = Vec::new();
@@ -350,7 +351,7 @@ fn numbers_of_eight_bits_have_the_values_of_their_formats() {
                     _ => (1.0 + fraction) * 2f64.powi(exponent as i32 - bias),
                 };
                 let expected = (sign * expected) as f32;
-                // Zeros of the other elements take part in the sum.
+                // The zeros of the other elements also enter the sum.
                 let is_same = value == expected || value.is_nan() && expected.is_nan();
                 assert!(is_same, "{ty} {bits:#x}: {value}, not {expected}");
             }
@@ -362,7 +363,7 @@ fn numbers_of_eight_bits_have_the_values_of_their_formats() {
 fn what_is_not_a_number_stays_in_its_row_and_column() {
     let mut input = Vec::new();
     for lane in 0..32u64 {
-        // Infinity in row 3 of `a`, zero in row 0 of `b` but for column 5.
+        // `a` has an infinity in row 3, and row 0 of `b` is zero except for column 5.
         let a = if lane == 12 { 0x7c00 } else { 0 };
         let b = if lane == 20 { 0x3c00 } else { 0 };
         input.extend([a, 0, b, 0, 0, 0, 0]);

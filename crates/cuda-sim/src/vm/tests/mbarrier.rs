@@ -1,4 +1,4 @@
-//! `mbarrier`: counts of threads and bytes, phases, and how threads wait for them.
+//! `mbarrier`: counts of threads and bytes, phases, and waits.
 
 #![expect(
     clippy::result_large_err,
@@ -7,8 +7,8 @@
 
 use super::device::Device;
 
-/// Runs `body` in one block, with `%b` the address of a barrier in shared memory and `%out` a place
-/// for words.
+/// Runs `body` in one block; `%b` is the address of a barrier in shared memory and `%out` the
+/// address of the output words.
 fn run(body: &str, block: u32, words: usize) -> Result<Vec<u32>, crate::vm::Fault> {
     let text = format!(
         ".visible .entry op(.param .u64 out) {{
@@ -58,7 +58,7 @@ fn bytes_must_come_too() {
         mbarrier.test_wait.shared.b64 %p, [%b], %s0; selp.u32 %v, 1, 0, %p; st.global.u32 [%out+4], %v;
         mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%b], 32;
         mbarrier.test_wait.shared.b64 %p, [%b], %s0; selp.u32 %v, 1, 0, %p; st.global.u32 [%out+8], %v;
-        // Bytes may come before they are expected.
+        // Bytes may arrive before they are expected.
         mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%b], 16;
         mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%b], 16;
         mbarrier.test_wait.parity.shared.b64 %p, [%b], 1; selp.u32 %v, 1, 0, %p; st.global.u32 [%out+12], %v;
@@ -85,8 +85,8 @@ fn who_drops_out_is_not_waited_for_again() {
 
 #[test]
 fn threads_wait_round_after_round() {
-    // Each round all but the first warp wait for the first, which waits for them; sums tell who
-    // came early.
+    // In each round, all but the first warp wait for the first one, which waits for them; the sums
+    // show whether a warp came early.
     let body = "{ .reg .pred %first; .reg .b32 %round, %full, %empty, %sum, %parity;
         .shared .align 4 .b8 value[4];
         setp.eq.u32 %p, %t, 0; add.u32 %full, %b, 8; add.u32 %empty, %b, 16;

@@ -1,4 +1,4 @@
-//! The interpreter against results that the host computes another way.
+//! Tests of the interpreter against results that the host computes in another way.
 
 mod basic;
 mod bulk;

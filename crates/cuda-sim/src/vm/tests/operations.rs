@@ -1,8 +1,8 @@
-//! Instructions one by one, on edge cases and random bits, in both dialects of register types.
+//! Single instructions on edge cases and random bits, in both styles of register types.
 
 use super::device::{Device, Numbers};
 
-/// What an instruction makes of three sources, in bits.
+/// The result of an instruction for three sources, in bits.
 type Reference = fn(u64, u64, u64) -> u64;
 
 const EDGES: [u64; 14] = [
@@ -36,7 +36,7 @@ fn inputs(float: u32) -> Vec<[u64; 3]> {
     if float == 0 {
         return list;
     }
-    // Numbers of like size, special values, subnormals.
+    // Numbers of similar magnitude, special values, subnormals.
     let special32 = [
         0u32,
         0x8000_0000,
@@ -65,8 +65,8 @@ fn inputs(float: u32) -> Vec<[u64; 3]> {
     list
 }
 
-/// Runs `text`, in which `%a %b %c %d` are registers of `types` and `%w` is one of twice that, if
-/// there is one.
+/// Runs `text`, in which `%a %b %c %d` are registers of `types`, and returns `%d` for each of
+/// `values`, which hold `%a`, `%b` and `%c`.
 fn run(text: &str, types: [&str; 4], values: &[[u64; 3]]) -> Vec<u64> {
     let [ta, tb, tc, td] = types;
     let load = |name: &str, ty: &str, offset: u32| {
@@ -383,7 +383,7 @@ fn comparing_and_selecting() {
 
 #[test]
 fn halves_in_every_mode() {
-    // The neighbours of a half are found by counting through all of them.
+    // The neighbours of a half are found by enumerating all of them.
     let mut all: Vec<f64> = (0..=u16::MAX)
         .map(|bits| half::f16::from_bits(bits).to_f64())
         .filter(|value| !value.is_nan())
@@ -427,7 +427,7 @@ fn rough_and_full_roots_of_doubles() {
         }
         let (full, rough) = (f64::from_bits(full), f64::from_bits(rough));
         assert!((full * full * a - 1.0).abs() < 4.0 * f64::EPSILON, "{a:e}");
-        // A part in 2^20, and so twice that in the square.
+        // The tolerance is 2^-20 of the value, and so twice that of the square.
         assert!((rough * rough * a - 1.0).abs() < 2e-6, "{a:e}");
         assert_eq!(rough.to_bits() as u32, 0, "{a:e}");
     }

@@ -1,8 +1,8 @@
-//! `ldmatrix`, `stmatrix`, `movmatrix` against arrays of the host.
+//! `ldmatrix`, `stmatrix` and `movmatrix`, compared with host arrays.
 
 use super::device::{Device, Numbers};
 
-/// 32 rows of 8 halves, all different.
+/// 32 rows of 8 halves, all of which differ.
 fn halves() -> Vec<u16> {
     (0..256).map(|i| (i * 257 + 3) as u16).collect()
 }
@@ -14,8 +14,8 @@ fn words(halves: &[u16]) -> Vec<u32> {
         .collect()
 }
 
-/// The kernel: 32 rows to shared memory, where lane `i` finds its row at `order(i)`; then `text`;
-/// `%r` to memory.
+/// A kernel that writes 32 rows to shared memory, where the row of lane `i` is at `order(i)`, runs
+/// `text`, and writes `%r` to memory.
 fn kernel(text: &str) -> String {
     format!(
         ".visible .entry op(.param .u64 in, .param .u64 out) {{
@@ -58,7 +58,7 @@ fn ldmatrix_gives_each_lane_its_pair_of_each_matrix() {
                             "" => (lane / 4, lane % 4 * 2 + e),
                             _ => (lane % 4 * 2 + e, lane / 4),
                         };
-                        // Each address was that of the neighbour's row.
+                        // Each address was that of the neighbouring row.
                         u32::from(halves[((8 * matrix + row) ^ 1) * 8 + column])
                     };
                     let expected = match matrix < count {

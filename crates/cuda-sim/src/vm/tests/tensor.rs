@@ -1,9 +1,10 @@
-//! Boxes of tensors, copied in and out, against loops of the host.
+//! Boxes of tensors, copied in and out, compared with host loops.
 
 use super::device::{Device, Numbers};
 use crate::vm::tensor_map::{Element, Swizzle, TensorMap};
 
-/// The kernel: one box between the tensor and shared memory, and shared memory to or from `%flat`.
+/// A kernel that copies one box between the tensor and shared memory, and shared memory to or from
+/// `%flat`.
 fn kernel(rank: usize, copies: &str) -> String {
     let coordinates: String = (0..rank)
         .map(|d| format!("ld.global.s32 %c{d}, [%at+{}];", 4 * d))
@@ -38,7 +39,7 @@ const STORE: &str =
     cp.async.bulk.tensor.$rank.global.shared::cta.tile.bulk_group $place, [%s];
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
 
-/// A tensor in the memory of the host.
+/// A tensor in host memory.
 struct Tensor {
     map: TensorMap,
     start: Vec<i64>,
@@ -62,10 +63,10 @@ impl Tensor {
             map.dims[d] = 1 + below(if d == 0 { 60 } else { 6 });
             map.extent[d] = if d == 0 { row / size } else { 1 + below(4) } as u16;
             map.steps[d] = if d == 0 { 1 } else { 1 + below(2) as u8 };
-            // Often partly outside, on both sides.
+            // The box is often partly outside, on both sides.
             let reach = map.dims[d] + u64::from(map.extent[d]);
             let at = below(reach) as i64 - i64::from(map.extent[d]) / 2;
-            // A row begins at a multiple of 16 bytes.
+            // A row starts at a multiple of 16 bytes.
             let unit = if d == 0 { 16 / size as i64 } else { 1 };
             start.push(at.div_euclid(unit) * unit);
             if d + 1 < rank {
@@ -85,7 +86,7 @@ impl Tensor {
         Self { map, start, bytes }
     }
 
-    /// The same box where nothing of it comes before the first element.
+    /// This tensor, with the box moved so that no part of it is before the first element.
     fn behind_the_first(&self) -> Self {
         Self {
             map: self.map,
@@ -94,7 +95,8 @@ impl Tensor {
         }
     }
 
-    /// For each element of the box: its place in shared memory, and in the tensor if it is inside.
+    /// For each element of the box: its offset in shared memory, and its index in the tensor if it
+    /// is inside.
     fn places(&self) -> Vec<(usize, Option<usize>)> {
         let map = &self.map;
         let size = map.element.bytes() as usize;
@@ -110,7 +112,8 @@ impl Tensor {
         for number in 0..counts.iter().product::<usize>() {
             let row = number / counts[0];
             let byte = index[0] * size;
-            // Chunk `j` of 16 bytes in line `i` of 128 goes to another of its row.
+            // Chunk `j` of 16 bytes in line `i` of 128 bytes is moved to another position in its
+            // row.
             let line = row * row_bytes / 128;
             let flip = match map.swizzle {
                 Swizzle::None => 0,
@@ -144,7 +147,7 @@ impl Tensor {
         all
     }
 
-    /// Runs `copies`; gives the flat bytes and the tensor after it.
+    /// Runs `copies`; returns the flat bytes and the tensor afterwards.
     fn run(&self, copies: &str, flat: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let device = Device::new(&kernel(self.map.rank, copies));
         let tensor = device.upload(&self.bytes);
@@ -290,7 +293,7 @@ fn what_is_no_map_or_no_box_is_a_fault() {
     assert_eq!(code(&float, 2, &|bytes| bytes[16] = 7), 715);
 }
 
-/// As an H200 has it.
+/// The expected codes are those of an H200.
 #[test]
 fn boxes_begin_at_multiples_of_16_bytes_and_none_is_written_before_the_first_element() {
     let tensor = Tensor::random(2, Element::U32, Swizzle::None, &mut Numbers(1));

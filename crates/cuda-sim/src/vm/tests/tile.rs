@@ -1,9 +1,10 @@
-//! `wmma`: matrices from memory, multiplied, and back, against the host.
+//! `wmma`: matrices loaded from memory, multiplied and stored, compared with the host.
 
 use super::device::{Device, Numbers};
 use super::matrix::{bits_of, random_bits, value_of};
 
-/// Types of `a` (and `b`), `c` and `d`; the shape; registers of `a`, `b`, `c`, `d`.
+/// The types of `a` (and `b`), `c` and `d`; the shape; the number of registers of `a`, `b`, `c`,
+/// `d`.
 type Case = ([&'static str; 3], [usize; 3], [usize; 4]);
 
 const CASES: [Case; 21] = [
@@ -30,7 +31,7 @@ const CASES: [Case; 21] = [
     (["b1", "s32", "s32"], [8, 8, 128], [1, 1, 2, 2]),
 ];
 
-/// A matrix in memory: `stride` elements from one row, or column, to the next.
+/// A matrix in memory; `stride` is the distance between rows, or columns, in elements.
 struct Matrix {
     ty: &'static str,
     by_column: bool,
@@ -51,7 +52,7 @@ impl Matrix {
             (rows, columns)
         };
         let bits = bits_of(ty);
-        // Rows end with a gap of 16 bytes.
+        // Rows are followed by a gap of 16 bytes.
         let stride = inner + 128 / bits;
         let mut bytes = vec![0u8; outer * stride * bits / 8];
         for index in 0..outer * stride {
@@ -95,7 +96,7 @@ fn list(name: &str, count: usize) -> String {
     format!("{{{}}}", names.join(", "))
 }
 
-/// Loads, multiplies and stores in one space of memory.
+/// Loads, multiplies and stores in one memory space.
 fn run(case: Case, operation: &str, [a, b, c]: [&Matrix; 3], d: &Matrix, space: &str) -> Vec<u8> {
     let ([ta, tc, td], [m, n, k], counts) = case;
     let shape = format!("m{m}n{n}k{k}");
@@ -111,7 +112,7 @@ fn run(case: Case, operation: &str, [a, b, c]: [&Matrix; 3], d: &Matrix, space: 
         other => (other, ""),
     };
     let sizes = [a, b, c, d].map(|matrix| matrix.bytes.len());
-    // Shared memory gets copies of all three, and the result goes through it.
+    // Shared memory receives copies of all three matrices, and the result passes through it.
     let (prologue, epilogue, bases) = if space == ".shared" {
         let mut prologue = String::new();
         let starts = [0, sizes[0], sizes[0] + sizes[1], 0];

@@ -1,7 +1,7 @@
-//! Directions to faces of a cube.
+//! Conversion of directions to faces of a cube map.
 
-/// The face that a direction meets, and where, from 0 to 1: the table of the programming guide
-/// ("Cubemap Textures").
+/// The face that a direction points to, and the position on it, from 0 to 1, by the table of the
+/// programming guide ("Cubemap Textures").
 pub(super) fn face([x, y, z]: [f32; 3]) -> (u32, [f32; 2]) {
     let [across, up, along] = [x, y, z].map(f32::abs);
     let (face, most, s, t) = if across > up && across > along {

@@ -1,4 +1,4 @@
-//! Elements from memory, one at a time.
+//! Reads of single elements from memory.
 
 use half::f16;
 
@@ -18,12 +18,12 @@ pub(super) struct Reader<'a, 'e> {
     pub(super) reach: Reach,
 }
 
-/// The bits of 1 as the fourth channel has them where elements have fewer.
+/// The bits of 1, the value of a missing fourth channel.
 pub(super) fn one(is_float: bool) -> u32 {
     if is_float { 1.0_f32.to_bits() } else { 1 }
 }
 
-/// A channel that is read as it is: extended to 32 bits.
+/// A channel that is read as an integer or a float, extended to 32 bits.
 fn whole(channel: Channel, bits: u32) -> u32 {
     match channel {
         Channel::S8 => i32::from(bits as u8 as i8) as u32,
@@ -33,7 +33,7 @@ fn whole(channel: Channel, bits: u32) -> u32 {
     }
 }
 
-/// An integer that is read as a number from 0 or -1 to 1.
+/// An integer that is read as a number from 0 or -1 to 1; `None` if the channel is not normalised.
 fn normalized(channel: Channel, bits: u32) -> Option<f32> {
     let signed = |value: i32, most: f32| (value as f32 / most).max(-1.0);
     Some(match channel {
@@ -45,7 +45,7 @@ fn normalized(channel: Channel, bits: u32) -> Option<f32> {
     })
 }
 
-/// A number of the sRGB curve, as light.
+/// Converts an sRGB value to linear light.
 fn linear(value: f32) -> f32 {
     if value <= 0.04045 {
         value / 12.92
@@ -64,14 +64,14 @@ impl Level {
 }
 
 impl Elements {
-    /// The bytes of one.
+    /// The bytes of one element.
     pub(super) fn bytes(&self) -> u64 {
         self.channel.bytes() * u64::from(self.channels)
     }
 }
 
 impl Reader<'_, '_> {
-    /// What a texture gives for the element at `at`, which is inside: the bits of four channels.
+    /// The texture's value of the element at `at`, which must be inside: the bits of four channels.
     pub(super) fn element(
         &mut self,
         texture: &Texture,
@@ -90,8 +90,8 @@ impl Reader<'_, '_> {
         let is_float = texture.is_float();
         let mut all = [0, 0, 0, one(is_float)];
         for (number, value) in all.iter_mut().enumerate().take(elements.channels as usize) {
-            // SAFETY: a channel of the live bytes, at a multiple of its size ← `Reach::host` says
-            // so.
+            // SAFETY: this is a channel of the live bytes, aligned to its size ← `Reach::host`
+            // checked them.
             let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
             *value = match normalized(elements.channel, bits) {
                 Some(value) if is_float && texture.sampler.srgb && number < 3 => {

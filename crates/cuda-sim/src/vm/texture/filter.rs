@@ -1,4 +1,4 @@
-//! Which elements a coordinate means, and how much of each.
+//! The elements that a coordinate refers to, and their weights.
 //!
 //! The weights of linear filters have 8 bits of fraction, as the programming guide says ("Texture
 //! Fetching").
@@ -7,10 +7,10 @@ use super::element::Reader;
 use super::{AddressMode, Level, Texture};
 use crate::vm::code::Trouble;
 
-/// An element along one dimension, `None` for the border, and its weight.
+/// An element along one dimension (`None` for the border) and its weight.
 pub(super) type Tap = (Option<u32>, f32);
 
-/// The elements along one dimension: one, or two next to each other.
+/// The elements along one dimension: one, or two neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taps {
     all: [Tap; 2],
@@ -18,7 +18,7 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// That one alone.
+    /// A single element.
     pub(super) fn one(index: u32) -> Self {
         Self {
             all: [(Some(index), 1.0); 2],
@@ -31,7 +31,7 @@ impl Taps {
     }
 }
 
-/// How coordinates along one dimension are read.
+/// The interpretation of coordinates along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     pub(super) size: u32,
@@ -40,7 +40,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// The coordinate in elements, within the first repetition of what repeats.
+    /// The coordinate in elements, folded into the first period if the elements repeat.
     fn scaled(self, coordinate: f32) -> f64 {
         if !self.normalized {
             return coordinate.into();
@@ -53,7 +53,7 @@ impl Axis {
             AddressMode::Mirror => rest,
             AddressMode::Clamp | AddressMode::Border => coordinate,
         };
-        // The product of numbers with 24 bits is exact.
+        // The product of two numbers with 24 significant bits is exact.
         f64::from(folded) * f64::from(self.size)
     }
 
@@ -66,7 +66,7 @@ impl Axis {
         }
     }
 
-    /// The element that a coordinate is in.
+    /// The element that contains the coordinate.
     pub(super) fn nearest(self, coordinate: f32) -> Taps {
         let index = self.index(self.scaled(coordinate).floor() as i64);
         Taps {
@@ -75,7 +75,7 @@ impl Axis {
         }
     }
 
-    /// The two elements whose centres a coordinate is between.
+    /// The two elements whose centres are on either side of the coordinate.
     pub(super) fn between(self, coordinate: f32) -> Taps {
         let fixed = (self.scaled(coordinate) * 256.0).round() as i64;
         let fixed = fixed.saturating_sub(128);
@@ -88,15 +88,15 @@ impl Axis {
     }
 }
 
-/// What a lane asks for: coordinates, and what else says where.
+/// A lane's request: coordinates, layer and interpretation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub(super) at: [f32; 3],
-    /// How many coordinates there are. Of the others there is a layer, or nothing.
+    /// The number of coordinates. Of the remaining ones, one may be a layer.
     pub(super) axes: usize,
-    /// The layer and, of cubes, the face.
+    /// The layer, including the face of a cube.
     pub(super) layer: u32,
-    /// The coordinates are from 0 to 1, whatever the sampler says.
+    /// Whether the coordinates are from 0 to 1, whatever the sampler says.
     pub(super) normalized: bool,
 }
 
@@ -125,7 +125,7 @@ impl Spot {
     }
 }
 
-/// Level of detail to two levels and the weight of the second.
+/// Converts a level of detail to two levels and the weight of the second.
 fn levels(texture: &Texture, detail: f32) -> (usize, usize, f32) {
     let sampler = &texture.sampler;
     let [least, most] = sampler.detail;
@@ -143,8 +143,8 @@ fn levels(texture: &Texture, detail: f32) -> (usize, usize, f32) {
 }
 
 impl Reader<'_, '_> {
-    /// What a texture gives there. `detail` is the level of detail, `None` for the most detailed
-    /// one.
+    /// The texture's value at this place. `detail` is the level of detail; `None` means the most
+    /// detailed level.
     pub(super) fn sample(
         &mut self,
         texture: &Texture,
@@ -165,7 +165,7 @@ impl Reader<'_, '_> {
         Ok(mixed)
     }
 
-    /// One tap of each dimension.
+    /// Reads the element of one tap of each dimension.
     pub(super) fn tap(
         &mut self,
         texture: &Texture,
@@ -195,7 +195,7 @@ impl Reader<'_, '_> {
             for &(y, of_y) in y.get() {
                 for &(x, of_x) in x.get() {
                     let weight = of_x * of_y * of_z;
-                    // What has no weight is not looked at.
+                    // An element without weight is not read.
                     if weight == 0.0 {
                         continue;
                     }

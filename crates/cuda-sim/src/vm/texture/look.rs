@@ -1,4 +1,4 @@
-//! `tex` and `tld4`.
+//! Texture lookups: `tex` and `tld4`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::vm::reach::Reach;
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
 
-/// What an instruction takes a texture or surface for.
+/// The geometry that an instruction assumes of a texture or surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum Geometry {
     Line,
@@ -25,7 +25,7 @@ pub(in crate::vm) enum Geometry {
 }
 
 impl Geometry {
-    /// As PTX names them.
+    /// The names in PTX.
     pub(in crate::vm) const NAMES: [&str; 7] = ["1d", "2d", "3d", "a1d", "a2d", "cube", "acube"];
     const ALL: [Self; 7] = [
         Self::Line,
@@ -37,7 +37,7 @@ impl Geometry {
         Self::Cubes,
     ];
 
-    /// By its place among [`NAMES`](Self::NAMES).
+    /// The geometry at this index of [`NAMES`](Self::NAMES).
     pub(in crate::vm) fn of_number(number: usize) -> Self {
         Self::ALL[number % Self::ALL.len()]
     }
@@ -50,12 +50,12 @@ impl Geometry {
         Self::NAMES[self.number()]
     }
 
-    /// Whether a layer comes before the coordinates.
+    /// Whether a layer precedes the coordinates.
     pub(in crate::vm) fn is_layered(self) -> bool {
         matches!(self, Self::Lines | Self::Planes | Self::Cubes)
     }
 
-    /// How many coordinates there are, without the layer.
+    /// The number of coordinates, without the layer.
     pub(in crate::vm) fn axes(self) -> usize {
         match self {
             Self::Line | Self::Lines => 1,
@@ -64,7 +64,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a texture of elements that lie so is looked up so.
+    /// Whether an instruction of this geometry can read a texture of this shape.
     fn is_of(self, shape: Shape) -> bool {
         matches!(
             (self, shape),
@@ -79,23 +79,23 @@ impl Geometry {
     }
 }
 
-/// How a level of detail is chosen.
+/// The way in which a level of detail is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum Lookup {
-    /// The most detailed one.
+    /// The most detailed level.
     Base,
-    /// It is an operand.
+    /// The level is an operand.
     Level,
-    /// From how fast the coordinates change.
+    /// The level follows from the gradients of the coordinates.
     Gradient,
-    /// The most detailed one, and the coordinates are integers.
+    /// The most detailed level, with integer coordinates.
     Integer,
 }
 
 impl Lookup {
     const ALL: [Self; 4] = [Self::Base, Self::Level, Self::Gradient, Self::Integer];
 
-    /// As the upper half of `Ins::imm` has it with a geometry.
+    /// The encoding in the upper half of `Ins::imm`, together with a geometry.
     pub(in crate::vm) fn pack(self, geometry: Geometry) -> u64 {
         ((self as u64) << 8 | geometry.number() as u64) << 32
     }
@@ -106,7 +106,7 @@ impl Lookup {
     }
 }
 
-/// The texture that was looked up last, and its handle.
+/// The last texture that was looked up, and its handle.
 #[derive(Default)]
 pub(super) struct Last(Option<(u64, Arc<Texture>)>);
 
@@ -158,7 +158,7 @@ fn length(gradient: [f32; 3], scale: [f32; 3]) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// The level of detail at which one step along a side of a pixel is one element.
+/// The level of detail at which a step of one pixel is one element.
 fn detail(texture: &Texture, gradients: [[f32; 3]; 2]) -> f32 {
     let Sampler { normalized, .. } = texture.sampler;
     let size = texture.elements.levels[0].size;
@@ -167,7 +167,7 @@ fn detail(texture: &Texture, gradients: [[f32; 3]; 2]) -> f32 {
     libm::log2(across.max(down)) as f32
 }
 
-/// Where the lane looks, from its coordinates.
+/// The request that a lane's coordinates describe.
 fn spot(texture: &Texture, geometry: Geometry, layer: u32, at: [f32; 3]) -> Spot {
     let layers = texture.elements.levels[0].size[2];
     let mut spot = Spot {
@@ -189,7 +189,7 @@ fn spot(texture: &Texture, geometry: Geometry, layer: u32, at: [f32; 3]) -> Spot
 }
 
 impl Reader<'_, '_> {
-    /// The element at integer coordinates.
+    /// Reads the element at integer coordinates.
     fn exact(&mut self, texture: &Texture, layer: u32, at: [u32; 3]) -> Result<[u32; 4], Trouble> {
         let elements = &texture.elements;
         let level = &elements.levels[0];
@@ -201,17 +201,17 @@ impl Reader<'_, '_> {
         let is_inside = at.iter().zip(level.size).all(|(&at, size)| at < size);
         match elements.shape {
             _ if is_inside => self.element(texture, level, at),
-            // Documented for plain memory only.
+            // Only documented for plain memory.
             Shape::Buffer => Ok([0; 4]),
             _ => {
-                let message = format!("integer coordinates outside of an array: {at:?}");
+                let message = format!("the integer coordinates {at:?} are outside of the array");
                 Err(refused(self.lane, message))
             }
         }
     }
 }
 
-/// `tex`: list `imm` has four destinations, then the operands; the handle is `a`.
+/// Executes `tex`: list `imm` has four destinations, then the operands; the handle is in `a`.
 pub(in crate::vm) struct Look;
 
 impl TouchOp for Look {
@@ -230,13 +230,19 @@ impl TouchOp for Look {
             let is_integer = lookup == Lookup::Integer;
             let of_buffer = is_integer && (geometry, shape) == (Geometry::Line, Shape::Buffer);
             if !geometry.is_of(shape) && !of_buffer {
-                let message = format!("`tex.{}` of a texture of a {shape:?}", geometry.name());
+                let message = format!(
+                    "`tex.{}` cannot read a texture of shape {shape:?}",
+                    geometry.name()
+                );
                 return Err(refused(lane, message));
             }
             let is_cube = matches!(geometry, Geometry::Cube | Geometry::Cubes);
             if is_cube && lookup == Lookup::Gradient && texture.elements.levels.len() > 1 {
-                // How fast a direction changes on a face is not documented.
-                return Err(refused(lane, "gradients on cubes with levels of detail"));
+                // The gradient on a face for a given gradient of the direction is not documented.
+                return Err(refused(
+                    lane,
+                    "gradients on cube maps with several levels are not supported",
+                ));
             }
             let mut reader = Reader {
                 w,
@@ -287,14 +293,14 @@ pub(super) fn operands<'a>(env: &Env<'a>, i: &Ins) -> Option<(&'a [u32], &'a [u3
     list.split_at_checked(4)
 }
 
-/// `tld4`: as [`Look`], with the channel in place of how the level is chosen.
+/// Executes `tld4`: like [`Look`], with a channel instead of the choice of level.
 pub(in crate::vm) struct Gather;
 
 impl Gather {
-    /// The channels as PTX names them.
+    /// The names of the channels in PTX.
     pub(in crate::vm) const CHANNELS: [&str; 4] = ["r", "g", "b", "a"];
 
-    /// As the upper half of `Ins::imm` has it.
+    /// The encoding in the upper half of `Ins::imm`.
     pub(in crate::vm) fn pack(channel: usize) -> u64 {
         (channel as u64) << 32
     }
@@ -314,7 +320,7 @@ impl TouchOp for Gather {
             let texture = last.get(env, handles[lane], lane)?;
             if texture.elements.shape != Shape::Plane || !texture.elements.gathers {
                 let message =
-                    "`tld4` of what was not made for it, with CUDA_ARRAY3D_TEXTURE_GATHER";
+                    "`tld4` of an array that was created without CUDA_ARRAY3D_TEXTURE_GATHER";
                 return Err(refused(lane, message));
             }
             let mut reader = Reader {
@@ -330,7 +336,7 @@ impl TouchOp for Gather {
             let [x, y] = [0, 1].map(|axis| spot.axis(&texture, level, axis).between(at[axis]));
             let [left, right] = [0, 1].map(|tap| x.get()[tap].0);
             let [above, below] = [0, 1].map(|tap| y.get()[tap].0);
-            // Counter-clockwise from the lower left.
+            // Counter-clockwise from the lower left corner.
             let corners = [(left, below), (right, below), (right, above), (left, above)];
             for (found, (x, y)) in found.iter_mut().zip(corners) {
                 found[lane] = reader.tap(&texture, level, [x, y, Some(0)])?[channel];

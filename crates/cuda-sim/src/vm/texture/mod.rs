@@ -1,7 +1,8 @@
-//! Textures and surfaces: what kernels see arrays through.
+//! Textures and surfaces, through which kernels access arrays.
 //!
-//! A texture is elements and the way to read them ([`Sampler`]); a surface is elements alone.
-//! Neither keeps memory alive: that an element is there is found out at each access, as for a load.
+//! A texture consists of elements and a description of how to read them ([`Sampler`]); a surface
+//! consists of elements only. Neither keeps memory alive: each access checks that its element is
+//! live, as a load does.
 
 mod cube;
 mod element;
@@ -17,7 +18,7 @@ pub(super) use surface::{LoadSurface, Mode, ReduceSurface, StoreSurface};
 use super::code::Trouble;
 use super::fault::FaultKind;
 
-/// What one channel of an element is.
+/// The type of a channel of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Unsigned, 8 bits.
@@ -39,7 +40,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// The bytes of one.
+    /// The bytes of one channel.
     #[must_use]
     pub fn bytes(self) -> u64 {
         match self {
@@ -50,10 +51,10 @@ impl Channel {
     }
 }
 
-/// How elements lie.
+/// The arrangement of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Plain memory, which has integer coordinates only.
+    /// Plain memory, which is read with integer coordinates only.
     Buffer,
     /// One dimension.
     Line,
@@ -65,86 +66,87 @@ pub enum Shape {
     Lines,
     /// Layers of two dimensions.
     Planes,
-    /// Six planes.
+    /// Six faces of two dimensions.
     Cube,
-    /// Layers of six planes.
+    /// Layers of six faces.
     Cubes,
 }
 
-/// One level of detail.
+/// One mipmap level.
 #[derive(Clone, Copy, Debug)]
 pub struct Level {
     /// The device address of the first element.
     pub address: u64,
-    /// Elements of a row, rows of a plane, planes or layers; each 1 where there is no such
+    /// The elements of a row, the rows of a plane, and the planes or layers; 1 for each missing
     /// dimension.
     pub size: [u32; 3],
-    /// Bytes from row to row. Planes follow each other without a gap.
+    /// The distance between rows in bytes. Planes follow each other without a gap.
     pub pitch: u64,
 }
 
 /// Elements in the memory of a device.
 #[derive(Clone, Debug)]
 pub struct Elements {
-    /// How they lie.
+    /// The arrangement of the elements.
     pub shape: Shape,
-    /// What a channel of them is.
+    /// The type of each channel.
     pub channel: Channel,
-    /// How many channels: 1, 2 or 4.
+    /// The number of channels: 1, 2 or 4.
     pub channels: u32,
-    /// The levels, from the most detailed one on. At least one.
+    /// The mipmap levels, the most detailed one first. There is at least one.
     pub levels: Vec<Level>,
-    /// Whether the footprint of a filter may be gathered.
+    /// Whether `tld4` may gather the footprint of a filter.
     pub gathers: bool,
 }
 
-/// What a coordinate outside of the elements means.
+/// The treatment of coordinates outside of the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressMode {
     /// The elements repeat.
     Wrap,
-    /// The nearest one.
+    /// The nearest element is read.
     Clamp,
-    /// The elements repeat, every second time backwards.
+    /// The elements repeat, mirrored every second time.
     Mirror,
-    /// The border's colour.
+    /// The border colour is read.
     Border,
 }
 
-/// How elements are read.
+/// The description of how elements are read.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    /// For each dimension.
+    /// The address mode of each dimension.
     pub address: [AddressMode; 3],
-    /// Between elements, not the nearest one.
+    /// Whether to interpolate between elements instead of reading the nearest one.
     pub linear: bool,
-    /// Between levels, not the nearest one.
+    /// Whether to interpolate between levels instead of reading the nearest one.
     pub levels_linear: bool,
-    /// Coordinates are from 0 to 1.
+    /// Whether coordinates are from 0 to 1.
     pub normalized: bool,
-    /// Integers of 8 and 16 bits stay integers, and do not become numbers from 0 or -1 to 1.
+    /// Whether integers of 8 and 16 bits are returned as integers instead of numbers from 0 or -1
+    /// to 1.
     pub integer: bool,
-    /// The first three channels are in the sRGB curve.
+    /// Whether the first three channels are sRGB-encoded.
     pub srgb: bool,
-    /// What is added to each level of detail.
+    /// The value that is added to each level of detail.
     pub bias: f32,
-    /// The least and the largest level of detail.
+    /// The minimum and the maximum level of detail.
     pub detail: [f32; 2],
-    /// The bits of the border's colour.
+    /// The bits of the border colour.
     pub border: [u32; 4],
 }
 
-/// Elements and how they are read.
+/// Elements and the description of how they are read.
 #[derive(Clone, Debug)]
 pub struct Texture {
     /// The elements.
     pub elements: Elements,
-    /// How they are read.
+    /// The way in which the elements are read.
     pub sampler: Sampler,
 }
 
 impl Texture {
-    /// Whether what is read is floating point.
+    /// Whether the texture returns floating-point values.
     #[must_use]
     pub fn is_float(&self) -> bool {
         match self.elements.channel {
@@ -155,7 +157,7 @@ impl Texture {
     }
 }
 
-/// Where a handle in a kernel leads.
+/// The kind of object that a handle refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Texture,
@@ -170,14 +172,17 @@ impl Object {
         }
     }
 
-    /// Nothing has that handle.
+    /// The trouble of a handle that does not refer to a live object.
     fn unknown(self, handle: u64, lane: usize) -> Trouble {
-        let message = format!("{handle:#x} is no live {} object", self.name());
+        let message = format!(
+            "{handle:#x} is not the handle of a live {} object",
+            self.name()
+        );
         Trouble::of(FaultKind::IllegalAddress, lane, message)
     }
 }
 
-/// What the software device does not do, or no device.
+/// The trouble of an operation that the software device, or no device, supports.
 fn refused(lane: usize, message: impl Into<String>) -> Trouble {
     Trouble::of(FaultKind::IllegalInstruction, lane, message)
 }

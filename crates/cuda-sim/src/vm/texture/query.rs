@@ -7,7 +7,7 @@ use crate::vm::lanes::{LANES, TouchOp};
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
 
-/// What is asked for.
+/// The queried property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum Query {
     Width,
@@ -18,7 +18,7 @@ pub(in crate::vm) enum Query {
 }
 
 impl Query {
-    /// As PTX names them.
+    /// The names in PTX.
     pub(in crate::vm) const NAMES: [&str; 5] = [
         "width",
         "height",
@@ -34,17 +34,17 @@ impl Query {
         Self::Levels,
     ];
 
-    /// By its place among [`NAMES`](Self::NAMES).
+    /// The query at this index of [`NAMES`](Self::NAMES).
     pub(in crate::vm) fn of_number(number: usize) -> Self {
         Self::ALL[number % Self::ALL.len()]
     }
 
-    /// As `Ins::imm` has it, for a surface or a texture.
+    /// The encoding in `Ins::imm`, for a surface or a texture.
     pub(in crate::vm) fn pack(self, of_surface: bool) -> u64 {
         self as u64 | u64::from(of_surface) << 8
     }
 
-    /// The answer; `None` for what such elements do not have.
+    /// The result; `None` if such elements do not have the property.
     fn answer(self, elements: &Elements, level: usize) -> Option<u32> {
         use Shape::{Buffer, Cube, Cubes, Line, Lines, Plane, Planes, Space};
         let [width, height, depth] = elements.levels.get(level)?.size;
@@ -60,7 +60,7 @@ impl Query {
     }
 }
 
-/// `txq`, `suq`: the handle is `a`, the level `b`.
+/// Executes `txq` or `suq`: the handle is in `a`, the level in `b`.
 pub(in crate::vm) struct QueryOp;
 
 impl TouchOp for QueryOp {
@@ -80,7 +80,7 @@ impl TouchOp for QueryOp {
                 (elements.shape, query.answer(elements, level))
             };
             let Some(answer) = answer else {
-                let message = format!("{query:?} of level {level} of a {shape:?}");
+                let message = format!("level {level} of the shape {shape:?} has no {query:?}");
                 return Err(refused(lane, message));
             };
             found[lane] = answer;

@@ -1,4 +1,4 @@
-//! `suld.b`, `sust.b`, `sured.b`: elements of arrays as bytes.
+//! Surface accesses, which treat elements of arrays as bytes: `suld.b`, `sust.b`, `sured.b`.
 
 use std::sync::Arc;
 
@@ -13,40 +13,40 @@ use crate::vm::reach::{Reach, load, store};
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
 
-/// What an access outside of the surface does.
+/// The effect of an access outside of the surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) enum Mode {
-    /// Ends the kernel.
+    /// The kernel fails.
     Trap,
-    /// Goes to the nearest element.
+    /// The nearest element is accessed.
     Clamp,
-    /// Reads zeros and writes nothing.
+    /// Reads return zero and writes have no effect.
     Zero,
 }
 
 impl Mode {
-    /// As PTX names them.
+    /// The names in PTX.
     pub(in crate::vm) const NAMES: [&str; 3] = ["trap", "clamp", "zero"];
     const ALL: [Self; 3] = [Self::Trap, Self::Clamp, Self::Zero];
 
-    /// By its place among [`NAMES`](Self::NAMES).
+    /// The mode at this index of [`NAMES`](Self::NAMES).
     pub(in crate::vm) fn of_number(number: usize) -> Self {
         Self::ALL[number % Self::ALL.len()]
     }
 
-    /// As the upper half of `Ins::imm` has it, with a geometry, the bytes of a value, and the
-    /// operation of a reduction.
+    /// The encoding in the upper half of `Ins::imm`, together with a geometry, the bytes of a
+    /// value, and the operation of a reduction.
     pub(in crate::vm) fn pack(self, geometry: Geometry, bytes: u32, op: u64) -> u64 {
         let bytes = u64::from(bytes) << 16;
         (op << 24 | bytes | (self as u64) << 8 | geometry.number() as u64) << 32
     }
 }
 
-/// An access, as the instruction has it.
+/// An access, decoded from the instruction.
 struct Access<'a> {
     geometry: Geometry,
     mode: Mode,
-    /// The bytes of one value, and how many values there are.
+    /// The bytes of one value, and the number of values.
     bytes: u64,
     values: &'a [u32],
     /// The layer and the coordinates.
@@ -55,7 +55,8 @@ struct Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    /// List `imm` has the coordinates, then the values; the handle is `a`.
+    /// Decodes an instruction: list `imm` has the coordinates, then the values; the handle is in
+    /// `a`.
     fn new(w: &Warp, env: &Env<'a>, i: &Ins) -> Option<Self> {
         let geometry = Geometry::of_number((i.imm >> 32 & 0xff) as usize);
         let list = env.program.lists.get(i.imm as u32 as usize)?;
@@ -88,14 +89,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The address of what a lane means; `None` if that is nothing.
+    /// The device address that a lane accesses; `None` if the access has no effect.
     fn place(&self, surface: &Elements, lane: usize) -> Result<Option<u64>, Trouble> {
         let shape = surface.shape;
         if !self.is_of(shape) {
             let name = self.geometry.name();
             return Err(refused(
                 lane,
-                format!("`{name}` access to a surface of a {shape:?}"),
+                format!("a `{name}` access cannot use a surface of shape {shape:?}"),
             ));
         }
         let level = &surface.levels[0];
@@ -116,9 +117,10 @@ impl<'a> Access<'a> {
             ));
         }
         let row = u64::from(level.size[0]) * surface.bytes();
-        // The last place of each: a byte, a row, a plane.
+        // The last valid position in each dimension: a byte, a row, a plane.
         let Some(last) = row.checked_sub(size) else {
-            let message = format!("{size} bytes at once of rows of {row} bytes");
+            let message =
+                format!("an access of {size} bytes does not fit into rows of {row} bytes");
             return Err(refused(lane, message));
         };
         let last = [last, level.size[1].into(), level.size[2].into()];
@@ -147,7 +149,7 @@ impl<'a> Access<'a> {
         Ok(Some(level.place([0, y, z], 0).wrapping_add(x.into())))
     }
 
-    /// The address of what a lane means and where that is in this process.
+    /// The device address that a lane accesses, and its address in this process.
     fn find(
         &self,
         w: &Warp,
@@ -192,8 +194,8 @@ impl TouchOp for LoadSurface {
             }
             for (number, found) in found.iter_mut().enumerate().take(access.values.len()) {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so
-                // of the first.
+                // SAFETY: this is one of the live values, aligned to its size ← `Reach::host`
+                // checked the first one, and the others follow it.
                 found[lane] = unsafe { load(access.bytes, at) };
             }
         }
@@ -208,7 +210,7 @@ impl TouchOp for LoadSurface {
     }
 }
 
-/// The values of a list of registers.
+/// The values in a list of registers.
 fn values(w: &Warp, access: &Access<'_>) -> Vec<[u64; LANES]> {
     let slots = access.values.iter();
     let value = |&slot: &u32| match access.bytes {
@@ -237,8 +239,8 @@ impl TouchOp for StoreSurface {
             }
             for (number, value) in values.iter().enumerate() {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: one of the live values, at a multiple of its size ← `Reach::host` says so
-                // of the first.
+                // SAFETY: this is one of the live values, aligned to its size ← `Reach::host`
+                // checked the first one, and the others follow it.
                 unsafe { store(access.bytes, at, value[lane]) };
             }
         }
@@ -269,7 +271,7 @@ impl TouchOp for ReduceSurface {
             }
             let value = values[lane];
             if access.bytes == 8 {
-                // SAFETY: a live, aligned value ← `Reach::host`.
+                // SAFETY: `host` is a live, aligned value ← `Reach::host` checked it.
                 unsafe { u64::update(host, |old| atomic::apply(op, 64, old, value, 0)) };
             } else {
                 // SAFETY: as above.
