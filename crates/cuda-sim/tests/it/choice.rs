@@ -52,7 +52,7 @@ fn the_variable_decides() {
     );
     let line = choose(&[("CUDA_SIM", "devices=many")]);
     assert!(
-        line.starts_with("error no software device: `devices=many` in CUDA_SIM"),
+        line.starts_with("error cannot create the software device: CUDA_SIM has an invalid part `devices=many`"),
         "{line}"
     );
 }
