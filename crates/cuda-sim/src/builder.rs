@@ -77,13 +77,13 @@ impl fmt::Display for BuildError {
             Self::TooMany { limit } => {
                 write!(
                     f,
-                    "{limit} software drivers, the most that a process can hold, are in use; drop one first"
+                    "all {limit} software drivers of this process are in use; drop one first"
                 )
             }
             Self::NoAddressSpace(error) => {
                 write!(
                     f,
-                    "cannot reserve address space for the device memory: {error}; use a smaller `memory` setting"
+                    "cannot reserve address space for the device memory: {error}; reduce `memory`"
                 )
             }
             Self::BadSetting(words) => f.write_str(words),
@@ -302,10 +302,15 @@ impl Builder {
             ));
         }
         if config.devices > 64 {
-            return bad(format!("devices is {}; at most 64 are supported", config.devices));
+            return bad(format!(
+                "devices is {}; at most 64 are supported",
+                config.devices
+            ));
         }
         if config.memory == 0 {
-            return bad(String::from("memory is 0; each device needs at least 1 byte"));
+            return bad(String::from(
+                "memory is 0; each device needs at least 1 byte",
+            ));
         }
         let instance = Instance::new(config).map_err(BuildError::NoAddressSpace)?;
         let slot = Slot::take(instance).ok_or(BuildError::TooMany { limit: SLOTS })?;

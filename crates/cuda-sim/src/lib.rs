@@ -145,7 +145,7 @@
 //! #       assert!(driver.cuCtxSetCurrent(context).is_success());
 //! #   }
 //!     assert_eq!(buffers(&driver), Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
-//!     assert_eq!(simulator.live().allocations, 0, "the first one was left");
+//!     assert_eq!(simulator.live().allocations, 0, "the first buffer was leaked");
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

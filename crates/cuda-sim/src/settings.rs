@@ -37,7 +37,9 @@ impl FromStr for Builder {
             let bad = || {
                 let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
                             check=all";
-                BuildError::BadSetting(format!("{VARIABLE} has an invalid part `{part}`; valid are parts such as {keys}"))
+                BuildError::BadSetting(format!(
+                    "{VARIABLE} has an invalid part `{part}`; valid parts are like {keys}"
+                ))
             };
             let (key, value) = part.split_once('=').ok_or_else(bad)?;
             let with = |builder: Self| -> Option<Self> {

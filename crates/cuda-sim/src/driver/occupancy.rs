@@ -12,8 +12,8 @@
 //! figures but does not reject a launch:
 //!
 //! - A block that can be launched counts as at least one resident block if its shared memory fits.
-//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are rejected only because of
-//!   the other limits, which are exact: a grid with as many blocks as reported can always be
+//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are rejected only because
+//!   of the other limits, which are exact: a grid with as many blocks as reported can always be
 //!   launched.
 //! - `cuOccupancyMaxPotentialBlockSize` returns a size that can be launched: that of `.reqntid` if
 //!   the kernel has one.

@@ -32,7 +32,7 @@ fn refuse(index: usize) -> CUresult {
     };
     dispatch(slot, function, &|call| {
         if call.journal.missed(function) && env::var_os("CUDA_SIM_LOG").is_some() {
-            eprintln!("cuda-sim: {function} is not implemented; it returns CUDA_ERROR_NOT_SUPPORTED");
+            eprintln!("cuda-sim: {function} is not implemented (CUDA_ERROR_NOT_SUPPORTED)");
         }
         Err(NOT_SUPPORTED)
     })

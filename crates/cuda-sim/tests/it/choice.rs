@@ -52,7 +52,9 @@ fn the_variable_decides() {
     );
     let line = choose(&[("CUDA_SIM", "devices=many")]);
     assert!(
-        line.starts_with("error cannot create the software device: CUDA_SIM has an invalid part `devices=many`"),
+        line.starts_with(
+            "error cannot create the software device: CUDA_SIM has an invalid part `devices=many`"
+        ),
         "{line}"
     );
 }

@@ -279,7 +279,7 @@ impl Call {
         // SAFETY: the pointer must be valid in the way that cuLaunchKernel requires ← the contract
         // of kernel nodes.
         let values = unsafe { params.kernelParams.wrap() };
-        // SAFETY: the field of the union must be set ← the type says that it is.
+        // SAFETY: as for `kernelParams`.
         let extra = unsafe { params.extra.wrap() };
         let bytes = pack(&function, values, extra)?;
         Kernel::new(&function, shape, &bytes, Attributes::default()).map(Payload::Kernel)
