@@ -163,7 +163,7 @@ impl fmt::Display for Choice {
 /// the software device is needed and cannot be built.
 pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
     if let Some(text) = setting()? {
-        return Choice::software(text.parse()?, format!("{VARIABLE}={text} asks for it"));
+        return Choice::software(text.parse()?, format!("requested by {VARIABLE}={text}"));
     }
     let is_named = cuda_places::variable(DRIVER_VARIABLE).is_some();
     let no_gpu = match DriverLibrary::system() {

@@ -152,7 +152,7 @@
 //!
 //! # Unimplemented functions
 //!
-//! It can be looked up, returns `CUDA_ERROR_NOT_SUPPORTED`, and is listed by
+//! An unimplemented function can be looked up, returns `CUDA_ERROR_NOT_SUPPORTED`, and is listed by
 //! [`Simulator::unimplemented_calls`]. If `CUDA_SIM_LOG` is set, its name is written to stderr, as
 //! are the messages of the PTX compiler. `CUDA_SIM_LOG=calls` also writes every call and its result
 //! there.

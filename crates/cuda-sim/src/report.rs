@@ -169,7 +169,7 @@ impl fmt::Display for Report {
         write!(f, "kernel `{}`: {} (", self.kernel, self.message)?;
         self.at.write(f, &self.kernel)?;
         if let Some(other) = &self.other {
-            f.write_str("; the other is ")?;
+            f.write_str("; other thread: ")?;
             other.write(f, &self.kernel)?;
         }
         f.write_str(")")?;

@@ -48,7 +48,7 @@ fn the_variable_decides() {
     let line = choose(&[("CUDA_SIM", "version=12.4")]);
     assert_eq!(
         line,
-        "true Running on the software device: CUDA_SIM=version=12.4 asks for it"
+        "true Running on the software device: requested by CUDA_SIM=version=12.4"
     );
     let line = choose(&[("CUDA_SIM", "devices=many")]);
     assert!(
@@ -88,7 +88,7 @@ fn an_empty_variable_counts_as_unset() {
     let unset = choose::<&str>(&[]);
     assert_eq!(choose(&[("CUDA_SIM", "")]), unset);
     assert_eq!(choose(&[("CUDA_DRIVER_LIBRARY", "")]), unset);
-    assert!(!unset.contains("asks for it"), "{unset}");
+    assert!(!unset.contains("requested by"), "{unset}");
 }
 
 #[cfg(unix)]
