@@ -1,6 +1,6 @@
 //! The software device as a driver library: every function of `cuda.h`, exported under its name.
 //!
-//! There is one software driver in a process that loads this, made by the first call as the
+//! A process that loads this library has one software driver. The first call creates it as the
 //! environment variable `CUDA_SIM` describes it (see [`cuda_sim::Builder`]).
 
 use std::env;
@@ -12,13 +12,14 @@ use cuda_sys::{CUresult, DriverLibrary};
 /// The environment variable that describes the device.
 const VARIABLE: &str = "CUDA_SIM";
 
-/// The software driver of this process; what every call answers if there is none.
+/// The software driver of this process, or the status that every call returns if it could not be
+/// created.
 fn driver() -> Result<&'static DriverLibrary, CUresult> {
     static DRIVER: OnceLock<Option<DriverLibrary>> = OnceLock::new();
     let driver = DRIVER.get_or_init(|| match load() {
         Ok(driver) => Some(driver),
         Err(error) => {
-            eprintln!("cuda-sim: no software device: {error}");
+            eprintln!("cuda-sim: cannot create the software device: {error}");
             None
         }
     });
@@ -36,9 +37,9 @@ fn load() -> Result<DriverLibrary, Box<dyn Error>> {
     Ok(simulator.library()?)
 }
 
-/// What is exported, generated from the table of cuda-sys.
+/// The exported functions, generated from the function table of cuda-sys.
 #[allow(non_snake_case, reason = "the names are C's")]
-#[allow(clippy::too_many_arguments, reason = "the functions of C have as many")]
+#[allow(clippy::too_many_arguments, reason = "the C functions have this many")]
 mod exports {
     use cuda_sys::*;
 

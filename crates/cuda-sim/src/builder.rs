@@ -1,4 +1,4 @@
-//! Describing a software driver.
+//! The configuration of a software driver.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::journal::Rule;
 use crate::simulator::Simulator;
 use crate::vm::Checks;
 
-/// What an instance is made from.
+/// The configuration that an instance is built from.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) version: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) trace: bool,
     pub(crate) rules: Vec<Rule>,
     pub(crate) strict_ptx: bool,
-    /// What the devices tell of themselves, other than usual.
+    /// Device attributes that override the defaults.
     pub(crate) attributes: Vec<(CUdevice_attribute, i32)>,
     pub(crate) late_pageable: bool,
     pub(crate) capture_output: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Config {
     pub(crate) check_freed: bool,
 }
 
-/// Describes a software driver, then builds it.
+/// Configures a software driver, then builds it.
 ///
 /// ```
 /// use cuda_sim::{Builder, Schedule};
@@ -56,18 +56,18 @@ pub struct Builder {
     config: Config,
 }
 
-/// Why no software driver was built.
+/// The reason why a software driver could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The process has as many as it can hold; drop one first.
+    /// The process already holds the maximum number of software drivers; drop one first.
     TooMany {
-        /// How many that is.
+        /// The maximum number of software drivers in a process.
         limit: usize,
     },
-    /// There is no address space for the memory of the devices.
+    /// The system has no address space left for the memory of the devices.
     NoAddressSpace(io::Error),
-    /// A setting has a value that makes no sense.
+    /// A setting has an invalid value; the text names the setting, the value and the limits.
     BadSetting(String),
 }
 
@@ -77,13 +77,13 @@ impl fmt::Display for BuildError {
             Self::TooMany { limit } => {
                 write!(
                     f,
-                    "all {limit} software drivers that a process can hold are in use"
+                    "all {limit} software drivers of this process are in use; drop one first"
                 )
             }
             Self::NoAddressSpace(error) => {
                 write!(
                     f,
-                    "no address space for the device memory: {error} (ask for less memory)"
+                    "cannot reserve address space for the device memory: {error}; reduce `memory`"
                 )
             }
             Self::BadSetting(words) => f.write_str(words),
@@ -107,8 +107,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// One device of compute capability 9.0 with 2 GiB, under a driver of the newest version that
-    /// is known.
+    /// Starts with one device of compute capability 9.0 with 2 GiB of memory and the newest driver
+    /// version that the bindings know.
     pub fn new() -> Self {
         Self {
             config: Config {
@@ -131,139 +131,146 @@ impl Builder {
         }
     }
 
-    /// Acts as a driver of this CUDA version, as 12020 for 12.2: newer functions are absent, newer
-    /// PTX is refused.
+    /// Acts as a driver of this CUDA version, for example 12020 for 12.2: newer functions are
+    /// absent and newer PTX versions are rejected.
     pub fn version(mut self, version: u32) -> Self {
         self.config.version = version;
         self
     }
 
-    /// How many devices there are. With none, `cuInit` fails as it does on a machine without a GPU.
+    /// Sets the number of devices. With 0, `cuInit` fails as it does on a machine without a GPU.
     pub fn devices(mut self, count: usize) -> Self {
         self.config.devices = count;
         self
     }
 
-    /// The compute capability of the devices, 7.5 to 12.x.
+    /// Sets the compute capability of the devices, 7.5 to 12.x.
     pub fn compute_capability(mut self, major: u32, minor: u32) -> Self {
         self.config.capability = (major, minor);
         self
     }
 
-    /// What the devices answer for an attribute. It changes only what they tell, not what they do.
+    /// Overrides the value of a device attribute. This changes only the reported value, not the
+    /// behavior of the devices.
     pub fn attribute(mut self, attribute: CUdevice_attribute, value: i32) -> Self {
         self.config.attributes.push((attribute, value));
         self
     }
 
-    /// Bytes of memory of each device, rounded up to 2 MiB. Only what is used costs anything.
+    /// Sets the memory size of each device in bytes, rounded up to 2 MiB. Only memory that is used
+    /// takes up host memory.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.config.memory = bytes;
         self
     }
 
-    /// Pinned host memory stops at so many bytes.
+    /// Limits pinned host memory to this many bytes.
     pub fn host_memory(mut self, bytes: u64) -> Self {
         self.config.host_limit = bytes;
         self
     }
 
-    /// When queued work runs.
+    /// Sets when queued work runs.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.config.schedule = schedule;
         self
     }
 
-    /// Makes calls fail. Rules add up; the first that applies decides.
+    /// Adds a rule that makes calls fail. If several rules apply to a call, the first one that was
+    /// added decides.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.config.rules.push(rule);
         self
     }
 
-    /// Keeps a trace of all calls: [`Simulator::take_trace`].
+    /// Records every call for [`Simulator::take_trace`].
     pub fn trace(mut self, on: bool) -> Self {
         self.config.trace = on;
         self
     }
 
-    /// Refuses to load PTX with an instruction that is not implemented, instead of failing when it
-    /// is executed.
+    /// Rejects PTX with an unimplemented instruction when it is loaded, instead of failing when the
+    /// instruction is executed.
     pub fn strict_ptx(mut self, on: bool) -> Self {
         self.config.strict_ptx = on;
         self
     }
 
-    /// Queues asynchronous copies from and to pageable memory like all others.
+    /// Queues asynchronous copies from and to pageable memory like all other copies.
     ///
-    /// Drivers copy such memory before they return, but the documentation only says that they may:
-    /// with this on, a program that relies on it reads or writes memory that is no longer there. So
-    /// it must be one that does not.
+    /// Real drivers copy pageable memory before the call returns, but the documentation only says
+    /// that they may. With this on, a program that relies on it reads or writes memory that is no
+    /// longer valid, which is undefined behavior: enable it only for programs that keep the memory
+    /// valid until the copy is complete.
     pub fn late_pageable_copies(mut self, on: bool) -> Self {
         self.config.late_pageable = on;
         self
     }
 
-    /// Keeps what kernels print, for [`Simulator::take_output`], instead of writing it to the
-    /// standard output.
+    /// Keeps the output of `printf` in kernels for [`Simulator::take_output`] instead of writing it
+    /// to standard output.
     pub fn capture_output(mut self, on: bool) -> Self {
         self.config.capture_output = on;
         self
     }
 
-    /// A kernel fails with `CUDA_ERROR_LAUNCH_TIMEOUT` after so many instructions of a warp.
+    /// Makes a kernel fail with `CUDA_ERROR_LAUNCH_TIMEOUT` once one of its warps has executed this
+    /// many instructions.
     pub fn instruction_limit(mut self, instructions: u64) -> Self {
         self.config.instruction_limit = Some(instructions);
         self
     }
 
-    /// Reports reads of bytes that nobody has written: in device memory since it was allocated, in
-    /// shared memory since the block began, in local memory since the function was called.
+    /// Reports reads of uninitialized bytes: of device memory since it was allocated, of shared
+    /// memory since the block started, and of local memory since the function was called.
     ///
-    /// The kernel goes on, with the bytes `0xCD` of fresh memory. Copies of such bytes by the host
-    /// are not reported: what they copy to counts as not written too. Pinned, managed and virtual
-    /// memory count as written. So do the parameters and results of functions.
+    /// The kernel continues and reads the bytes `0xCD` with which new memory is filled. Copies of
+    /// uninitialized bytes by the host are not reported; the destination then counts as
+    /// uninitialized too. Pinned, managed and virtual memory count as initialized, as do the
+    /// parameters and results of functions.
     pub fn check_uninitialised(mut self, on: bool) -> Self {
         self.config.checks.uninitialised = on;
         self
     }
 
-    /// Reports races in shared memory: a byte that two threads of a block use, one of them writing
-    /// it, with no barrier between. A write of the value that is there already makes no race with
-    /// what came before it, be it a write or a read; a read behind it does.
+    /// Reports races in shared memory: two threads of a block access the same byte without a
+    /// barrier in between, and at least one of the accesses is a write. A write of the value that
+    /// the byte already holds does not race with earlier accesses; a later read does race with it.
     ///
-    /// The kernel goes on. The lanes of a warp are threads like others: only `__syncwarp()` orders
-    /// them. Atomic, volatile and relaxed accesses make no race with each other. A thread that
-    /// waits for an `mbarrier`, that acquires, or that fences after it has read in one of those
-    /// ways, is taken to have seen all that others did before: a race that is hidden so is not
-    /// found. Nor are those with other blocks of a cluster.
+    /// The kernel continues. The lanes of a warp count as separate threads: only `__syncwarp()`
+    /// orders them. Atomic, volatile and relaxed accesses do not race with each other. A thread
+    /// that waits for an `mbarrier`, that performs an acquire, or that executes a fence after it
+    /// has read in one of those ways is assumed to synchronize with all earlier accesses of other
+    /// threads, so races that this assumption hides are not found. Races with other blocks of a
+    /// cluster are not found either.
     pub fn check_races(mut self, on: bool) -> Self {
         self.config.checks.races = on;
         self
     }
 
-    /// Reports barriers of a block that some of its threads go around, and `bar.sync` by which
-    /// lanes of a warp meet from different places.
+    /// Reports barriers of a block that some of its threads do not reach, and `bar.sync` executed
+    /// by lanes of one warp at different instructions.
     ///
-    /// The kernel goes on. A thread that has returned is not missed at a barrier, as on GPUs since
-    /// Volta. A block that waits for ever is a fault with or without this:
+    /// The kernel continues. Threads that have returned are not required at a barrier, as on GPUs
+    /// since Volta. A block that waits forever is a fault even without this check:
     /// `CUDA_ERROR_LAUNCH_TIMEOUT`, where a GPU hangs.
     pub fn check_barriers(mut self, on: bool) -> Self {
         self.config.checks.barriers = on;
         self
     }
 
-    /// Gives memory that was freed to nobody as long as there is other memory, so that a stale
-    /// address is a fault that says so, and not another allocation's.
+    /// Does not reuse freed memory as long as other memory is available, so that an access through
+    /// a stale address is reported as such and does not hit another allocation.
     pub fn check_freed(mut self, on: bool) -> Self {
         self.config.check_freed = on;
         self
     }
 
-    /// All checks of kernels: [`check_uninitialised`](Self::check_uninitialised),
-    /// [`check_races`](Self::check_races), [`check_barriers`](Self::check_barriers),
-    /// [`check_freed`](Self::check_freed).
+    /// Enables or disables all checks of kernels:
+    /// [`check_uninitialised`](Self::check_uninitialised), [`check_races`](Self::check_races),
+    /// [`check_barriers`](Self::check_barriers), [`check_freed`](Self::check_freed).
     ///
-    /// They make kernels several times slower. What is found goes to stderr and to
+    /// The checks make kernels several times slower. Findings go to stderr and to
     /// [`Simulator::take_reports`].
     pub fn check_all(self, on: bool) -> Self {
         self.check_uninitialised(on)
@@ -276,29 +283,34 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the process has too many, for want of address space, or for a setting
-    /// without sense.
+    /// [`BuildError`] if the process already holds the maximum number of software drivers, if there
+    /// is no address space for the device memory, or if a setting is invalid.
     pub fn build(self) -> Result<Simulator, BuildError> {
         let bad = |words: String| Err(BuildError::BadSetting(words));
         let config = self.config;
         let newest = cuda_sys::BINDINGS.version.number();
         if !(12000..=newest).contains(&config.version) {
             return bad(format!(
-                "version {}: 12000 to {newest} are known",
+                "version is {}; supported are 12000 to {newest}",
                 config.version
             ));
         }
         if !((7, 5)..=(12, 9)).contains(&config.capability) || config.capability.1 > 9 {
             let (major, minor) = config.capability;
             return bad(format!(
-                "compute capability {major}.{minor}: 7.5 to 12.x are known"
+                "compute capability is {major}.{minor}; supported are 7.5 to 12.9"
             ));
         }
         if config.devices > 64 {
-            return bad(format!("{} devices: 64 at most", config.devices));
+            return bad(format!(
+                "devices is {}; at most 64 are supported",
+                config.devices
+            ));
         }
         if config.memory == 0 {
-            return bad(String::from("devices have some memory"));
+            return bad(String::from(
+                "memory is 0; each device needs at least 1 byte",
+            ));
         }
         let instance = Instance::new(config).map_err(BuildError::NoAddressSpace)?;
         let slot = Slot::take(instance).ok_or(BuildError::TooMany { limit: SLOTS })?;

@@ -1,4 +1,4 @@
-//! A GPU if there is one, else the software device.
+//! The choice between a GPU and the software device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::simulator::Simulator;
 /// The environment variable that names the file of the driver.
 const DRIVER_VARIABLE: &str = "CUDA_DRIVER_LIBRARY";
 
-/// A driver, and how it came to be chosen. Displays as one line.
+/// A driver and the reason why it was chosen. Displays as one line.
 #[derive(Debug)]
 pub struct Choice {
     library: Arc<DriverLibrary>,
@@ -26,7 +26,7 @@ pub struct Choice {
 pub enum ChoiceError {
     /// The environment variable `CUDA_DRIVER_LIBRARY` names a file that cannot be used.
     Driver(LoadError),
-    /// The driver that `CUDA_DRIVER_LIBRARY` names was loaded and does not start.
+    /// The driver that `CUDA_DRIVER_LIBRARY` names was loaded but failed to initialize.
     DriverStart {
         /// The file.
         library: String,
@@ -40,7 +40,7 @@ pub enum ChoiceError {
     },
     /// The software device could not be built.
     Build(BuildError),
-    /// It was built and could not be loaded.
+    /// The software device was built but its functions could not be loaded.
     Load(LoadError),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for ChoiceError {
             Self::Driver(error) => write!(f, "{error}"),
             Self::DriverStart { library, status } => write!(
                 f,
-                "{DRIVER_VARIABLE} is set to {library}, a driver that does not start: {status}\nCorrect \
+                "{DRIVER_VARIABLE} is set to {library}, a driver that fails to initialize: {status}\nCorrect \
                  the value, unset {DRIVER_VARIABLE}, or set {VARIABLE}=1 to use the software device."
             ),
             Self::NotUnicode { value } => write!(
@@ -58,8 +58,8 @@ impl fmt::Display for ChoiceError {
                 "{VARIABLE} is set to {value}, which is not Unicode; set it to 1 or to settings such as \
                  devices=2, or unset it"
             ),
-            Self::Build(error) => write!(f, "no software device: {error}"),
-            Self::Load(error) => write!(f, "no software device: {error}"),
+            Self::Build(error) => write!(f, "cannot create the software device: {error}"),
+            Self::Load(error) => write!(f, "cannot create the software device: {error}"),
         }
     }
 }
@@ -88,31 +88,31 @@ impl From<LoadError> for ChoiceError {
 }
 
 impl Choice {
-    /// Whether it is the software device.
+    /// Returns whether the software device was chosen.
     #[must_use]
     pub fn is_software(&self) -> bool {
         self.simulator.is_some()
     }
 
-    /// The software driver, if it is one.
+    /// Returns the software driver, or `None` if a GPU was chosen.
     #[must_use]
     pub fn simulator(&self) -> Option<&Simulator> {
         self.simulator.as_ref()
     }
 
-    /// Why it was chosen: for the software device, why no GPU was used.
+    /// Returns the reason for the choice: for the software device, the reason why no GPU was used.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The driver.
+    /// Returns the driver.
     #[must_use]
     pub fn library(&self) -> &Arc<DriverLibrary> {
         &self.library
     }
 
-    /// The driver, by value.
+    /// Consumes the choice and returns the driver.
     #[must_use]
     pub fn into_library(self) -> Arc<DriverLibrary> {
         self.library
@@ -142,12 +142,12 @@ impl fmt::Display for Choice {
 
 /// Returns the system's driver if it has a device, otherwise the software device.
 ///
-/// If the environment variable `CUDA_SIM` is set, the software device is returned, as its value
-/// describes it: `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
+/// If the environment variable `CUDA_SIM` is set, the software device that its value describes is
+/// returned: `CUDA_SIM="version=12.2,devices=2"`, or `CUDA_SIM=1` for the default (see
 /// [`Builder`](crate::Builder#impl-FromStr-for-Builder) for the keys). Otherwise, if
-/// `CUDA_DRIVER_LIBRARY` is set, its file has to be a driver that starts: a wrong path is an error
-/// and not a reason for the software device. A driver that reports that there is no device is not
-/// wrong. A variable that is empty counts as unset.
+/// `CUDA_DRIVER_LIBRARY` is set, the file that it names must be a driver that initializes: a wrong
+/// path is an error and does not fall back to the software device. A driver that reports that there
+/// is no device is not an error. An empty variable counts as unset.
 ///
 /// ```
 /// let choice = cuda_sim::gpu_or_software()?;
@@ -163,7 +163,7 @@ impl fmt::Display for Choice {
 /// the software device is needed and cannot be built.
 pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
     if let Some(text) = setting()? {
-        return Choice::software(text.parse()?, format!("{VARIABLE}={text} asks for it"));
+        return Choice::software(text.parse()?, format!("requested by {VARIABLE}={text}"));
     }
     let is_named = cuda_places::variable(DRIVER_VARIABLE).is_some();
     let no_gpu = match DriverLibrary::system() {
@@ -187,7 +187,7 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
                     status,
                 });
             }
-            Err(status) => format!("the driver does not start: {status}"),
+            Err(status) => format!("the driver fails to initialize: {status}"),
         },
         Err(error @ LoadError::Variable { .. }) => return Err(ChoiceError::Driver(error)),
         Err(error) => {
@@ -197,7 +197,7 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
                 .next()
                 .unwrap_or_default()
                 .trim_end_matches(':');
-            format!("no GPU is used, as there is no driver ({first})")
+            format!("no driver could be loaded ({first})")
         }
     };
     Choice::software(Builder::new(), no_gpu)
@@ -216,7 +216,7 @@ fn setting() -> Result<Option<String>, ChoiceError> {
     }
 }
 
-/// How many devices a driver has.
+/// Initializes the driver and returns its number of devices.
 fn count(library: &DriverLibrary) -> Result<i32, CUresult> {
     let checked = |status: CUresult| {
         if status.is_success() {

@@ -1,4 +1,4 @@
-//! What was called, and the failures that were asked for.
+//! Call counts, the call trace, and injected failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,9 +11,9 @@ use cuda_sys::{CUresult, FUNCTIONS, Function};
 use crate::lock::lock;
 use crate::random::Random;
 
-/// Makes calls fail: which, when, and with what.
+/// A rule that makes calls fail: which calls, when, and with which status.
 ///
-/// A call that a rule fails does nothing else.
+/// A call that a rule makes fail has no other effect.
 ///
 /// ```
 /// use cuda_sim::{CUresult, Rule};
@@ -38,7 +38,7 @@ enum When {
 }
 
 impl Rule {
-    /// Every call answers `result`.
+    /// Makes every call return `result`.
     #[must_use]
     pub fn new(result: CUresult) -> Self {
         Self {
@@ -48,29 +48,31 @@ impl Rule {
         }
     }
 
-    /// Only calls of `name`, which is an exported name (`cuMemAlloc_v2`) or a name without its
-    /// revision (`cuMemAlloc`), which stands for all of them.
+    /// Restricts the rule to calls of `name`: an exported name (`cuMemAlloc_v2`), or a name without
+    /// its version suffix (`cuMemAlloc`), which includes all versions.
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> Self {
         self.function = Some(name.into());
         self
     }
 
-    /// Only the call number `n`, from 1, counted since the rule was added.
+    /// Makes only the `n`-th matching call fail. Calls are counted from 1, starting when the rule
+    /// is added.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Every call whose number is a multiple of `n`.
+    /// Makes every `n`-th matching call fail.
     #[must_use]
     pub fn every(mut self, n: u64) -> Self {
         self.when = When::Every(n);
         self
     }
 
-    /// Each call with this probability; the same seed fails the same calls.
+    /// Makes each matching call fail with this probability. The same seed makes the same calls
+    /// fail.
     #[must_use]
     pub fn random(mut self, probability: f64, seed: u64) -> Self {
         self.when = When::Random(probability, seed);
@@ -84,7 +86,7 @@ impl Rule {
     }
 }
 
-/// One call that ended.
+/// A completed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceEntry {
@@ -92,7 +94,7 @@ pub struct TraceEntry {
     pub function: &'static Function,
     /// The thread that called it.
     pub thread: ThreadId,
-    /// What it answered.
+    /// The status that the call returned.
     pub result: CUresult,
 }
 
@@ -113,11 +115,11 @@ struct Active {
     random: Random,
 }
 
-/// Counts, trace and rules of one instance.
+/// The call counts, the trace and the rules of one instance.
 pub(crate) struct Journal {
     counts: Vec<AtomicU64>,
     trace: Option<Mutex<Vec<TraceEntry>>>,
-    /// Whether each call goes to stderr.
+    /// Whether each call is written to stderr.
     print: bool,
     rules: Mutex<Vec<Active>>,
     missed: Mutex<BTreeSet<&'static str>>,
@@ -135,7 +137,8 @@ thread_local! {
     static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Runs `work`, during which this thread's calls are neither counted nor failed.
+/// Runs `work`. Calls that this thread makes meanwhile are not counted, and rules do not apply to
+/// them.
 pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     struct Reset(bool);
     impl Drop for Reset {
@@ -180,7 +183,8 @@ impl Journal {
     }
 
     fn index(function: &'static Function) -> usize {
-        // `function` is a row of the table or of a copy of it: `calls` may promote one.
+        // `function` is an element of `FUNCTIONS` or a copy of one: the constants in `calls` may be
+        // promoted to separate statics.
         let offset = std::ptr::from_ref(function)
             .addr()
             .wrapping_sub(FUNCTIONS.as_ptr().addr());
@@ -194,7 +198,7 @@ impl Journal {
             .unwrap_or(0)
     }
 
-    /// Counts a call; the code if a rule fails it.
+    /// Counts a call. Returns the status if a rule makes the call fail.
     pub(crate) fn begin(&self, function: &'static Function) -> Option<CUresult> {
         if QUIET.get() {
             return None;
@@ -236,7 +240,7 @@ impl Journal {
         }
     }
 
-    /// Notes a call of a function that is not implemented; whether it is the first.
+    /// Records a call of an unimplemented function. Returns whether it is the first.
     pub(crate) fn missed(&self, function: &'static Function) -> bool {
         lock(&self.missed).insert(function.name)
     }

@@ -5,7 +5,7 @@
 //! (`cuda.h` and the PTX ISA), and is not a way to run CUDA applications off NVIDIA hardware. It
 //! supports neither the CUDA runtime library nor machine code (cubins).
 //!
-//! A [`Simulator`] is one driver; a process can hold several, which know nothing of each other. Its
+//! A [`Simulator`] is one driver. A process can hold several, which share no state. Its
 //! [`library`](Simulator::library) is a table of functions like that of the real driver:
 //!
 //! ```
@@ -23,20 +23,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Adversity
+//! # Fault injection
 //!
-//! What is rare on hardware can be had on demand: calls that fail ([`Rule`]), memory that runs out
-//! ([`Simulator::limit_memory`]), old drivers ([`Builder::version`]), a device that is lost
-//! ([`Simulator::lose_device`]), and queued work that runs as late as it may in an order that
-//! nobody expects ([`Schedule::Late`]). [`Simulator::live`] says what was leaked.
+//! Conditions that are rare on hardware can be produced on demand: calls that fail ([`Rule`]),
+//! memory that runs out ([`Simulator::limit_memory`]), old drivers ([`Builder::version`]), a lost
+//! device ([`Simulator::lose_device`]), and queued work that runs as late as possible and in an
+//! unusual order ([`Schedule::Late`]). [`Simulator::live`] counts leaked objects.
 //!
 //! # Testing a kernel
 //!
-//! Each test has a device of its own. Stray accesses are faults as on a GPU; with
-//! [`Builder::check_all`] also what a GPU does not tell is reported: bytes that nobody has written,
-//! races in shared memory, barriers that some threads miss, memory that was freed. A [`Report`]
-//! says which kernel, block and thread, the line of the PTX, and with NVRTC's `-lineinfo` the line
-//! of the source.
+//! Each test has a device of its own. Accesses outside of allocated memory are faults, as on a GPU.
+//! [`Builder::check_all`] also reports errors that a GPU does not detect: reads of uninitialized
+//! bytes, races in shared memory, barriers that some threads miss, and accesses to freed memory. A
+//! [`Report`] names the kernel, the block, the thread, the line of the PTX and, with NVRTC's
+//! `-lineinfo`, the line of the source.
 //!
 //! ```
 //! use std::{ffi::c_void, ptr};
@@ -72,7 +72,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A race, which gives the expected result here and on most GPUs:
+//! A race that gives the expected result here and on most GPUs is reported as well:
 //!
 //! ```
 //! # use std::{ffi::c_void, ptr};
@@ -108,7 +108,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a program does when memory runs out:
+//! A test of how a program handles an allocation failure:
 //!
 //! ```
 //! use cuda_sim::{Builder, CUresult, Rule};
@@ -145,16 +145,17 @@
 //! #       assert!(driver.cuCtxSetCurrent(context).is_success());
 //! #   }
 //!     assert_eq!(buffers(&driver), Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
-//!     assert_eq!(simulator.live().allocations, 0, "the first one was left");
+//!     assert_eq!(simulator.live().allocations, 0, "the first buffer was leaked");
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # A function that is not implemented
+//! # Unimplemented functions
 //!
-//! It resolves, answers `CUDA_ERROR_NOT_SUPPORTED`, and is listed by
-//! [`Simulator::unimplemented_calls`]; with `CUDA_SIM_LOG` set its name goes to stderr, as do the
-//! words of the PTX compiler. `CUDA_SIM_LOG=calls` writes each call and its answer there.
+//! An unimplemented function can be looked up, returns `CUDA_ERROR_NOT_SUPPORTED`, and is listed by
+//! [`Simulator::unimplemented_calls`]. If `CUDA_SIM_LOG` is set, its name is written to stderr, as
+//! are the messages of the PTX compiler. `CUDA_SIM_LOG=calls` also writes every call and its result
+//! there.
 
 // The code in the README compiles and runs.
 #[cfg(doctest)]

@@ -1,5 +1,5 @@
-//! A small generator of random numbers whose sequence follows from its seed on every machine
-//! (SplitMix64).
+//! A small random number generator (SplitMix64) that produces the same sequence from a seed on
+//! every machine.
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -17,13 +17,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // The bias of the remainder is far below what a schedule could show.
+        // The bias of the remainder is far too small to affect a schedule.
         (self.next() % (bound as u64).max(1)) as usize
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_sequence_is_that_of_splitmix64() {
-        // The first outputs for seed 1234567 that the reference implementation gives.
+        // The first outputs of the reference implementation for seed 1234567.
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);

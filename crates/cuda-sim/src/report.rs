@@ -1,84 +1,85 @@
-//! What kernels, copies and fills did wrong, told to the developer.
+//! Reports of errors in kernels, copies and fills.
 
 use std::fmt;
 
 use cuda_sys::CUresult;
 
-/// Something that a kernel, a copy or a fill did wrong: what, where, how often.
+/// An error of a kernel, a copy or a fill: its kind, its place and how often it occurred.
 ///
-/// What ends a kernel has a [`status`](Self::status), which the program gets as from a GPU. What
-/// only the checks of [`Builder`](crate::Builder) find has none: the kernel goes on. Displays as
-/// one line.
+/// An error that ends a kernel has a [`status`](Self::status), which the program gets as it would
+/// from a GPU. An error that only the checks of [`Builder`](crate::Builder) find has no status, and
+/// the kernel continues. Displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// What it is.
+    /// The kind of error.
     pub kind: ReportKind,
-    /// The number of the device: for a copy or a fill, that of the memory.
+    /// The ordinal of the device. For a copy or a fill, it is the device that owns the memory.
     pub device: usize,
-    /// What the program gets for it.
+    /// The status that the program gets, if the error ends the kernel.
     pub status: Option<CUresult>,
-    /// The kernel; empty for a copy or a fill.
+    /// The name of the kernel; empty for a copy or a fill.
     pub kernel: String,
-    /// The first thread that did it, and where it stood.
+    /// The first thread that made the error, and its position in the code.
     pub at: Place,
-    /// For a race, the thread whose access came before. For a barrier, one that does not come and
-    /// where it is, or ended.
+    /// For a race, the thread that made the earlier access. For a barrier, a thread that does not
+    /// reach it, and the position of that thread or the place where it returned.
     pub other: Option<Place>,
-    /// The access to memory, if it is about one.
+    /// The memory access, if the error is one.
     pub access: Option<Access>,
-    /// For a barrier, `threadIdx` of the threads of the block that are missing.
+    /// For a barrier, the `threadIdx` of each thread of the block that does not reach it.
     pub missing: Vec<[u32; 3]>,
-    /// How many threads did the same at the same instruction in this launch, each time counted.
+    /// The number of times that threads of this launch made the same error at the same instruction.
     pub times: u64,
-    /// What happened, in words.
+    /// A description of the error.
     pub message: String,
 }
 
-/// What a [`Report`] is about.
+/// The kind of error that a [`Report`] describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ReportKind {
-    /// An address outside what is allocated.
+    /// An access outside of allocated memory.
     OutOfBounds,
-    /// An address in memory that has been freed.
+    /// An access to freed memory.
     UseAfterFree,
-    /// An address that is not a multiple of the size of the access.
+    /// An access at an address that is not a multiple of the access size.
     Misaligned,
-    /// A byte that nobody has written is read.
+    /// A read of an uninitialized byte.
     UninitialisedRead,
-    /// Two threads use the same byte of shared memory, one of them writes, and nothing orders them.
+    /// Two threads access the same byte of shared memory without synchronization, and at least one
+    /// of the accesses is a write.
     Race(Hazard),
-    /// Not all threads come to a barrier.
+    /// A barrier that not all threads reach.
     BarrierDivergence,
-    /// Another fault, which `status` names: `trap`, an assertion, a stack that is used up.
+    /// Another fault, identified by `status`: `trap`, a failed assertion, a stack overflow.
     Fault,
 }
 
-/// In which order two accesses came that nothing orders.
+/// The order in which two unsynchronized accesses happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Hazard {
-    /// A read of what another thread wrote.
+    /// A read of a byte that another thread wrote.
     ReadAfterWrite,
-    /// A write of another value to what another thread read.
+    /// A write of a different value to a byte that another thread read.
     WriteAfterRead,
-    /// A write of another value to what another thread wrote.
+    /// A write of a different value to a byte that another thread wrote.
     WriteAfterWrite,
 }
 
-/// Where a thread stood.
+/// The position of a thread in the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The function, which differs from the kernel inside a call.
+    /// The function; inside a call, it differs from the kernel.
     pub function: String,
     /// `blockIdx`.
     pub block: [u32; 3],
     /// `threadIdx`.
     pub thread: [u32; 3],
-    /// The line of the instruction in the PTX text, 0 if none.
+    /// The line of the instruction in the PTX text, or 0 if unknown.
     pub ptx_line: u32,
-    /// The line of the CUDA source, if the PTX says so: NVRTC's `-lineinfo`.
+    /// The line of the CUDA source, if the PTX contains line information (NVRTC's `-lineinfo`).
     pub source: Option<SourceLine>,
 }
 
@@ -86,35 +87,36 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceLine {
-    /// The file, as the compiler names it.
+    /// The file name, as the compiler wrote it.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: u32,
-    /// The line that the function of this one was inlined at.
+    /// The line of the call into which the function with this line was inlined.
     pub inlined_at: Option<Box<SourceLine>>,
 }
 
-/// An access to memory.
+/// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
-    /// Which memory.
+    /// The memory space.
     pub space: MemorySpace,
-    /// The address: of the device, or in shared memory, local memory or the parameters.
+    /// The address: a device address, or an offset in shared memory, local memory or the
+    /// parameters.
     pub address: u64,
-    /// How many bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// A kind of memory.
+/// A memory space of PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemorySpace {
-    /// The memory of the device, or of the host where the device may use it.
+    /// Device memory, or host memory that the device can access.
     Global,
-    /// Of a block.
+    /// The memory that the threads of a block share.
     Shared,
-    /// Of a thread.
+    /// The private memory of a thread.
     Local,
     /// The parameters of the kernel.
     Param,
@@ -142,7 +144,7 @@ impl fmt::Display for SourceLine {
 }
 
 impl Place {
-    /// Writes where it is, in a kernel of that name.
+    /// Writes the position; the function is named only if it differs from `kernel`.
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, kernel: &str) -> fmt::Result {
         let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
         write!(f, "block {bx},{by},{bz} thread {tx},{ty},{tz}")?;
@@ -167,7 +169,7 @@ impl fmt::Display for Report {
         write!(f, "kernel `{}`: {} (", self.kernel, self.message)?;
         self.at.write(f, &self.kernel)?;
         if let Some(other) = &self.other {
-            f.write_str("; the other is ")?;
+            f.write_str("; other thread: ")?;
             other.write(f, &self.kernel)?;
         }
         f.write_str(")")?;

@@ -1,23 +1,24 @@
-//! A builder from text: what the environment variable `CUDA_SIM` holds.
+//! Parsing a [`Builder`] from text, the format of the environment variable `CUDA_SIM`.
 
 use std::str::FromStr;
 
 use crate::builder::{BuildError, Builder};
 use crate::engine::Schedule;
 
-/// The environment variable that asks for the software device, and describes it.
+/// The environment variable that requests the software device and describes it.
 pub(crate) const VARIABLE: &str = "CUDA_SIM";
 
-/// `key=value` parts with commas between; `1` and nothing at all are the default.
+/// Parses `key=value` parts separated by commas. `1` and the empty string are the default
+/// configuration.
 ///
 /// | key | value |
 /// |---|---|
-/// | `version` | the CUDA version to act as: `12.2` |
-/// | `devices` | how many |
+/// | `version` | CUDA version of the driver: `12.2` |
+/// | `devices` | number of devices |
 /// | `cc` | compute capability: `9.0` |
-/// | `memory` | of each device: bytes, or with `K`, `M`, `G` |
+/// | `memory` | memory size of each device in bytes; `K`, `M` and `G` are allowed |
 /// | `schedule` | `eager`, or `late:SEED` |
-/// | `strict` | `1` refuses PTX with unknown instructions when it is loaded |
+/// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
 /// | `check` | `all`, or some of `uninitialised`, `races`, `barriers`, `freed` with `+` between |
 ///
 /// ```
@@ -36,7 +37,9 @@ impl FromStr for Builder {
             let bad = || {
                 let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
                             check=all";
-                BuildError::BadSetting(format!("`{part}` in {VARIABLE}: it takes {keys}"))
+                BuildError::BadSetting(format!(
+                    "{VARIABLE} has an invalid part `{part}`; valid parts are like {keys}"
+                ))
             };
             let (key, value) = part.split_once('=').ok_or_else(bad)?;
             let with = |builder: Self| -> Option<Self> {
@@ -80,7 +83,7 @@ impl FromStr for Builder {
     }
 }
 
-/// Two numbers with a dot between, of at most three digits.
+/// Parses two numbers of at most two digits with a dot between them.
 fn pair(text: &str) -> Option<(u32, u32)> {
     let number = |text: &str| text.parse::<u32>().ok().filter(|&number| number < 100);
     let (major, minor) = text.split_once('.')?;

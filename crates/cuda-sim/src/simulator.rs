@@ -1,4 +1,4 @@
-//! The handle that a test holds on a software driver.
+//! The handle through which a test controls a software driver.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::driver::slot::Slot;
 use crate::journal::{Rule, TraceEntry, quietly};
 use crate::report::Report;
 
-/// A software driver of its own: devices, memory, faults and counts are shared with nobody.
+/// A software driver. Its devices, memory, faults and call counts are not shared with others.
 ///
-/// It lives as long as this value, a clone of it, or a library made from it. A function of it that
-/// is called later answers `CUDA_ERROR_DEINITIALIZED`.
+/// It lives as long as this value, a clone of it, or a library made from it. Afterwards its
+/// functions return `CUDA_ERROR_DEINITIALIZED`.
 ///
 /// ```
 /// use cuda_sim::{Builder, CUresult, Rule};
@@ -39,31 +39,31 @@ pub struct Simulator {
     slot: Arc<Slot>,
 }
 
-/// What was created and not destroyed: see [`Simulator::live`].
+/// The number of live objects of each kind: see [`Simulator::live`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
-    /// Contexts, the primary ones among them.
+    /// Contexts, including primary ones.
     pub contexts: usize,
     /// Streams.
     pub streams: usize,
     /// Events.
     pub events: usize,
-    /// Modules, without those of libraries.
+    /// Modules, without those that belong to libraries.
     pub modules: usize,
     /// Libraries.
     pub libraries: usize,
-    /// Graphs that the program owns: made, cloned or captured.
+    /// Graphs that the program owns: created, cloned or captured.
     pub graphs: usize,
     /// Executable graphs.
     pub graph_execs: usize,
     /// User objects whose destructor has not run.
     pub user_objects: usize,
-    /// Links under way.
+    /// Links in progress.
     pub links: usize,
-    /// Memory pools that were created.
+    /// Memory pools that the program created.
     pub pools: usize,
-    /// Arrays, without the levels of mipmapped ones.
+    /// Arrays, without the levels of mipmapped arrays.
     pub arrays: usize,
     /// Mipmapped arrays.
     pub mipmapped_arrays: usize,
@@ -73,22 +73,22 @@ pub struct Live {
     pub surfaces: usize,
     /// Device and managed allocations.
     pub allocations: usize,
-    /// The bytes that were asked for in them.
+    /// The total requested size of these allocations in bytes.
     pub bytes: u64,
-    /// Physical memory whose handles are held (`cuMemCreate`).
+    /// Physical allocations whose handles are held (`cuMemCreate`).
     pub physical: usize,
-    /// The bytes of it.
+    /// The total size of these physical allocations in bytes.
     pub physical_bytes: u64,
-    /// Reserved ranges of addresses (`cuMemAddressReserve`).
+    /// Reserved address ranges (`cuMemAddressReserve`).
     pub address_ranges: usize,
-    /// Pinned and registered host memory.
+    /// Pinned and registered ranges of host memory.
     pub host_allocations: usize,
-    /// The bytes that were asked for in it.
+    /// The total requested size of these ranges in bytes.
     pub host_bytes: u64,
 }
 
 impl Live {
-    /// Whether nothing is left.
+    /// Returns whether there are no live objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -115,7 +115,7 @@ impl fmt::Display for Live {
             (self.mipmapped_arrays, "mipmapped arrays"),
             (self.textures, "textures"),
             (self.surfaces, "surfaces"),
-            (self.address_ranges, "ranges of addresses"),
+            (self.address_ranges, "address ranges"),
         ];
         f.write_str("live:")?;
         for (count, name) in counts.iter().filter(|(count, _)| *count > 0) {
@@ -143,109 +143,114 @@ impl Simulator {
         self.slot.instance()
     }
 
-    /// The driver as cuda-sys sees it. It keeps the software driver alive.
+    /// Returns the function table of the driver in the form of cuda-sys. It keeps the software
+    /// driver alive.
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if an injected fault hits the loading.
+    /// [`LoadError`] if the function table cannot be loaded. A [`Rule`] cannot cause this: rules do
+    /// not apply to the calls that load the table.
     pub fn library(&self) -> Result<DriverLibrary, LoadError> {
         let version = cuda_sys::Version::new(self.instance().config.version);
         let name = format!("software device (cuda-sim, as CUDA {version})");
         let root = proc_address::root(self.slot.index());
-        // SAFETY: `root` must answer names and versions with functions of their C signatures,
+        // SAFETY: for each name and version, `root` must return a function of that C signature,
         // callable while `keep` lives ← its table is checked against `DriverTable` when this crate
         // is compiled; the functions are static.
         quietly(|| unsafe { DriverLibrary::from_proc_address(root, name, Arc::clone(&self.slot)) })
     }
 
-    /// How often each function was called, by exported name. Those never called are left out, as is
-    /// what [`library`](Self::library) itself calls.
+    /// Returns how often each function was called, by exported name. Functions that were never
+    /// called are left out. The calls that [`library`](Self::library) itself makes are not counted.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         self.instance().journal.counts()
     }
 
-    /// Counts from zero again.
+    /// Resets the call counts to zero.
     pub fn reset_calls(&self) {
         self.instance().journal.reset_counts();
     }
 
-    /// The calls since the last time, if [`Builder::trace`](crate::Builder::trace) is on.
+    /// Returns the calls since the previous `take_trace`, if
+    /// [`Builder::trace`](crate::Builder::trace) is on.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceEntry> {
         self.instance().journal.take_trace()
     }
 
-    /// Makes calls fail from now on.
+    /// Adds a rule that makes calls fail from now on.
     pub fn add_rule(&self, rule: Rule) {
         self.instance().journal.add(rule);
     }
 
-    /// No call is made to fail any more.
+    /// Removes all rules.
     pub fn clear_rules(&self) {
         self.instance().journal.clear_rules();
     }
 
-    /// Allocations on device number `ordinal` fail beyond so many bytes, what alignment costs
-    /// included. Nothing happens if there is no such device.
+    /// Limits the memory of device `ordinal` to this many bytes, including alignment padding.
+    /// Allocations beyond the limit fail. Does nothing if there is no such device.
     pub fn limit_memory(&self, ordinal: usize, bytes: u64) {
         if let Some(device) = self.instance().devices.get(ordinal) {
             device.memory_limit.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Loses device number `ordinal` as a fault would: from now on every call that concerns it
-    /// answers `code`. Nothing happens if there is no such device.
+    /// Loses device `ordinal` as a fault would: from now on every call that involves it returns
+    /// `code`. Does nothing if there is no such device.
     pub fn lose_device(&self, ordinal: usize, code: CUresult) {
         if let Some(device) = self.instance().devices.get(ordinal) {
-            device.lose(code, String::from("the test said so"));
+            device.lose(code, String::from("`Simulator::lose_device` was called"));
         }
     }
 
-    /// What the fault was that lost device number `ordinal`: kernel, block, thread and line of the
-    /// PTX.
+    /// Returns a description of the fault that lost device `ordinal`: kernel, block, thread and
+    /// line of the PTX.
     #[must_use]
     pub fn fault(&self, ordinal: usize) -> Option<String> {
         self.instance().devices.get(ordinal)?.fault()
     }
 
-    /// Takes what kernels did wrong since the last time, device by device, in the order in which
-    /// launches ended.
+    /// Returns and removes the reports since the previous `take_reports`, device by device, in the
+    /// order in which the launches ended.
     ///
-    /// What ends a kernel is here as well as in [`fault`](Self::fault); what else is looked for,
-    /// [`Builder::check_uninitialised`](crate::Builder::check_uninitialised) and the like say.
+    /// Errors that end a kernel appear here as well as in [`fault`](Self::fault). Other errors are
+    /// reported only if a check is on, such as
+    /// [`Builder::check_uninitialised`](crate::Builder::check_uninitialised).
     #[must_use]
     pub fn take_reports(&self) -> Vec<Report> {
         let devices = self.instance().devices.iter();
         devices.flat_map(|device| device.take_reports()).collect()
     }
 
-    /// What was created and not destroyed.
+    /// Returns the number of objects of each kind that were created and not destroyed.
     #[must_use]
     pub fn live(&self) -> Live {
         self.instance().live()
     }
 
-    /// How many queued operations are not complete.
+    /// Returns the number of queued operations that are not complete.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.instance().pending()
     }
 
-    /// What kernels printed, if [`Builder::capture_output`](crate::Builder::capture_output) is on.
+    /// Returns and removes the output of kernels, if
+    /// [`Builder::capture_output`](crate::Builder::capture_output) is on.
     #[must_use]
     pub fn take_output(&self) -> Vec<u8> {
         self.instance().take_output()
     }
 
-    /// The functions that were called and are not implemented; each answered
+    /// Returns the exported names of unimplemented functions that were called; each call returned
     /// `CUDA_ERROR_NOT_SUPPORTED`.
     #[must_use]
     pub fn unimplemented_calls(&self) -> Vec<&'static str> {
         self.instance().journal.unimplemented()
     }
 
-    /// The exported names of all functions that are implemented.
+    /// Returns the exported names of all implemented functions.
     #[must_use]
     pub fn implemented() -> Vec<&'static str> {
         proc_address::implemented()

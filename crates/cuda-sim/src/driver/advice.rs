@@ -1,6 +1,7 @@
-//! What the driver is told about the pages of managed memory, and answers about them.
+//! Advice on and attributes of ranges of managed memory (`cuMemAdvise`, `cuMemRangeGetAttribute`).
 //!
-//! Nothing moves here: advice and prefetches are kept to be asked for.
+//! The software device does not migrate pages. Advice and prefetches are recorded only so that they
+//! can be queried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
@@ -20,10 +21,11 @@ exports! {
 
 /// `CU_DEVICE_INVALID`
 const NOWHERE: c_int = -2;
-/// The bytes of a page of managed memory.
+/// The size of a page of managed memory in bytes.
 const PAGE: u64 = 4096;
 
-/// The pages of one allocation: from each offset up to the next, all have the same state.
+/// The state of the pages of one allocation. The key is an offset in bytes; its state applies to
+/// all pages up to the next key.
 #[derive(Debug)]
 pub(super) struct Pages(BTreeMap<u64, State>);
 
@@ -46,7 +48,7 @@ impl Pages {
         Self(BTreeMap::from([(0, state)]))
     }
 
-    /// Notes advice of `cuMemAdvise` on the pages that `count` bytes from `offset` on touch.
+    /// Applies advice of `cuMemAdvise` to every page that the `count` bytes from `offset` touch.
     pub(super) fn advise(&mut self, offset: u64, count: u64, advice: CUmem_advise, device: c_int) {
         type A = CUmem_advise;
         self.change(offset, count, |state| match advice {
@@ -60,12 +62,12 @@ impl Pages {
             A::CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
                 state.accessed_by.remove(&device);
             }
-            // It was checked.
+            // The caller has checked the advice.
             _ => {}
         });
     }
 
-    /// Notes a prefetch.
+    /// Records a prefetch to `device`.
     pub(super) fn prefetch(&mut self, offset: u64, count: u64, device: c_int) {
         self.change(offset, count, |state| state.last_prefetch = device);
     }
@@ -82,24 +84,24 @@ impl Pages {
             .for_each(|(_, state)| change(state));
     }
 
-    /// Makes a state start at `at`.
+    /// Splits the range that contains `at`, so that a state starts there.
     fn split(&mut self, at: u64) {
         let before = self.0.range(..=at).next_back();
-        // There is one: the first starts at 0.
+        // There always is one, as the first state starts at 0.
         if let Some((_, state)) = before {
             let state = state.clone();
             self.0.insert(at, state);
         }
     }
 
-    /// The states of the pages that `count` bytes from `offset` on touch.
+    /// Returns the states of the pages that the `count` bytes from `offset` touch.
     fn states(&self, offset: u64, count: u64) -> impl Iterator<Item = &State> {
         let first = self.0.range(..=offset).next_back();
         let others = self.0.range(offset + 1..offset + count);
         first.into_iter().chain(others).map(|(_, state)| state)
     }
 
-    /// The location that all these pages have, if they have one.
+    /// Returns the location that all these pages have in common, or [`NOWHERE`] if they differ.
     fn location(&self, offset: u64, count: u64, of: impl Fn(&State) -> c_int) -> c_int {
         let mut all = self.states(offset, count).map(of);
         let first = all.next().unwrap_or(NOWHERE);
@@ -112,8 +114,8 @@ impl Pages {
 }
 
 impl Call {
-    /// `change` gets the pages of the managed allocation that holds the range, and the range's
-    /// offset in it.
+    /// Calls `change` with the pages of the managed allocation that contains the range, and with
+    /// the offset of the range in that allocation.
     pub(super) fn with_pages<R>(
         &self,
         dptr: CUdeviceptr,

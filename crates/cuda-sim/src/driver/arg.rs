@@ -1,24 +1,24 @@
-//! Arguments as C passes them, made safe once.
+//! Safe wrappers for the arguments of C functions.
 //!
-//! The caller of a C function promises that its pointers are valid for what the function reads and
-//! writes, or null where that is allowed. The shims pass that promise on by wrapping each pointer
-//! in [`Out`] or [`In`]; the rest of the driver is safe code.
+//! The caller of a C function guarantees that its pointers are valid for what the function reads
+//! and writes, or null where that is allowed. The shims pass this guarantee on by wrapping each
+//! pointer in [`Out`] or [`In`]; the rest of the driver is safe code.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use super::status::{INVALID_VALUE, Status};
 
-/// A C argument and what it becomes inside.
+/// A C argument that has a safe wrapper.
 pub(super) trait Arg {
     /// The type that the methods of the driver take.
     type Inner;
 
-    /// Wraps it.
+    /// Wraps the argument.
     ///
     /// # Safety
     ///
-    /// A pointer is null, a handle that is never dereferenced, or valid for what the C function
-    /// that got it documents, until that function returns.
+    /// A pointer must be null, or a handle that is never dereferenced, or valid for what the C
+    /// function that received it documents, until that function returns.
     unsafe fn wrap(self) -> Self::Inner;
 }
 
@@ -62,7 +62,7 @@ impl<T> Arg for *const T {
     }
 }
 
-/// Arguments that are themselves.
+/// Implements [`Arg`] for types that need no wrapper.
 macro_rules! plain {
     ($($ty:ty),* $(,)?) => {$(
         impl Arg for $ty {
@@ -113,7 +113,7 @@ plain!(
 );
 
 impl<T> Out<T> {
-    /// The value as a handle.
+    /// Returns the address as a handle.
     pub(super) fn handle(self) -> u64 {
         self.0.addr() as u64
     }
@@ -126,7 +126,7 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// `INVALID_VALUE` if null.
+    /// Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn required(self) -> Result<Self, cuda_sys::CUresult> {
         if self.0.is_null() {
             Err(INVALID_VALUE)
@@ -135,7 +135,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// Writes `value`; null is `INVALID_VALUE`.
+    /// Writes `value`. Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn set(self, value: T) -> Status {
         self.required()?;
         self.set_if(value);
@@ -151,28 +151,28 @@ impl<T> Out<T> {
     pub(super) fn set_at(self, index: usize, value: T) {
         if !self.0.is_null() {
             let place = self.0.wrapping_add(index);
-            // SAFETY: `place` must be valid for a write ← `Arg::wrap` was promised that for what
-            // the function documents, which is why the caller of this method gives the index. C may
-            // not have aligned it.
+            // SAFETY: `place` must be valid for a write ← the caller of `Arg::wrap` guarantees it
+            // for what the function documents, and the caller of this method passes an index within
+            // that. The write is unaligned because C may pass an unaligned pointer.
             unsafe { place.write_unaligned(value) };
         }
     }
 }
 
 impl<T: Copy> Out<T> {
-    /// Reads the value; null is `INVALID_VALUE`.
+    /// Reads the value. Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn get(self) -> Result<T, cuda_sys::CUresult> {
         self.get_at(0)
     }
 
-    /// Reads element `index`; null is `INVALID_VALUE`.
+    /// Reads element `index`. Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn get_at(self, index: usize) -> Result<T, cuda_sys::CUresult> {
         In(self.0.cast_const()).get_at(index)
     }
 }
 
 impl Out<c_void> {
-    /// The same place as a value of type `T`, which the function's documentation says it is.
+    /// Casts the pointer to `T`, which must be the type that the function's documentation names.
     pub(super) fn typed<T>(self) -> Out<T> {
         Out(self.0.cast())
     }
@@ -189,26 +189,26 @@ impl<T> In<T> {
 }
 
 impl<T: Copy> In<T> {
-    /// Reads the value; null is `INVALID_VALUE`.
+    /// Reads the value. Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn get(self) -> Result<T, cuda_sys::CUresult> {
         self.get_at(0)
     }
 
-    /// Reads element `index`; null is `INVALID_VALUE`.
+    /// Reads element `index`. Fails with `INVALID_VALUE` if the pointer is null.
     pub(super) fn get_at(self, index: usize) -> Result<T, cuda_sys::CUresult> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
         let place = self.0.wrapping_add(index);
-        // SAFETY: `place` must be valid for a read ← `Arg::wrap` was promised that for what the
-        // function documents, which is why the caller of this method gives the index. C may not
-        // have aligned it.
+        // SAFETY: `place` must be valid for a read ← the caller of `Arg::wrap` guarantees it for
+        // what the function documents, and the caller of this method passes an index within that.
+        // The read is unaligned because C may pass an unaligned pointer.
         Ok(unsafe { place.read_unaligned() })
     }
 }
 
 impl Out<u8> {
-    /// The bytes, for the time of the call.
+    /// Returns the `len` bytes. The slice is valid for the duration of the call.
     pub(super) fn bytes<'a>(self, len: usize) -> Result<&'a [u8], cuda_sys::CUresult> {
         In(self.0.cast_const()).bytes(len)
     }
@@ -221,7 +221,7 @@ impl<T> Out<*mut T> {
 }
 
 impl In<u8> {
-    /// The bytes, for the time of the call.
+    /// Returns the `len` bytes. The slice is valid for the duration of the call.
     pub(super) fn bytes<'a>(self, len: usize) -> Result<&'a [u8], cuda_sys::CUresult> {
         if len == 0 {
             return Ok(&[]);
@@ -229,26 +229,28 @@ impl In<u8> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the `len` bytes must be valid and unchanged while the slice lives ← `Arg::wrap`
-        // was promised that for the time of the C call, and no caller in this crate keeps the slice
-        // longer.
+        // SAFETY: the `len` bytes must be valid and unchanged while the slice lives ← the caller of
+        // `Arg::wrap` guarantees it for the duration of the C call, and no caller in this crate
+        // keeps the slice longer.
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 }
 
 impl In<c_char> {
-    /// The string, for the time of the call; null is `INVALID_VALUE`.
+    /// Returns the string, which is valid for the duration of the call. Fails with `INVALID_VALUE`
+    /// if the pointer is null.
     pub(super) fn c_str<'a>(self) -> Result<&'a CStr, cuda_sys::CUresult> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the pointer must be a string with its NUL that lives while the reference does ←
-        // `Arg::wrap` was promised that for the time of the C call, and no caller in this crate
-        // keeps the reference longer.
+        // SAFETY: the pointer must point to a NUL-terminated string that lives as long as the
+        // reference ← the caller of `Arg::wrap` guarantees it for the duration of the C call, and
+        // no caller in this crate keeps the reference longer.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 
-    /// The string as text; one that is not UTF-8 is no name that the driver knows.
+    /// Returns the string as text. Fails with `INVALID_VALUE` if it is not UTF-8, because no name
+    /// that the driver knows contains other bytes.
     pub(super) fn text<'a>(self) -> Result<&'a str, cuda_sys::CUresult> {
         self.c_str()?.to_str().map_err(|_| INVALID_VALUE)
     }

@@ -1,7 +1,7 @@
-//! Arrays: memory without an address, in rows and planes of elements.
+//! Arrays: memory without a visible address that holds rows and planes of elements.
 //!
-//! Here the elements lie one behind the other, which no program can see. Kernels read and write
-//! them through textures ([`super::texture`]) and surfaces ([`super::surface`]).
+//! The software device stores the elements contiguously, which a program cannot observe. Kernels
+//! read and write them through textures ([`super::texture`]) and surfaces ([`super::surface`]).
 
 use std::sync::Arc;
 
@@ -35,8 +35,7 @@ const SURFACE: u32 = 2;
 pub(super) const CUBEMAP: u32 = 4;
 const GATHER: u32 = 8;
 const KNOWN_FLAGS: u32 = 15;
-/// The flags that `cuda.h` has besides: for sparse arrays, for arrays that get their memory later,
-/// for graphics.
+/// The other flags of `cuda.h`: for sparse arrays, for deferred memory mapping, and for graphics.
 const OTHER_FLAGS: u32 = 0x1F0;
 
 /// An array.
@@ -47,22 +46,22 @@ pub(super) struct Array {
     pub(super) device: Arc<Device>,
     desc: CUDA_ARRAY3D_DESCRIPTOR,
     channel: Channel,
-    /// The bytes of an element.
+    /// The size of an element in bytes.
     element: u64,
     base: u64,
-    /// The mipmapped array that it is a level of, 0 for none.
+    /// The handle of the mipmapped array of which this is a level, or 0.
     pub(super) mipmap: u64,
 }
 
 impl Drop for Array {
     fn drop(&mut self) {
-        // It was allocated there.
+        // Freeing cannot fail: `base` was allocated from this arena.
         let _ = self.device.arena.free(self.base, "cuArrayDestroy");
     }
 }
 
 impl Array {
-    /// A new one in this context.
+    /// Creates an array in `context`.
     pub(super) fn new(
         context: &Context,
         desc: CUDA_ARRAY3D_DESCRIPTOR,
@@ -96,12 +95,12 @@ impl Array {
         self.desc
     }
 
-    /// Whether surfaces may be made of it.
+    /// Returns whether surface objects can be created from the array.
     pub(super) fn is_for_surfaces(&self) -> bool {
         self.desc.Flags & SURFACE != 0
     }
 
-    /// Its elements, as kernels see them.
+    /// Returns the elements in the form in which kernels access them.
     pub(super) fn elements(&self) -> Elements {
         let desc = &self.desc;
         let layered = desc.Flags & LAYERED != 0;
@@ -128,14 +127,14 @@ impl Array {
         }
     }
 
-    /// Where its first byte is, the bytes of a row, and the rows of a plane.
+    /// Returns the address of the first byte, the bytes of a row, and the rows of a plane.
     pub(super) fn layout(&self) -> (u64, usize, usize) {
         let pitch = self.desc.Width * self.element as usize;
         (self.base, pitch, self.desc.Height.max(1))
     }
 
-    /// `INVALID_VALUE` unless whole elements of the array, from `at` on, are meant: in bytes, rows
-    /// and planes.
+    /// Checks that the region at `at` with `extent` (each in bytes, rows and planes) lies in the
+    /// array and consists of whole elements. Fails with `INVALID_VALUE` otherwise.
     pub(super) fn check(&self, at: [usize; 3], extent: [usize; 3]) -> Status {
         let (_, pitch, height) = self.layout();
         let all = [pitch, height, self.desc.Depth.max(1)];
@@ -151,7 +150,7 @@ impl Array {
     }
 }
 
-/// What a channel of the format is.
+/// Returns the type of a channel of `format`.
 pub(super) fn channel(format: CUarray_format) -> Status<Channel> {
     type F = CUarray_format;
     Ok(match format {
@@ -163,13 +162,13 @@ pub(super) fn channel(format: CUarray_format) -> Status<Channel> {
         F::CU_AD_FORMAT_SIGNED_INT32 => Channel::S32,
         F::CU_AD_FORMAT_HALF => Channel::F16,
         F::CU_AD_FORMAT_FLOAT => Channel::F32,
-        // Formats of video, of normalised integers and of blocks.
+        // Video formats, formats of normalized integers, and block-compressed formats.
         CUarray_format(0x50..=0x5F | 0x90..=0xFF) => return Err(NOT_SUPPORTED),
         _ => return Err(INVALID_VALUE),
     })
 }
 
-/// The status for what no array is made of.
+/// Fails if no array can be created from `desc`.
 pub(super) fn check(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Status {
     channel(desc.Format)?;
     if desc.Flags & !KNOWN_FLAGS != 0 {
@@ -187,8 +186,8 @@ pub(super) fn check(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Status {
     }
 }
 
-/// Whether the extents go with each other and with the flags, and are such as devices have since
-/// Turing.
+/// Returns whether the extents are consistent with each other and with the flags, and are within
+/// the limits of devices since Turing.
 fn is_shape(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
     let (width, height, depth) = (desc.Width, desc.Height, desc.Depth);
     let layered = desc.Flags & LAYERED != 0;
@@ -272,10 +271,10 @@ impl Call {
         desc.set(self.array(array.handle())?.desc)
     }
 
-    /// Waits for the context of the array, as freeing memory does.
+    /// `cuArrayDestroy()`—Waits for the context of the array, as freeing memory does.
     fn array_destroy(&self, array: Out<CUarray_st>) -> Status {
         let handle = array.handle();
-        // A level goes with its mipmapped array.
+        // A level is destroyed only with its mipmapped array.
         if self
             .arrays
             .get(handle)

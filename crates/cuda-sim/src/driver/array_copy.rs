@@ -1,4 +1,4 @@
-//! Copies of one row to and from arrays. Those of more dimensions are in [`super::copy`].
+//! Copies of one row to and from arrays. [`super::copy`] has the copies with more dimensions.
 
 use std::ffi::c_void;
 
@@ -38,9 +38,10 @@ enum End {
 }
 
 impl Call {
-    /// A copy of one row, in which an array has nothing but one.
+    /// Copies one row of bytes. An array on either side must be one-dimensional.
     fn copy_row(&self, stream: u64, dst: End, src: End, size: usize, mode: Mode) -> Status {
-        // SAFETY: all zeros must be a value of it ← it has integers, open enums and pointers only.
+        // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers,
+        // open enums and pointers.
         let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
         for end in [dst, src] {
             if let End::Array(handle, _) = end {

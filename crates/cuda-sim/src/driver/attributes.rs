@@ -1,12 +1,12 @@
-//! What a device answers to `cuDeviceGetAttribute`, by compute capability.
+//! The values of `cuDeviceGetAttribute` by compute capability.
 //!
-//! The limits are those that the CUDA C++ Programming Guide lists for each compute capability. What
-//! no table fixes (clock rates, how many multiprocessors) is a plausible small device. What the
-//! software device cannot do is 0.
+//! The limits are those that the CUDA C++ Programming Guide lists for each compute capability.
+//! Values that no table defines (clock rates, the number of multiprocessors) describe a plausible
+//! small device. Features that the software device does not have are 0.
 
 use cuda_sys::CUdevice_attribute as A;
 
-/// What differs between compute capabilities.
+/// The values that depend on the compute capability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) multiprocessors: i32,
@@ -15,7 +15,7 @@ pub(super) struct Limits {
     pub(super) shared_per_sm: i32,
     pub(super) shared_per_block: i32,
     pub(super) shared_optin: i32,
-    /// What the system takes of each block's shared memory.
+    /// The shared memory that the system reserves in each block, in bytes.
     pub(super) shared_reserved: i32,
     pub(super) l2_bytes: i32,
     pub(super) clock_khz: i32,
@@ -49,15 +49,17 @@ impl Limits {
     }
 }
 
-/// What the address of plain memory under a texture is a multiple of, and what its pitch is.
+/// The alignment in bytes of linear memory that is bound to a texture, and of its pitch.
 pub(super) const TEXTURE_ALIGN: i32 = 512;
 pub(super) const TEXTURE_PITCH_ALIGN: i32 = 32;
-/// The largest textures on plain memory: elements; elements and rows; bytes from row to row.
+/// The largest textures on linear memory: elements in one dimension, elements and rows in two
+/// dimensions, and the pitch in bytes.
 pub(super) const LINEAR_WIDTH: i32 = 1 << 28;
 pub(super) const LINEAR_PLANE: [i32; 2] = [131_072, 65_000];
 pub(super) const LINEAR_PITCH: i32 = 2_097_120;
 
-/// The largest textures and surfaces: what the programming guide lists from Turing on.
+/// Returns the largest extents of textures and surfaces, as the programming guide lists them from
+/// Turing on.
 fn extent(attribute: A) -> Option<i32> {
     Some(match attribute {
         A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH => LINEAR_WIDTH,
@@ -101,9 +103,10 @@ fn extent(attribute: A) -> Option<i32> {
     })
 }
 
-/// The value of an attribute; `None` if `cuda.h` has no such attribute.
+/// Returns the value of an attribute, or `None` if `cuda.h` has no such attribute.
 pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -> Option<i32> {
-    // Not `CU_DEVICE_ATTRIBUTE_MAX`, which is that of the header that the bindings are of.
+    // `CU_DEVICE_ATTRIBUTE_MAX` is not used, because its value depends on the version of the header
+    // from which the bindings were generated.
     let last = A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED;
     if attribute.0 == 0 || attribute.0 > last.0 {
         return None;
@@ -138,7 +141,7 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
         A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
         A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
         A::CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
-        // What it can do.
+        // Features that the software device has.
         A::CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
         | A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
         | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS

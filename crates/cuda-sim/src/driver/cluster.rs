@@ -1,4 +1,5 @@
-//! How large clusters may be, and how many run at once.
+//! Cluster occupancy: the largest cluster size and the number of clusters that are resident at
+//! once.
 
 use std::ffi::c_int;
 
@@ -19,7 +20,8 @@ exports! {
         size: *mut c_int, function: CUfunction, config: *const CUlaunchConfig);
 }
 
-/// Blocks of such a launch that the device runs at once; its multiprocessors are one group.
+/// Returns how many blocks of such a launch are resident on the device at once. All multiprocessors
+/// count as one group.
 fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
     let device = &function.module.context.device;
     if device.capability.0 < 9 {

@@ -1,4 +1,5 @@
-//! Contexts: primary ones with their counts, created ones, and what each thread has current.
+//! Contexts: primary contexts with their retain counts, created contexts, and the stack of current
+//! contexts of each thread.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -73,7 +74,7 @@ pub(super) struct Context {
     cache: AtomicI32,
     shared: AtomicI32,
     is_alive: AtomicBool,
-    /// The devices whose memory its kernels may use.
+    /// The ordinals of the peer devices whose memory kernels of this context may access.
     peers: Mutex<HashSet<usize>>,
 }
 
@@ -85,7 +86,7 @@ pub(super) struct Primary {
     pub(super) context: Option<Arc<Context>>,
 }
 
-/// The flags that `cuCtxCreate` knows.
+/// The flags that `cuCtxCreate` accepts.
 const KNOWN_FLAGS: u32 = 0xFF;
 /// `CU_CTX_SCHED_MASK`
 const SCHED_MASK: u32 = 7;
@@ -93,7 +94,8 @@ const SCHED_MASK: u32 = 7;
 const API_VERSION: c_uint = 3020;
 
 thread_local! {
-    /// What this thread has current, by number of the instance; the last is the top.
+    /// The context stack of this thread for each instance id; the last element is the current
+    /// context.
     static STACKS: RefCell<HashMap<u64, Vec<Weak<Context>>>> = RefCell::default();
 }
 
@@ -120,7 +122,7 @@ impl Context {
         })
     }
 
-    /// The stack that each thread of its kernels has at least.
+    /// Returns the minimum stack size of each thread of its kernels, in bytes.
     pub(super) fn stack_bytes(&self) -> u32 {
         let bytes = self.limit(CUlimit::CU_LIMIT_STACK_SIZE).unwrap_or(0);
         u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -153,7 +155,7 @@ impl Instance {
         context
     }
 
-    /// Waits for the work of a context, then destroys it with all that belongs to it.
+    /// Waits for the work of a context, then destroys it and everything that belongs to it.
     pub(super) fn destroy_context(&self, context: &Arc<Context>) {
         self.engine.wait(&self.engine.group_tail(context.group));
         context.is_alive.store(false, Ordering::Release);
@@ -177,7 +179,7 @@ impl Instance {
         self.engine.close_group(context.group);
     }
 
-    /// The queue of this thread's default stream.
+    /// Returns the queue of this thread's default stream.
     pub(super) fn per_thread_queue(&self, context: &Context) -> QueueId {
         let mut queues = lock(&context.per_thread);
         *queues
@@ -185,7 +187,7 @@ impl Instance {
             .or_insert_with(|| self.engine.queue(context.group, Kind::Blocking))
     }
 
-    /// The last operations of all contexts of a device.
+    /// Returns the last operations of all contexts of a device.
     pub(super) fn device_tail(&self, device: &Device) -> Vec<OpId> {
         let contexts = self.contexts.all().into_iter();
         contexts
@@ -195,7 +197,8 @@ impl Instance {
             .collect()
     }
 
-    /// A thread that ends has no stack any more: what is done to it then is forgotten.
+    /// Calls `work` with the context stack of this thread. A thread whose thread-locals have been
+    /// destroyed has no stack; changes to it are lost.
     fn with_stack<T>(&self, work: impl FnOnce(&mut Vec<Weak<Context>>) -> T) -> T {
         let mut stack = STACKS
             .try_with(|stacks| {
@@ -211,7 +214,8 @@ impl Instance {
         result
     }
 
-    /// The current context; `INVALID_CONTEXT` if there is none.
+    /// Returns the current context, even if its device is lost. Fails with `INVALID_CONTEXT` if
+    /// there is none.
     pub(super) fn current_even_if_lost(&self) -> Status<Arc<Context>> {
         let top = self
             .with_stack(|stack| stack.last().cloned())
@@ -224,14 +228,14 @@ impl Instance {
         }
     }
 
-    /// The current context, if its device is not lost.
+    /// Returns the current context. Fails if there is none or if its device is lost.
     pub(super) fn current(&self) -> Status<Arc<Context>> {
         let context = self.current_even_if_lost()?;
         context.device.alive()?;
         Ok(context)
     }
 
-    /// The context of a handle; null is the current one.
+    /// Returns the context of a handle; null is the current context.
     pub(super) fn context(&self, handle: u64) -> Status<Arc<Context>> {
         if handle == 0 {
             return self.current();
@@ -469,13 +473,14 @@ impl Call {
         Ok(())
     }
 
-    /// The device of a call about primary contexts.
+    /// Returns the device of a call that concerns primary contexts.
     pub(super) fn primary_device(&self, dev: CUdevice) -> Status<&Arc<Device>> {
         self.device(dev).map_err(|_| INVALID_DEVICE)
     }
 }
 
-/// What is said of a limit that the device does not have: `cuda.h` has it, or not.
+/// Returns the status for a limit that the device does not have; it depends on whether `cuda.h`
+/// defines the limit.
 fn unknown_limit(limit: CUlimit) -> CUresult {
     if limit.0 < CUlimit::CU_LIMIT_MAX.0 {
         UNSUPPORTED_LIMIT
@@ -484,7 +489,7 @@ fn unknown_limit(limit: CUlimit) -> CUresult {
     }
 }
 
-/// At most one of the scheduling flags.
+/// Returns whether at most one of the scheduling flags is set.
 pub(super) fn is_schedule(flags: u32) -> bool {
     matches!(flags & SCHED_MASK, 0 | 1 | 2 | 4)
 }

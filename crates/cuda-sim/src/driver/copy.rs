@@ -1,10 +1,10 @@
-//! Copies between any two places, in one, two and three dimensions.
+//! Copies between host memory, device memory and arrays, in one, two and three dimensions.
 //!
-//! Addresses are unified: where one lies decides what it is. Synchronisation is as the driver
-//! documents it: a blocking copy that involves the host returns when it is done; one between device
-//! addresses is only queued; an asynchronous copy from pageable memory has read its source when it
-//! returns (unless the builder said `late_pageable_copies`), and one to pageable memory is done
-//! when it returns.
+//! Addresses are unified: the address itself determines the kind of memory. Synchronization is as
+//! the driver documents it. A blocking copy that involves the host returns when it is complete. A
+//! blocking copy between device addresses is only queued. An asynchronous copy from pageable memory
+//! has read its source when it returns (unless `late_pageable_copies` is set in the builder), and
+//! one to pageable memory is complete when it returns.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ exports! {
         copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
 }
 
-/// Whether the host waits.
+/// Specifies whether the host waits for the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Blocking,
@@ -92,7 +92,7 @@ impl Instance {
             self.enqueue(stream, &[], move || all.run(&spaces));
             return Ok(());
         }
-        // Pageable source: read now, written in its turn.
+        // Pageable source: the bytes are read now and written when the copy runs in stream order.
         let mut rows: Vec<u8> = Vec::new();
         for (y, z) in extent.rows() {
             rows.extend(spaces.read(src.row(y, z), extent.width));
@@ -130,7 +130,7 @@ impl Call {
         self.copy(&stream, Side::linear(dst), Side::linear(src), extent, mode)
     }
 
-    /// `INVALID_VALUE` unless the address is the device's.
+    /// Fails with `INVALID_VALUE` unless the address is known to the devices or `size` is 0.
     fn must_be_known(&self, addr: u64, size: usize) -> Status {
         if size == 0 || self.spaces().is_known(addr) {
             Ok(())
@@ -249,7 +249,7 @@ impl Call {
         self.memcpy_d_to_d_async(dst, src, size, stream)
     }
 
-    /// A plane is a space of one.
+    /// Runs a 2D copy as a 3D copy of depth 1.
     fn copy_2d(&self, stream: u64, copy: In<CUDA_MEMCPY2D>, mode: Mode) -> Status {
         let copy = copy.get()?;
         let all = CUDA_MEMCPY3D {
@@ -316,7 +316,7 @@ impl Call {
         self.copy_3d(stream.handle(), &self.without_contexts(copy)?, Mode::Queued)
     }
 
-    /// With unified addresses a peer copy is a copy.
+    /// Converts a peer copy to a plain copy, which is the same with unified addresses.
     fn without_contexts(&self, copy: In<CUDA_MEMCPY3D_PEER>) -> Result<CUDA_MEMCPY3D, CUresult> {
         let copy = copy.get()?;
         for context in [copy.srcContext, copy.dstContext] {

@@ -1,4 +1,4 @@
-//! Devices: what they are, and what is true of them.
+//! Devices and their properties.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ exports! {
         pi: *mut c_int, sort: CUexecAffinityType, dev: CUdevice);
 }
 
-/// How many reports wait to be taken.
+/// The maximum number of reports that are kept until they are taken.
 const REPORTS_KEPT: usize = 1000;
 
 /// One device.
@@ -55,14 +55,14 @@ pub(crate) struct Device {
     pub(super) capability: (u32, u32),
     pub(super) limits: Limits,
     pub(super) arena: Arena,
-    /// Allocations stop at so many bytes.
+    /// The limit of allocated memory in bytes.
     pub(crate) memory_limit: AtomicU64,
-    /// The status code that every call answers since a fault, 0 before.
+    /// The status code that every call returns since a fault; 0 before.
     lost: AtomicU32,
     fault: Mutex<Option<String>>,
-    /// What kernels did wrong.
+    /// The reports of errors in kernels, copies and fills.
     reports: Mutex<Vec<Report>>,
-    /// Ends running kernels.
+    /// Set to end running kernels.
     pub(super) cancel: AtomicBool,
     pub(super) primary: Mutex<Primary>,
     pub(super) default_pool: Arc<Pool>,
@@ -99,7 +99,7 @@ impl Device {
         lock(&self.primary)
     }
 
-    /// The code of the fault that lost the device, if one did.
+    /// Fails with the code of the fault that lost the device, if it is lost.
     pub(super) fn alive(&self) -> Status {
         match self.lost.load(Ordering::Acquire) {
             0 => Ok(()),
@@ -107,7 +107,7 @@ impl Device {
         }
     }
 
-    /// From now on every call answers `code`; the first fault counts.
+    /// Loses the device: from now on every call returns `code`. Only the first fault has an effect.
     pub(crate) fn lose(&self, code: CUresult, message: String) {
         let mut fault = lock(&self.fault);
         if self.lost.load(Ordering::Acquire) == 0 {
@@ -117,15 +117,16 @@ impl Device {
         }
     }
 
-    /// What the fault was.
+    /// Returns the message of the fault that lost the device.
     pub(crate) fn fault(&self) -> Option<String> {
         lock(&self.fault).clone()
     }
 
-    /// Tells the developer of something; beyond [`REPORTS_KEPT`] only on stderr.
+    /// Keeps a report and prints it to stderr. Beyond [`REPORTS_KEPT`] reports are only printed.
     pub(super) fn report(&self, mut report: Report) {
         report.device = self.ordinal;
-        // What ends a kernel is told as the loss of the device.
+        // A report of an error that ends a kernel is not printed here, because the loss of the
+        // device prints it.
         if report.status.is_none() {
             eprintln!("cuda-sim: device {}: {report}", self.ordinal);
         }
@@ -135,7 +136,7 @@ impl Device {
         }
     }
 
-    /// Takes what was told.
+    /// Returns and removes the reports.
     pub(crate) fn take_reports(&self) -> Vec<Report> {
         std::mem::take(&mut *lock(&self.reports))
     }
@@ -144,14 +145,14 @@ impl Device {
         self.arena.map()
     }
 
-    /// Bytes that may be allocated in all.
+    /// Returns the total number of bytes that can be allocated.
     pub(super) fn capacity(&self) -> u64 {
         self.arena
             .capacity()
             .min(self.memory_limit.load(Ordering::Relaxed))
     }
 
-    /// Allocates unless that goes beyond the limit.
+    /// Allocates `size` bytes, or returns `None` if that exceeds the limit or there is no room.
     pub(super) fn allocate(&self, size: u64, align: u64) -> Option<u64> {
         if self.arena.used().checked_add(size)? > self.capacity() {
             return None;
@@ -173,7 +174,7 @@ impl Device {
     }
 }
 
-/// Writes `text` and a NUL into `len` characters at `to`, cut to fit.
+/// Writes `text` and a NUL to `to`, truncated to `len` characters including the NUL.
 pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
     to.required()?;
     let len = usize::try_from(len)
@@ -187,8 +188,8 @@ pub(super) fn put_text(to: Out<c_char>, len: c_int, text: &str) -> Status {
     Ok(())
 }
 
-/// Whether it is `domain:bus:device.function` or `bus:device.function`, with or without the
-/// function.
+/// Returns whether `text` has the form `domain:bus:device.function` or `bus:device.function`, where
+/// the function is optional.
 fn is_bus_id(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
     let parts: Vec<&str> = text.split([':', '.']).collect();
@@ -223,7 +224,7 @@ impl Call {
 
     fn device_get_name(&self, name: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
         let device = self.device(dev)?;
-        // There is no room for anything, and a GPU's driver does not mind.
+        // A negative length leaves no room for any character. A GPU's driver accepts it.
         if len < 0 {
             return name.required().map(drop);
         }

@@ -1,4 +1,4 @@
-//! Names and words for status codes.
+//! Names and descriptions of status codes.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
@@ -18,7 +18,7 @@ exports! {
     cuProfilerStop => profiler();
 }
 
-/// Name and words of each code, as C strings that live for ever.
+/// Returns the name and the description of each code as static C strings.
 fn texts() -> &'static HashMap<u32, (CString, CString)> {
     static TEXTS: OnceLock<HashMap<u32, (CString, CString)>> = OnceLock::new();
     TEXTS.get_or_init(|| {
@@ -55,13 +55,15 @@ impl Call {
         }
     }
 
-    /// There are no private tables: this driver implements what is documented.
+    /// `cuGetExportTable()`—Returns null and fails with `NOT_FOUND`: export tables are
+    /// undocumented, and this driver implements documented functions only.
     fn get_export_table(&self, table: Out<*const c_void>, _id: In<CUuuid>) -> Status {
         table.set_if(std::ptr::null());
         Err(NOT_FOUND)
     }
 
-    /// Nobody profiles here.
+    /// `cuProfilerStart()` and `cuProfilerStop()`—Do nothing but require a current context: the
+    /// software device has no profiler.
     fn profiler(&self) -> Status {
         self.current().map(drop)
     }

@@ -1,4 +1,4 @@
-//! Events: marks in streams.
+//! Events: markers in streams.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,14 +52,14 @@ pub(super) struct Event {
 /// The latest recording.
 #[derive(Clone, Debug)]
 pub(super) enum Record {
-    /// An operation.
+    /// The recording was queued as an operation.
     Queued(Recording),
-    /// Some nodes of a graph that is being captured.
+    /// The recording was captured: it is a set of nodes of the graph under construction.
     Captured(Marked),
 }
 
 impl Marked {
-    /// The error of a call that cannot use an event of a capture. An H100 returns
+    /// Returns the error of a call that cannot use an event of a capture. An H100 returns
     /// `INVALID_VALUE` once the capture is broken or has ended, however it ended.
     pub(super) fn error(&self) -> CUresult {
         if self.is_over.load(Ordering::Acquire) {
@@ -70,13 +70,13 @@ impl Marked {
     }
 }
 
-/// A recording in a capture.
+/// A recording made while its stream was captured.
 #[derive(Clone, Debug)]
 pub(super) struct Marked {
     pub(super) capture: u64,
     /// Whether the capture has failed or ended.
     pub(super) is_over: Arc<AtomicBool>,
-    /// The nodes that the event stands for.
+    /// The nodes that a wait for the event depends on.
     pub(super) after: Vec<(u64, Edge)>,
 }
 
@@ -87,12 +87,12 @@ pub(super) struct Recording {
     pub(super) at: Mark,
 }
 
-/// When a recording was reached.
+/// The time at which a recording was reached, if it was.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark(Arc<Mutex<Option<Instant>>>);
 
 impl Mark {
-    /// What a recording does in its turn.
+    /// Stores the current time; called when the recording runs in stream order.
     pub(super) fn reach(&self) {
         *lock(&self.0) = Some(Instant::now());
     }
@@ -103,12 +103,12 @@ impl Event {
         lock(&self.record)
     }
 
-    /// Whether it was made for other processes too.
+    /// Returns whether the event was created with the interprocess flag.
     pub(super) fn is_shared(&self) -> bool {
         self.flags & INTERPROCESS != 0
     }
 
-    /// The operation of the latest recording, unless a capture has it.
+    /// Returns the latest queued recording. Fails if the latest recording belongs to a capture.
     fn recording(&self) -> Status<Option<Recording>> {
         match &*self.record() {
             None => Ok(None),
@@ -175,7 +175,8 @@ impl Call {
         }
         let at = Mark::default();
         let reached = at.clone();
-        // Held meanwhile: what is recorded last is what is kept.
+        // The lock is held while the operation is submitted, so that the recording that is kept is
+        // the one submitted last.
         let mut record = event.record();
         let mark = Work::Device(Box::new(move || reached.reach()));
         let op = self.engine.submit(stream.queue, &[], mark);
@@ -183,9 +184,9 @@ impl Call {
         Ok(())
     }
 
-    /// The recording that a query or wait of the host is about.
+    /// Returns the recording that a query or wait of the host observes.
     ///
-    /// If it was made in a capture that is under way, this fails and breaks the capture.
+    /// If it belongs to a capture in progress, this fails and breaks the capture.
     fn observed(&self, event: &Event) -> Status<Option<Recording>> {
         let captured = match &*event.record() {
             Some(Record::Captured(marked)) => Some(marked.clone()),
@@ -223,7 +224,7 @@ impl Call {
         start: Out<CUevent_st>,
         end: Out<CUevent_st>,
     ) -> Status {
-        // As an H200 answers.
+        // An H200 returns this status.
         milliseconds.required().map_err(|_| INVALID_HANDLE)?;
         let time = |handle| -> Status<Option<Instant>> {
             let event = self.event(handle)?;
@@ -245,7 +246,8 @@ impl Call {
         milliseconds.set(((forward - backward) * 1e3) as f32)
     }
 
-    /// Waits for the latest recording as of now; an event that was never recorded holds nothing up.
+    /// `cuStreamWaitEvent()`—Makes the stream wait for the recording that is the latest at the time
+    /// of the call. A wait for an event that was never recorded has no effect.
     fn stream_wait_event(
         &self,
         stream: Out<CUstream_st>,

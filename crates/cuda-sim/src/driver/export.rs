@@ -1,8 +1,8 @@
-//! From a C call to a method: the shims that C sees, and what every call goes through.
+//! The C shims and the steps that are common to all calls.
 //!
-//! C functions carry no instance, so each slot (see [`super::slot`]) has its own copy of each
-//! function, generic over the number of the slot. Such a copy only adds that number and jumps to
-//! the one body of its function.
+//! A C function has no parameter for an instance, so each slot (see [`super::slot`]) has its own
+//! copy of each function, generic over the slot number. The copy only adds that number and jumps to
+//! the body of its function, which exists once.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,18 +17,19 @@ use super::slot;
 use super::status::{DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, Status, UNKNOWN};
 
 thread_local! {
-    /// Whether this thread runs a function of the program's that must not call the driver.
+    /// Whether this thread is running a host callback of the program, which must not call the
+    /// driver.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
-    /// The slot that this thread called last.
+    /// The slot of the last call that this thread made.
     static LAST_SLOT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The slot that this thread called last.
+/// The slot of the last call that this thread made.
 pub(super) fn last_slot() -> Option<usize> {
     LAST_SLOT.get()
 }
 
-/// `work` as the driver runs it: calls of the driver in it are refused, as the real one documents.
+/// Wraps `work` as a host callback: calls of the driver from it fail, as the real driver documents.
 pub(super) fn callback(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
     move || {
         IN_CALLBACK.set(true);
@@ -40,14 +41,14 @@ pub(super) fn callback(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
     }
 }
 
-/// An address that C may call.
+/// The name and the address of a function with the C ABI.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) address: *const (),
 }
 
-// SAFETY: the pointer is the address of code, which every thread may call.
+// SAFETY: the pointer is the address of a function, which every thread may call.
 unsafe impl Sync for Entry {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Entry {}
@@ -55,8 +56,8 @@ unsafe impl Send for Entry {}
 /// Declares the C functions that a file implements, each with the method of [`Call`] that does its
 /// work.
 ///
-/// Several names may share a method. That each has the signature of `cuda.h` is checked when this
-/// is compiled: its address goes into the field of that name.
+/// Several names may share a method. The compiler checks that each has the signature of `cuda.h`,
+/// because its address is stored in the field of that name.
 macro_rules! exports {
     ($($($name:ident)|+ => $method:ident $params:tt;)*) => {
         /// The C functions of this file for the slot `SLOT`.
@@ -91,7 +92,7 @@ macro_rules! exports {
             fn body(slot: usize, $($arg: $ty),*) -> cuda_sys::CUresult {
                 $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, &|call| {
                     // SAFETY: each pointer must be valid for what this function documents ← the
-                    // contract of the C function, which `body`'s only caller is.
+                    // contract of the C function, which is the only caller of `body`.
                     $(let $arg = unsafe { $crate::driver::arg::Arg::wrap($arg) };)*
                     call.$method($($arg),*)
                 })
@@ -102,7 +103,7 @@ macro_rules! exports {
 }
 pub(super) use exports;
 
-/// A call under way: its function and the instance it is for.
+/// A call in progress: its function and the instance that it uses.
 #[derive(Debug)]
 pub(super) struct Call {
     instance: Arc<Instance>,
@@ -118,13 +119,13 @@ impl Deref for Call {
 }
 
 impl Call {
-    /// Whether stream 0 means the per-thread default stream.
+    /// Returns whether stream 0 is the per-thread default stream in this call.
     pub(super) fn per_thread(&self) -> bool {
         self.function.per_thread
     }
 }
 
-/// What needs no `cuInit`.
+/// Returns whether the function works before `cuInit`.
 fn works_uninitialized(function: &Function) -> bool {
     [
         calls::cuInit,
@@ -139,10 +140,10 @@ fn works_uninitialized(function: &Function) -> bool {
     .any(|known| std::ptr::eq(*known, function) || *known == function)
 }
 
-/// Runs `body` for the instance in `slot`: counted, traced, with the injected faults, and without a
-/// panic into C.
+/// Runs `body` for the instance in `slot`. It counts and traces the call, applies injected faults,
+/// and keeps panics from unwinding into C.
 ///
-/// One for all functions: as a generic it was a tenth of what the compiler had to do for this
+/// It is not generic: as a generic function it accounted for a tenth of the compile time of this
 /// crate.
 pub(super) fn dispatch(
     slot: usize,

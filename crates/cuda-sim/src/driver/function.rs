@@ -1,4 +1,4 @@
-//! Functions: kernels of a module, and what is known and set of them.
+//! Functions: the kernels of a module with their attributes and settings.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct Function {
     pub(super) module: Arc<Module>,
     pub(super) index: usize,
     settings: Settings,
-    /// What is set of the kernel in all contexts of the device.
+    /// The settings of the kernel that apply in all contexts of the device.
     of_device: Arc<Settings>,
     name: CString,
 }
@@ -59,12 +59,12 @@ impl Function {
             index,
             settings: Settings::default(),
             of_device: module.code.settings(index, module.context.device.ordinal),
-            // PTX names have no NUL.
+            // PTX names cannot contain a NUL.
             name: CString::new(name.unwrap_or_default()).unwrap_or_default(),
         }
     }
 
-    /// What is known without running it.
+    /// Returns the static properties of the kernel.
     pub(super) fn kernel(&self) -> Status<&Kernel> {
         self.module
             .code
@@ -74,7 +74,7 @@ impl Function {
             .ok_or(INVALID_HANDLE)
     }
 
-    /// The kernel on the device of its context.
+    /// Returns the kernel together with the device of its context.
     pub(super) fn on_device(&self) -> Status<OnDevice<'_>> {
         Ok(OnDevice {
             code: &self.module.code,
@@ -88,7 +88,7 @@ impl Function {
         &self.name
     }
 
-    /// Offset and size of a parameter.
+    /// Returns the offset and the size of a parameter in bytes.
     pub(super) fn param(&self, index: usize) -> Status<(usize, usize)> {
         let param = self.kernel()?.params.get(index).ok_or(INVALID_VALUE)?;
         Ok((param.offset as usize, param.size as usize))
@@ -96,7 +96,7 @@ impl Function {
 }
 
 impl Call {
-    /// The function of a handle; that of a library's kernel will do too.
+    /// Returns the function of a handle. The handle of a library's kernel is accepted too.
     pub(super) fn function(&self, handle: u64) -> Status<Arc<Function>> {
         let function = match self.functions.get(handle) {
             Some(function) => function,
@@ -156,7 +156,7 @@ impl Call {
         module.set(pointer(self.function(function.handle())?.module.handle))
     }
 
-    /// The text lives as long as the module is loaded.
+    /// `cuFuncGetName()`—The string lives as long as the module is loaded.
     fn func_get_name(&self, name: Out<*const c_char>, function: Out<CUfunc_st>) -> Status {
         name.required()?;
         function.required()?;

@@ -1,23 +1,23 @@
 //! Handles: numbers that C holds as pointers.
 //!
-//! A handle is never an address, and none is given twice, so a stale one, one of another kind and
-//! one of another software driver are all simply not found.
+//! A handle is never an address and is never reused, so the lookup fails for a stale handle, for a
+//! handle of another kind, and for a handle of another software driver.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Handles start here: no address of a 64-bit process has these upper bits.
+/// The first handle. No address of a 64-bit process has these upper bits.
 const BASE: u64 = 0x5C00_0000_0000_0000;
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A number that nobody had before.
+/// Returns a handle that was never used before.
 pub(super) fn fresh() -> u64 {
     BASE + 16 * NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The C pointer for a handle.
+/// Converts a handle to a C pointer.
 pub(super) fn pointer<T>(handle: u64) -> *mut T {
     std::ptr::without_provenance_mut(handle as usize)
 }
@@ -60,7 +60,7 @@ impl<T> Table<T> {
             .remove(&handle)
     }
 
-    /// Removes and returns what `which` says, in the order of creation.
+    /// Removes and returns the objects for which `which` is true, in the order of creation.
     pub(super) fn drain(&self, which: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut gone: Vec<_> = map.extract_if(|_, value| which(value)).collect();
@@ -68,7 +68,7 @@ impl<T> Table<T> {
         gone.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// The live objects, in the order of creation.
+    /// Returns the live objects in the order of creation.
     pub(super) fn all(&self) -> Vec<Arc<T>> {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = map.iter().map(|(&handle, value)| (handle, value)).collect();

@@ -1,4 +1,4 @@
-//! Host memory that the device can use: pinned, registered, managed.
+//! Host memory that the device can access: pinned, registered and managed memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -50,7 +50,8 @@ const IO_MEMORY: u32 = 4;
 const CPU: c_int = -1;
 
 impl Call {
-    /// Makes host memory known to all devices, or to none.
+    /// Registers host memory with all devices. If this fails for one device, it is undone for the
+    /// others.
     fn expose(
         &self,
         start: *mut u8,
@@ -62,13 +63,13 @@ impl Call {
             let owner = owner.map(|block| Arc::clone(block) as Owner);
             // SAFETY: the memory must stay valid while its owner lives, or, without an owner, until
             // it is unregistered and no earlier map is in use, and the host must expect changes ←
-            // it is a `Block`, which owns it, or the program's, whose contract with
-            // cuMemHostRegister says so; unregistering waits for all work that runs, and work that
-            // starts later takes a new map.
+            // the memory is either owned by a `Block`, or owned by the program, which guarantees
+            // this by the contract of cuMemHostRegister; unregistering waits for all running work,
+            // and work that starts later takes a new map.
             let registered = unsafe { device.arena.register_host(start, size, kind, owner) };
             if let Err(error) = registered {
                 for known in &self.devices[..index] {
-                    // It was registered a moment ago.
+                    // Unregistering cannot fail, because it was registered above.
                     let _ = known.arena.unregister_host(start);
                 }
                 return Err(error);
@@ -118,8 +119,8 @@ impl Call {
         self.mem_host_alloc(pp, size, 0)
     }
 
-    /// Waits for the context of the memory first. Work of other contexts that has not started finds
-    /// the memory gone.
+    /// Unregisters or frees host memory after waiting for the context of the memory. Work of other
+    /// contexts that has not started faults when it accesses the memory.
     fn take_back(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Status<bool> {
         let Some(allocation) = self.forget(addr, which) else {
             return Ok(false);
@@ -127,8 +128,8 @@ impl Call {
         self.drain_context(allocation.context);
         self.release(addr, &allocation, self.function.name);
         if matches!(allocation.kind, Kind::Registered(_)) {
-            // Work that runs now may have found it; it is the program's memory, which may be freed
-            // next.
+            // Running work may have found the memory in its map, and the program may free its
+            // memory next.
             self.engine.settle();
         }
         allocation.device.alive().map(|()| true)
@@ -150,7 +151,8 @@ impl Call {
         if flags & IO_MEMORY != 0 {
             return Err(NOT_SUPPORTED);
         }
-        // What is a device's is not the host's, whose addresses and those are apart.
+        // Device addresses cannot be registered. The address ranges of host and devices do not
+        // overlap.
         let spaces = self.spaces();
         let last = p.handle().saturating_add(size as u64 - 1);
         if spaces.is_device(p.handle()) || spaces.is_device(last) {
@@ -180,7 +182,7 @@ impl Call {
         }
     }
 
-    /// Whether the address is in memory of `cuMemHostAlloc`.
+    /// Returns whether the address is in memory of `cuMemHostAlloc`.
     fn is_allocated_pinned(&self, addr: u64) -> bool {
         self.find_allocation(addr, |_, allocation| {
             matches!(allocation.kind, Kind::Pinned(_))
@@ -207,7 +209,7 @@ impl Call {
         flags.required()?;
         self.current()?;
         let found = self.find_allocation(p.handle(), |_, allocation| match allocation.kind {
-            // With unified addressing all of it is mapped.
+            // With unified addressing all host memory is mapped.
             Kind::Pinned(flags) | Kind::Registered(flags) => Some(flags | 2),
             _ => None,
         });
@@ -225,7 +227,7 @@ impl Call {
         dptr.set(start.addr() as u64)
     }
 
-    /// Advice changes nothing here, but is checked and kept.
+    /// `cuMemAdvise()`—Checks and records the advice, which has no other effect.
     fn mem_advise(
         &self,
         dptr: CUdeviceptr,
@@ -258,7 +260,7 @@ impl Call {
         self.mem_advise(dptr, count, advice, device)
     }
 
-    /// The ordinal that a location names, −1 for the host.
+    /// Returns the device ordinal that a location names, or −1 for the host.
     fn place(&self, location: &CUmemLocation) -> Status<CUdevice> {
         type T = CUmemLocationType;
         match location.type_ {
@@ -289,7 +291,8 @@ impl Call {
         self.with_pages(dptr, count, |pages, offset| {
             pages.prefetch(offset, count as u64, device);
         })?;
-        // It is where everybody can use it already; only its place in the stream counts.
+        // The memory is accessible from everywhere already; only the position in the stream
+        // matters.
         self.enqueue(&stream, &[], || Ok(()));
         Ok(())
     }
@@ -317,7 +320,7 @@ impl Call {
         flags: c_uint,
     ) -> Status {
         let stream = self.stream(stream.handle())?;
-        // What a default stream alone uses is not to be had.
+        // Memory cannot be attached to a single default stream.
         if !matches!(flags, 1 | 2 | 4) || (flags == 4 && stream.is_default()) {
             return Err(INVALID_VALUE);
         }

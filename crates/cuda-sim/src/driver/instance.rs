@@ -1,4 +1,4 @@
-//! One software driver: its devices, its objects, its work.
+//! A software driver: its devices, objects and queued work.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -56,11 +56,11 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Builds the devices of `config`.
+    /// Creates an instance with the devices of `config`.
     ///
     /// # Errors
     ///
-    /// The system's error if it has no address space for their memory.
+    /// The system's error if it cannot reserve address space for the device memory.
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pools = Table::default();
@@ -110,7 +110,7 @@ impl Instance {
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// The device with this ordinal.
+    /// Returns the device with this ordinal.
     pub(super) fn device(&self, ordinal: i32) -> Status<&Arc<Device>> {
         usize::try_from(ordinal)
             .ok()
@@ -122,7 +122,8 @@ impl Instance {
         lock(&self.allocations)
     }
 
-    /// Where kernels print to: captured, or the standard output.
+    /// Returns the function that receives the output of kernels: it captures the text or writes it
+    /// to standard output.
     pub(super) fn printer(&self) -> impl Fn(&[u8]) + Send + Sync + 'static {
         let captured = self.config.capture_output.then(|| Arc::clone(&self.output));
         move |text: &[u8]| match &captured {
@@ -131,13 +132,13 @@ impl Instance {
             }
             None => {
                 use std::io::Write;
-                // Nobody to tell if the standard output is closed.
+                // There is no way to report that standard output is closed.
                 let _ = std::io::stdout().lock().write_all(text);
             }
         }
     }
 
-    /// How many queued operations are not complete.
+    /// Returns the number of queued operations that are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.engine.pending()
     }
@@ -146,7 +147,7 @@ impl Instance {
         std::mem::take(&mut *lock(&self.output))
     }
 
-    /// What was created and not destroyed.
+    /// Counts the objects that were created and not destroyed.
     pub(crate) fn live(&self) -> crate::Live {
         let mut live = crate::Live {
             contexts: self.contexts.len(),
@@ -196,7 +197,8 @@ impl Drop for Instance {
     fn drop(&mut self) {
         for device in self.devices.iter() {
             device.cancel.store(true, Ordering::Relaxed);
-            // It holds its device, and would keep it and its memory for good.
+            // The primary context holds a reference to its device, a cycle that would leak the
+            // device and its memory.
             let primary = device.primary().context.take();
             drop(primary);
         }

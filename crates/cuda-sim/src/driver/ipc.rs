@@ -1,5 +1,5 @@
-//! Sharing with other processes, which is not there: what was not made to be shared is told apart
-//! from what was.
+//! Sharing with other processes, which is not supported. Objects that were not created for sharing
+//! fail with the status that the real driver documents.
 
 use std::ffi::{c_ulonglong, c_void};
 
@@ -33,7 +33,8 @@ impl Call {
         }
     }
 
-    /// No pool has handles: `cuMemPoolCreate` refuses to make one that does.
+    /// `cuMemPoolExportToShareableHandle()`—Always fails: `cuMemPoolCreate` rejects pools with
+    /// shareable handles.
     fn mem_pool_export(
         &self,
         handle: Out<c_void>,

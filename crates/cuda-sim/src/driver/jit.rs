@@ -1,4 +1,4 @@
-//! From an image to a program, with the options and the logs of the just-in-time compiler.
+//! Compiling an image to a program, with the options and the logs of the just-in-time compiler.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -20,38 +20,39 @@ use super::status::{
 use crate::lock::lock;
 use crate::vm::{LoadError, Program, TargetInfo};
 
-/// What a program was made from, for the attributes of its functions.
+/// A program and the properties of its PTX that the attributes of its functions report.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) program: Arc<Program>,
-    /// The architecture of `.target`, as 90 for `sm_90`.
+    /// The architecture of `.target`, for example 90 for `sm_90`.
     pub(super) ptx_target: i32,
-    /// What is set of its kernels in all contexts: by number of the kernel, and device.
+    /// The kernel settings that apply in all contexts, by kernel number and device ordinal.
     settings: Mutex<BTreeMap<(usize, usize), Arc<Settings>>>,
 }
 
 impl Code {
-    /// What is set of a kernel on a device.
+    /// Returns the settings of a kernel on a device.
     pub(super) fn settings(&self, kernel: usize, device: usize) -> Arc<Settings> {
         let mut all = lock(&self.settings);
         Arc::clone(all.entry((kernel, device)).or_default())
     }
 }
 
-/// An error and the compiler's words on it.
+/// The status and the message of a failed compilation.
 struct Refusal(CUresult, String);
 
-/// The log buffers that a call offers.
+/// The log buffers that a call passes.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
-    /// Where, how many bytes fit, and the option that takes how many were written.
+    /// The buffer, its size in bytes, and the index of the option that receives the number of bytes
+    /// written.
     info: (Option<Out<c_char>>, usize, Option<usize>),
     error: (Option<Out<c_char>>, usize, Option<usize>),
     wall_time: Option<usize>,
     verbose: bool,
 }
 
-/// Options and their values, as C passes them.
+/// Options and their values in the form of C.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) count: c_uint,
@@ -60,7 +61,7 @@ pub(super) struct Options {
 }
 
 impl Logs {
-    /// Reads options as a driver of `version` does.
+    /// Parses options as a driver of `version` does.
     pub(super) fn read(options: Option<Options>, version: u32) -> Status<Self> {
         type O = CUjit_option;
         let mut logs = Self::default();
@@ -71,8 +72,8 @@ impl Logs {
             let name = options.names.get_at(index)?;
             let value = options.values.get_at(index)?;
             let size = || value.addr() as u32 as usize;
-            // SAFETY: a log buffer must be valid for as many bytes as the option beside it says ←
-            // the contract of the C function.
+            // SAFETY: a log buffer must be valid for the number of bytes that its size option
+            // states ← the contract of the C function.
             let buffer = || Some(unsafe { super::arg::Arg::wrap(value.cast::<c_char>()) });
             match name {
                 O::CU_JIT_INFO_LOG_BUFFER => logs.info.0 = buffer(),
@@ -88,7 +89,7 @@ impl Logs {
                 name if name.0 >= options_of(version).0 => {
                     return Err(INVALID_VALUE);
                 }
-                // How fast the code is, or what is printed, is all that the others change.
+                // The other options affect only the speed of the code or the output.
                 _ => {}
             }
         }
@@ -101,7 +102,7 @@ impl Logs {
         Self::write(self.error, errors, options);
     }
 
-    /// Writes a log and says how long it is.
+    /// Writes a log and stores its length in the size option.
     fn write(
         (buffer, size, option): (Option<Out<c_char>>, usize, Option<usize>),
         text: &str,
@@ -126,8 +127,8 @@ impl Logs {
     }
 }
 
-/// The first option that a driver of `version` does not know, as the headers have them. (Not
-/// `CU_JIT_NUM_OPTIONS`, which is that of the header that the bindings are of.)
+/// Returns the first option that a driver of `version` does not know, according to its header.
+/// (`CU_JIT_NUM_OPTIONS` depends on the header from which the bindings were generated.)
 fn options_of(version: u32) -> CUjit_option {
     match version {
         ..12010 => CUjit_option::CU_JIT_MIN_CTA_PER_SM,
@@ -137,7 +138,7 @@ fn options_of(version: u32) -> CUjit_option {
     }
 }
 
-/// The bytes that machine code begins with: a cubin, a fat binary, the wrapper of one.
+/// The first bytes of machine code: a cubin, a fat binary, and the wrapper of a fat binary.
 const MACHINE_CODE: [[u8; 4]; 3] = [
     *b"\x7fELF",
     0xBA55_ED50_u32.to_le_bytes(),
@@ -145,7 +146,7 @@ const MACHINE_CODE: [[u8; 4]; 3] = [
 ];
 
 impl Call {
-    /// Compiles the image for `device`, with the logs that `options` ask for.
+    /// Compiles the image for `device` and writes the logs that `options` request.
     pub(super) fn compile(
         &self,
         image: In<c_void>,
@@ -186,7 +187,7 @@ impl Call {
         if MACHINE_CODE.iter().any(|magic| bytes.starts_with(magic)) {
             return Err(Refusal(
                 NO_BINARY_FOR_GPU,
-                String::from("the software device runs PTX only, and this image is machine code"),
+                String::from("this image is machine code; the software device runs PTX only"),
             ));
         }
         let text = String::from_utf8_lossy(bytes);
@@ -200,7 +201,7 @@ impl Call {
             .map_err(|(code, words)| Refusal(code, words))
     }
 
-    /// One program of all texts, or a status and the compiler's words.
+    /// Compiles all texts to one program, or returns the status and the message of the compiler.
     pub(super) fn program_of(
         &self,
         texts: &[&str],
@@ -230,12 +231,12 @@ impl Call {
     }
 }
 
-/// What the compiler tells of each kernel when it is asked to.
+/// Returns the verbose log: the resources of each kernel.
 fn verbose(code: &Code, device: &Device) -> String {
     let (major, minor) = device.capability;
     let mut text = String::new();
     for kernel in code.program.kernels() {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "ptxas info    : Compiling entry function '{}' for 'sm_{major}{minor}'\n\
@@ -246,7 +247,8 @@ fn verbose(code: &Code, device: &Device) -> String {
     text
 }
 
-/// What is said of a text that cannot be read: without a version it is no PTX at all.
+/// Returns the status for text that cannot be parsed. Text without `.version` does not count as
+/// PTX.
 pub(super) fn refusal_of(text: &str) -> CUresult {
     if text.contains(".version") {
         INVALID_PTX
@@ -255,7 +257,7 @@ pub(super) fn refusal_of(text: &str) -> CUresult {
     }
 }
 
-/// The status code of a refusal.
+/// Returns the status code of a load error.
 pub(super) fn code_of(error: &LoadError) -> CUresult {
     match error {
         LoadError::UnsupportedVersion { .. } => UNSUPPORTED_PTX_VERSION,

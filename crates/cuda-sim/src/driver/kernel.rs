@@ -1,7 +1,8 @@
-//! Kernels on a device: what they need there, and what is set of them.
+//! Kernels on a device: their resource limits and settings.
 //!
-//! What is set of a library's kernel holds in all contexts of the device. What is set of a function
-//! holds in its context alone and goes before the other, whichever was set first.
+//! A setting of a library's kernel applies in all contexts of the device. A setting of a function
+//! applies in its context only and takes precedence over that of the kernel, in whichever order
+//! they were set.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -12,13 +13,13 @@ use super::jit::Code;
 use super::status::{INVALID_VALUE, Status};
 use crate::vm::Kernel;
 
-/// What an attribute is that nobody has set.
+/// The value of an attribute that was not set.
 const UNSET: i32 = i32::MIN;
 
-/// What can be set of a kernel.
+/// The settings of a kernel.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// Dynamic shared memory that a launch may ask for.
+    /// The dynamic shared memory in bytes that a launch may request.
     max_dynamic_shared: AtomicI32,
     carveout: AtomicI32,
     non_portable_cluster: AtomicI32,
@@ -42,7 +43,7 @@ pub(super) struct OnDevice<'a> {
     pub(super) code: &'a Code,
     pub(super) kernel: &'a Kernel,
     pub(super) device: &'a Device,
-    /// What is set of it: what goes before the other is first, and takes what is set now.
+    /// The settings in order of precedence. New values are stored in the first.
     pub(super) settings: [&'a Settings; 2],
 }
 
@@ -52,15 +53,15 @@ impl OnDevice<'_> {
         values.into_iter().find(|&value| value != UNSET)
     }
 
-    /// The most threads of a block: what `.reqntid` or `.maxntid` says, else 1024.
+    /// Returns the most threads of a block: the value of `.reqntid` or `.maxntid`, otherwise 1024.
     ///
-    /// On a GPU the registers of the kernel limit it too. How many those are, only an assembler
-    /// knows; the number here is an estimate, which may be too high, so it does not count.
+    /// On a GPU the registers of the kernel limit it too. Only an assembler knows their number; the
+    /// number here is an estimate that may be too high, so it is not taken into account.
     pub(super) fn max_threads(self) -> u32 {
         self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024) as u32
     }
 
-    /// Blocks that a cluster may have.
+    /// Returns the most blocks of a cluster.
     pub(super) fn max_cluster(self) -> u64 {
         match self.set_value(|all| &all.non_portable_cluster) {
             None | Some(0) => 8,
@@ -68,10 +69,11 @@ impl OnDevice<'_> {
         }
     }
 
-    /// The most dynamic shared memory of a launch.
+    /// Returns the most dynamic shared memory of a launch in bytes.
     pub(super) fn dynamic_shared_limit(self) -> i32 {
         let limits = &self.device.limits;
-        // A kernel whose static memory is more than that has asked for more by it.
+        // A kernel that has more static shared memory than the default limit opts in to the larger
+        // limit.
         let default = if self.kernel.static_shared as i32 > limits.shared_per_block {
             limits.shared_optin
         } else {
@@ -79,7 +81,8 @@ impl OnDevice<'_> {
         };
         match self.set_value(|all| &all.max_dynamic_shared) {
             Some(set) if set > default => set,
-            // Until it is raised, static and dynamic memory share the default.
+            // Unless the limit was raised above the default, static and dynamic memory share the
+            // default.
             set => self
                 .kernel
                 .dynamic_room(default)
@@ -87,8 +90,8 @@ impl OnDevice<'_> {
         }
     }
 
-    /// How many percent of the memory of a multiprocessor are to be shared memory, -1 if that is
-    /// the driver's choice.
+    /// Returns the percentage of a multiprocessor's memory that is to be shared memory, or -1 if
+    /// the driver chooses.
     pub(super) fn carveout(self) -> i32 {
         self.set_value(|all| &all.carveout).unwrap_or(-1)
     }

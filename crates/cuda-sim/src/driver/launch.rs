@@ -1,4 +1,4 @@
-//! Launching kernels.
+//! Kernel launches.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
@@ -46,15 +46,15 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) shared: u32,
     pub(super) cooperative: bool,
-    /// Blocks of a cluster, if the launch says so.
+    /// The size of a cluster in blocks, if the launch specifies it.
     pub(super) cluster: Option<[u32; 3]>,
 }
 
-/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and its kin, which `extra` lists with values.
+/// `CU_LAUNCH_PARAM_BUFFER_POINTER` and `CU_LAUNCH_PARAM_BUFFER_SIZE`, keys of the list `extra`.
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
 
-/// The parameters, where the kernel expects them.
+/// Copies the parameters into one buffer with the layout that the kernel expects.
 pub(super) fn pack(
     function: &Function,
     params: Out<*mut c_void>,
@@ -63,7 +63,7 @@ pub(super) fn pack(
     let kernel = function.kernel()?;
     let size = kernel.param_bytes as usize;
     if !extra.is_null() {
-        // A list that ends at once says nothing beside parameters.
+        // An empty list is allowed in addition to `params`.
         let is_empty = extra.get()?.is_null();
         if params.is_null() {
             return pack_buffer(size, extra);
@@ -86,7 +86,7 @@ pub(super) fn pack(
     Ok(buffer)
 }
 
-/// The form with one buffer for all parameters.
+/// Copies the parameters of a launch that passes them as one buffer.
 fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
     let (mut start, mut len) = (std::ptr::null_mut(), None);
     let mut index = 0;
@@ -116,8 +116,8 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 }
 
 impl Shape {
-    /// Fails for the launches that the driver refuses. An estimate refuses none: of registers, only
-    /// an assembler knows how many a kernel needs.
+    /// Fails for launches that the driver rejects. The estimated register count does not reject a
+    /// launch, because only an assembler knows how many registers a kernel needs.
     pub(super) fn check(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
         let [grid_x, grid_y, grid_z] = self.grid;
@@ -178,7 +178,7 @@ impl Shape {
 }
 
 impl Instance {
-    /// A launch, ready to run.
+    /// Creates a job that runs the launch.
     pub(super) fn job(&self, function: &Function, shape: Shape, params: Vec<u8>) -> Job {
         let context = &function.module.context;
         Job {
@@ -198,7 +198,7 @@ impl Instance {
         }
     }
 
-    /// The devices whose memory kernels in this context may use, its own first.
+    /// Returns the devices whose memory kernels in this context may access, beginning with its own.
     fn reachable(&self, context: &Context) -> Vec<Arc<Device>> {
         let peers = context.peers();
         let others = peers
@@ -344,7 +344,7 @@ impl Call {
     }
 }
 
-/// The attributes of a launch, as a driver of `version` takes them.
+/// Parses the attributes of a launch as a driver of `version` does.
 pub(super) fn attributes_of(config: &CUlaunchConfig, version: u32) -> Status<Attributes> {
     let mut all = Attributes::default();
     // SAFETY: there must be `numAttrs` attributes ← the contract of cuLaunchKernelEx.
@@ -356,10 +356,10 @@ pub(super) fn attributes_of(config: &CUlaunchConfig, version: u32) -> Status<Att
     Ok(all)
 }
 
-/// Takes what a kernel prints.
+/// A function that receives the output of a kernel.
 type Print = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-/// A launch in its queue.
+/// A queued launch.
 pub(super) struct Job {
     image: Arc<std::sync::RwLock<vm::Image>>,
     kernel: usize,
@@ -377,7 +377,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// The memory that the device reaches now.
+    /// Returns a map of the memory that the device can currently access.
     fn map(&self) -> Arc<MemoryMap> {
         let maps: Vec<Arc<MemoryMap>> = self.reachable.iter().map(|device| device.map()).collect();
         match &maps[..] {
@@ -416,7 +416,7 @@ impl Job {
         params.report = &report;
         match vm::launch(&image, self.kernel, &params) {
             Ok(_) => Ok(()),
-            // The instance is going away, and nobody is there to be told.
+            // The instance is being dropped, so there is no program left that could get the error.
             Err(_) if self.device.cancel.load(Ordering::Relaxed) => Ok(()),
             Err(fault) => {
                 if !fault.kind.before_start() {

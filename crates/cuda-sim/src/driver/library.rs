@@ -1,4 +1,5 @@
-//! Libraries: programs that belong to no context, loaded into each when they are first used there.
+//! Libraries: programs that do not belong to a context and are loaded into each context on first
+//! use.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -64,9 +65,9 @@ exports! {
 pub(super) struct Library {
     handle: u64,
     code: Arc<Code>,
-    /// Handles and names, by number of the kernel.
+    /// The handle and the name of each kernel, by kernel number.
     kernels: Vec<(u64, CString)>,
-    /// Handles of modules by context.
+    /// The handle of the library's module in each context, by context handle.
     modules: Mutex<BTreeMap<u64, u64>>,
 }
 
@@ -75,7 +76,7 @@ impl Call {
         self.libraries.get(handle).ok_or(INVALID_HANDLE)
     }
 
-    /// The library and the number of a kernel.
+    /// Returns the library and the number of a kernel.
     fn kernel(&self, handle: u64) -> Status<(Arc<Library>, usize)> {
         let find = |library: Arc<Library>| {
             let index = library
@@ -91,7 +92,7 @@ impl Call {
             .ok_or(INVALID_HANDLE)
     }
 
-    /// The library's module in a context.
+    /// Returns the library's module in a context, and loads it on first use.
     fn module_in(&self, library: &Library, context: &Arc<Context>) -> Status<Arc<Module>> {
         let mut modules = lock(&library.modules);
         let known = modules
@@ -105,7 +106,7 @@ impl Call {
         Ok(module)
     }
 
-    /// The function of a kernel in the current context.
+    /// Returns the function of a kernel in the current context.
     pub(super) fn function_of_kernel(&self, handle: u64) -> Status<Arc<Function>> {
         let (library, index) = self.kernel(handle)?;
         let context = self.current()?;
@@ -145,7 +146,7 @@ impl Call {
         let loaded = Library {
             handle: fresh(),
             kernels: kernels
-                // PTX names have no NUL.
+                // PTX names cannot contain a NUL.
                 .map(|kernel| {
                     (
                         fresh(),
@@ -175,8 +176,8 @@ impl Call {
     ) -> Status {
         let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
         image.push(0);
-        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the
-        // NUL that ends text, and lives to the end of this method.
+        // SAFETY: the pointer must point to an image that outlives all uses of the wrapper ←
+        // `image` ends with the NUL that terminates text, and lives until the end of this method.
         let data = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
         self.library_load_data(
             library,
@@ -190,7 +191,8 @@ impl Call {
         )
     }
 
-    /// Waits for the contexts that the library is loaded in, as unloading each of its modules does.
+    /// `cuLibraryUnload()`—Waits for the contexts into which the library is loaded, as unloading
+    /// each of its modules does.
     fn library_unload(&self, library: Out<CUlib_st>) -> Status {
         let library = self
             .libraries
@@ -266,7 +268,8 @@ impl Call {
         Ok(())
     }
 
-    /// Managed variables are refused: the host cannot touch variables here.
+    /// `cuLibraryGetManaged()`—Fails for every variable: the host cannot access variables of the
+    /// software device.
     fn library_get_managed(
         &self,
         dptr: Out<CUdeviceptr>,
@@ -288,7 +291,8 @@ impl Call {
         })
     }
 
-    /// There are none: no device here has `CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS`.
+    /// `cuLibraryGetUnifiedFunction()`—Finds no function, because the software devices do not have
+    /// `CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS`.
     fn library_get_unified_function(
         &self,
         function: Out<*mut c_void>,
@@ -311,7 +315,7 @@ impl Call {
         library.set(pointer(self.kernel(kernel.handle())?.0.handle))
     }
 
-    /// The text lives as long as the library is loaded.
+    /// `cuKernelGetName()`—The string lives as long as the library is loaded.
     fn kernel_get_name(&self, name: Out<*const c_char>, kernel: Out<CUkern_st>) -> Status {
         name.required()?;
         let (library, index) = self.kernel(kernel.handle())?;
@@ -350,7 +354,7 @@ impl Call {
         count.set(kernel.params.len())
     }
 
-    /// Calls `f` with a kernel on a device, for which no context is needed.
+    /// Calls `f` with a kernel on a device. This needs no context.
     fn on_device<T>(
         &self,
         kernel: u64,

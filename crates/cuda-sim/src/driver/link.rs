@@ -1,7 +1,7 @@
-//! The linker: several PTX texts become one image.
+//! The linker, which combines several PTX texts into one image.
 //!
-//! The real one makes a cubin. What comes out here is the texts one behind the other, with a line
-//! before each that says how long it is: only a software device loads it.
+//! The real linker produces a cubin. This one produces the PTX texts in sequence, each after a line
+//! that states its length; only a software device can load the result.
 
 use std::collections::HashSet;
 use std::ffi::{c_char, c_uint, c_void};
@@ -37,7 +37,7 @@ exports! {
     cuLinkDestroy => link_destroy(state: CUlinkState);
 }
 
-/// A link under way.
+/// A link in progress.
 #[derive(Debug)]
 pub(super) struct Link {
     device: Arc<Device>,
@@ -45,31 +45,32 @@ pub(super) struct Link {
     state: Mutex<State>,
 }
 
-/// The log buffers of the call that began the link, valid as long as the link: so says
-/// `cuLinkCreate`.
+/// The log buffers of the call that created the link. `cuLinkCreate` requires them to stay valid as
+/// long as the link.
 #[derive(Debug)]
 struct Held(Logs, Options);
 
-// SAFETY: the buffers may be written from any thread ← `cuLinkCreate` asks for them for the life of
-// the link, and each call of the link holds the lock of its state meanwhile.
+// SAFETY: the buffers may be written from any thread ← `cuLinkCreate` requires them to be valid for
+// the lifetime of the link, and each call that uses the link holds the lock of its state while it
+// writes.
 unsafe impl Send for Held {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Held {}
 
 #[derive(Debug, Default)]
 struct State {
-    /// Names and texts.
+    /// The name and the text of each input.
     modules: Vec<(String, String)>,
     errors: String,
-    /// What `cuLinkComplete` handed out.
+    /// The image that `cuLinkComplete` returned.
     image: Option<Vec<u8>>,
 }
 
-/// What a linked image begins with.
+/// The first line of a linked image.
 const MAGIC: &str = "// cuda-sim linked image\n";
 const PART: &str = "// cuda-sim bytes ";
 
-/// The texts of an image: several of one that was linked.
+/// Returns the PTX texts of an image; a linked image has several.
 pub(super) fn texts(image: &str) -> Vec<&str> {
     let Some(mut rest) = image.strip_prefix(MAGIC) else {
         return vec![image];
@@ -89,11 +90,11 @@ pub(super) fn texts(image: &str) -> Vec<&str> {
     texts
 }
 
-/// The image of these texts, with its NUL.
+/// Returns the linked image of these texts, terminated by a NUL.
 fn image_of(modules: &[(String, String)]) -> Vec<u8> {
     let mut image = MAGIC.to_owned();
     for (_, text) in modules {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(image, "{PART}{}", text.len());
         image.push_str(text);
     }
@@ -101,14 +102,14 @@ fn image_of(modules: &[(String, String)]) -> Vec<u8> {
     image.into_bytes()
 }
 
-/// What the linker has against the modules: a line each, of names that two define, and of names
-/// that nobody does.
+/// Returns the errors of the linker, one on each line: names with several definitions and names
+/// without a definition.
 fn complaints(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
     let exports = cuda_ptx::Exports::new(modules.iter().map(|(_, code)| code));
     let mut lines = String::new();
     for &(name, first, second) in exports.clashes() {
         let [first, second] = [first, second].map(|definition| modules[definition.module()].0);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             lines,
             "error   : Multiple definition of '{name}' in '{second}', first defined in '{first}'"
@@ -128,7 +129,7 @@ fn complaints(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
         missing.sort_unstable();
         missing.dedup();
         for name in missing {
-            // As above.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 lines,
                 "error   : Undefined reference to '{name}' in '{module}'"
@@ -138,7 +139,8 @@ fn complaints(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
     lines
 }
 
-/// Variables that are defined elsewhere; those of shared memory without a size are the launch's.
+/// Returns the names of variables that are defined elsewhere, except unsized shared memory, whose
+/// size the launch provides.
 fn externs<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let is_extern = |variable: &&cuda_ptx::Variable<'a>| {
         variable.linkage == cuda_ptx::Linkage::Extern && variable.space != cuda_ptx::Space::Shared
@@ -149,7 +151,7 @@ fn externs<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> 
         .map(|variable| variable.name)
 }
 
-/// Functions with a body, and variables.
+/// Returns the names of the functions with a body and of the variables that the module defines.
 fn definitions<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let functions = code.functions.iter().filter(|f| f.body.is_some());
     let variables = code
@@ -161,7 +163,7 @@ fn definitions<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a s
         .chain(variables.map(|variable| variable.name))
 }
 
-/// The names in instructions and initial values.
+/// Returns the names that instructions and initial values use.
 fn used<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
     let mut names = Vec::new();
     for statement in code.functions.iter().flat_map(|f| f.body.iter().flatten()) {
@@ -206,7 +208,7 @@ impl Link {
         lock(&self.state)
     }
 
-    /// Adds to the log of errors.
+    /// Appends to the error log and writes it to the program's buffer.
     fn complain(&self, state: &mut State, words: &str) {
         state.errors.push_str(words);
         self.logs.0.write_all("", &state.errors, self.logs.1);
@@ -307,7 +309,7 @@ impl Call {
         let text = String::from_utf8_lossy(text);
         let texts = match kind {
             CUjitInputType::CU_JIT_INPUT_PTX => vec![&*text],
-            // What this linker has made before.
+            // The output of an earlier link.
             CUjitInputType::CU_JIT_INPUT_CUBIN if text.starts_with(MAGIC) => texts(&text),
             kind if kind.0 >= CUjitInputType::CU_JIT_NUM_INPUT_TYPES.0 => {
                 return Err(INVALID_VALUE);
@@ -357,7 +359,7 @@ impl Call {
         }
         let made = state.image.as_mut().ok_or(INVALID_VALUE)?;
         size.set_if(made.len());
-        // It stays where it is until the link goes.
+        // The image does not move until the link is destroyed.
         image.set(made.as_mut_ptr().cast())
     }
 
@@ -381,7 +383,7 @@ mod tests {
         let image = image.strip_suffix('\0').unwrap();
         assert_eq!(texts(image), ["one\n", "", "// cuda-sim bytes 3\nabc"]);
         assert_eq!(texts("no image"), ["no image"]);
-        // Cut off, or with a length that goes beyond it: nothing panics.
+        // Truncated images and lengths beyond the end do not cause a panic.
         for end in MAGIC.len()..image.len() {
             assert!(texts(&image[..end]).len() <= 3);
         }

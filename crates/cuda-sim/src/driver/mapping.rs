@@ -1,4 +1,4 @@
-//! What is known of virtual memory: addresses that are reserved, memory, and where it is mapped.
+//! The state of virtual memory: address reservations, physical memory, and mappings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,7 +11,7 @@ use super::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
 use crate::memory::{Backing, VirtualSpace};
 
-/// The addresses of one driver, and what is where.
+/// The virtual address space of one driver and its contents.
 #[derive(Debug, Default)]
 pub(super) struct VirtualMemory {
     space: OnceLock<Option<VirtualSpace>>,
@@ -20,15 +20,15 @@ pub(super) struct VirtualMemory {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Start to length.
+    /// Reserved ranges: start address to length in bytes.
     pub(super) reserved: BTreeMap<u64, u64>,
-    /// By start.
+    /// Mappings by start address.
     pub(super) mappings: BTreeMap<u64, Mapping>,
-    /// How often each handle is held, and its memory.
+    /// The reference count of each handle, and its memory.
     pub(super) handles: HashMap<u64, (usize, Arc<Physical>)>,
 }
 
-/// Memory of a device.
+/// Physical memory of a device.
 #[derive(Debug)]
 pub(super) struct Physical {
     pub(super) handle: u64,
@@ -37,7 +37,7 @@ pub(super) struct Physical {
     pub(super) prop: Prop,
 }
 
-/// What memory was asked for with. Its pointer, which is for Windows, is null.
+/// The properties with which memory was created. The pointer in it, which is for Windows, is null.
 #[derive(Clone, Copy)]
 pub(super) struct Prop(CUmemAllocationProp);
 
@@ -47,13 +47,13 @@ impl Prop {
         Self(prop)
     }
 
-    /// As C says it.
+    /// Returns the properties in the form of C.
     pub(super) fn raw(&self) -> CUmemAllocationProp {
         self.0
     }
 }
 
-// SAFETY: the pointer in it is null ← `new` sets it so.
+// SAFETY: the only pointer in it is null ← `new` sets it so.
 unsafe impl Send for Prop {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Prop {}
@@ -70,18 +70,19 @@ impl Drop for Physical {
     }
 }
 
-/// Memory at an address.
+/// Physical memory that is mapped at an address.
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub(super) size: u64,
     pub(super) memory: Arc<Physical>,
-    /// The devices that may read and write it.
+    /// The ordinals of the devices that may read and write it.
     pub(super) access: Vec<usize>,
-    /// Whether it is being unmapped: it is no longer there, but its addresses are taken.
+    /// Whether it is being unmapped: its contents are no longer accessible, but its addresses are
+    /// still in use.
     pub(super) is_ending: bool,
 }
 
-/// What is mapped at an address, for those who ask what a pointer is.
+/// The mapping at an address, for pointer queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped {
     pub(super) start: u64,
@@ -95,19 +96,19 @@ impl VirtualMemory {
         lock(&self.state)
     }
 
-    /// The addresses, which are taken when somebody first wants some.
+    /// Returns the address space, which is reserved on first use.
     pub(super) fn space(&self) -> Status<&VirtualSpace> {
         let space = self.space.get_or_init(|| VirtualSpace::new().ok());
         space.as_ref().ok_or(OUT_OF_MEMORY)
     }
 
-    /// Whether `addr` is one of the addresses, reserved or not.
+    /// Returns whether `addr` is in the virtual address space, reserved or not.
     pub(super) fn contains(&self, addr: u64) -> bool {
         let space = self.space.get().and_then(Option::as_ref);
         space.is_some_and(|space| space.contains(addr))
     }
 
-    /// What is mapped at `addr`.
+    /// Returns the mapping at `addr`.
     pub(super) fn mapped(&self, addr: u64) -> Option<Mapped> {
         let state = self.state();
         let (start, mapping) = state.mapping(addr)?;
@@ -119,7 +120,8 @@ impl VirtualMemory {
         })
     }
 
-    /// How many handles are held, their bytes, and how many ranges of addresses are reserved.
+    /// Returns the number of live handles, the size of their memory in bytes, and the number of
+    /// reserved address ranges.
     pub(super) fn count(&self) -> (usize, u64, usize) {
         let state = self.state();
         let bytes = state.handles.values();
@@ -135,8 +137,8 @@ impl State {
         is_there.then_some((start, mapping))
     }
 
-    /// The starts of the mappings that the range consists of; `INVALID_VALUE` unless it is whole
-    /// ones without gaps.
+    /// Returns the start addresses of the mappings in the range. Fails with `INVALID_VALUE` unless
+    /// the range consists of whole mappings without gaps.
     pub(super) fn whole(&self, addr: u64, size: u64) -> Status<Vec<u64>> {
         let end = addr.checked_add(size).ok_or(INVALID_VALUE)?;
         let (mut next, mut starts) = (addr, Vec::new());
@@ -154,7 +156,7 @@ impl State {
         }
     }
 
-    /// Whether one reservation holds the range.
+    /// Returns whether one reservation contains the range.
     pub(super) fn is_reserved(&self, addr: u64, size: u64) -> bool {
         let below = self.reserved.range(..=addr).next_back();
         below.is_some_and(|(&start, &len)| {

@@ -1,4 +1,4 @@
-//! Device memory: allocating, freeing, asking.
+//! Device memory: allocation, deallocation, and queries.
 
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
@@ -30,24 +30,25 @@ exports! {
         base: *mut CUdeviceptr, size: *mut usize, dptr: CUdeviceptr);
 }
 
-/// What addresses of device memory are multiples of: what textures want.
+/// The alignment of allocations in bytes, which is the one that textures need.
 pub(super) const ALIGN: u64 = TEXTURE_ALIGN as u64;
 
-/// One live allocation, of whatever kind.
+/// A live allocation of any kind.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(super) size: u64,
     pub(super) kind: Kind,
     pub(super) device: Arc<Device>,
-    /// The context it was made in.
+    /// The handle of the context in which it was made.
     pub(super) context: u64,
-    /// A number that no other allocation has.
+    /// The unique id of the allocation.
     pub(super) id: u64,
-    /// Whether its memory is not free for others; held by who acts on that.
+    /// Whether the memory still belongs to this allocation. Operations that depend on it hold the
+    /// lock meanwhile.
     pub(super) is_there: Arc<Mutex<bool>>,
 }
 
-/// Whose bytes an allocation has, and who frees it.
+/// The kind of an allocation, which determines where its bytes are and how it is freed.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// `cuMemAlloc`
@@ -65,37 +66,38 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the bytes are the host's.
+    /// Returns whether the bytes are host memory.
     pub(super) fn is_host(&self) -> bool {
         matches!(self, Self::Pinned(..) | Self::Registered(_))
     }
 }
 
-/// Host memory of ours. Those who may use it keep it, so that it outlives what still runs when it
-/// is freed.
+/// Host memory that the driver owns. Each user of the memory holds a reference, so that it outlives
+/// work that is still running when it is freed.
 #[derive(Debug)]
 pub(super) struct Block {
     start: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: a `Block` owns its bytes; nothing about them is tied to a thread.
+// SAFETY: a `Block` owns its bytes and is not tied to a thread.
 unsafe impl Send for Block {}
-// SAFETY: as for `Send`; through `&self` nothing is read but the address.
+// SAFETY: as for `Send`; `&self` gives access to the address only.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// `size` bytes at the start of a page, holding [`POISON`]; `None` if there is no room.
+    /// Allocates `size` bytes, aligned to a page and filled with [`POISON`]. Returns `None` if
+    /// there is no memory.
     pub(super) fn new(size: u64) -> Option<Self> {
         let layout = Layout::from_size_align(usize::try_from(size).ok()?.max(1), 4096).ok()?;
-        // SAFETY: the size must not be zero ← `max(1)` above.
+        // SAFETY: the size must not be zero ← `max(1)` above ensures it.
         let start = unsafe { alloc::alloc(layout) };
         if start.is_null() {
             return None;
         }
         let poisoned = layout.size().min(POISON_LIMIT as usize);
-        // SAFETY: `poisoned` bytes at `start` must be writable ← they were just allocated, at least
-        // so many.
+        // SAFETY: `poisoned` bytes at `start` must be writable ← at least that many were just
+        // allocated.
         unsafe { start.write_bytes(POISON, poisoned) };
         Some(Self { start, layout })
     }
@@ -114,7 +116,7 @@ impl Drop for Block {
 }
 
 impl Instance {
-    /// Notes a new allocation.
+    /// Records a new allocation.
     pub(super) fn note(
         &self,
         addr: u64,
@@ -123,7 +125,7 @@ impl Instance {
         context: &Context,
     ) -> Arc<Mutex<bool>> {
         let device = match &kind {
-            // Which may be another device's than that of the stream.
+            // The device of the pool may differ from the device of the stream.
             Kind::Pool(pool) => self.devices.get(pool.device),
             _ => None,
         };
@@ -140,7 +142,7 @@ impl Instance {
         is_there
     }
 
-    /// Takes an allocation that starts at `addr` and is of the right kind off the list.
+    /// Removes the allocation that starts at `addr` from the list, if `which` accepts its kind.
     pub(super) fn forget(&self, addr: u64, which: impl Fn(&Kind) -> bool) -> Option<Allocation> {
         let mut allocations = self.allocations();
         if !which(&allocations.get(&addr)?.kind) {
@@ -149,7 +151,8 @@ impl Instance {
         allocations.remove(&addr)
     }
 
-    /// Frees what is no longer listed. Nothing may use it any more. `by` is for messages.
+    /// Frees the memory of an allocation that was removed from the list and is no longer in use.
+    /// `by` is used in messages.
     pub(super) fn release(&self, addr: u64, allocation: &Allocation, by: &'static str) {
         let freed = match &allocation.kind {
             Kind::Device => allocation.device.arena.free(addr, by).is_ok(),
@@ -164,7 +167,7 @@ impl Instance {
             Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(..) => {
                 let host = std::ptr::without_provenance(addr as usize);
                 let known = self.devices.iter();
-                // Each of them, also after one that does not know it.
+                // `filter` does not stop at a device that does not know the memory.
                 let known = known.filter(|device| device.arena.unregister_host(host).is_ok());
                 known.count() == self.devices.len()
             }
@@ -172,7 +175,7 @@ impl Instance {
         debug_assert!(freed, "a listed allocation is known to its arena");
     }
 
-    /// Frees all allocations of this sort.
+    /// Frees all allocations that `which` accepts.
     pub(super) fn free_allocations(&self, which: impl Fn(&Allocation) -> bool) {
         let gone: Vec<(u64, Allocation)> = {
             let mut allocations = self.allocations();
@@ -191,7 +194,7 @@ impl Instance {
         }
     }
 
-    /// The allocation that holds `addr`, and what `read` makes of it.
+    /// Finds the allocation that contains `addr` and returns the result of `read` for it.
     pub(super) fn find_allocation<T>(
         &self,
         addr: u64,
@@ -202,10 +205,10 @@ impl Instance {
         (addr - start < allocation.size.max(1)).then(|| read(start, allocation))
     }
 
-    /// Waits for all work of a context, and of no other: what a driver does when something of the
-    /// context is freed that was not allocated in stream order, or unloaded.
+    /// Waits for all work of a context and of no other context. A driver does this when an object
+    /// of the context is unloaded, or is freed and was not allocated in stream order.
     ///
-    /// Work of other contexts that uses it finds the memory freed, or given to something else.
+    /// Work of other contexts that uses the memory finds it freed or reused.
     pub(super) fn drain_context(&self, context: u64) {
         let group = self.contexts.get(context).map(|context| context.group);
         let mut tail = group.map_or_else(Vec::new, |group| self.engine.group_tail(group));
@@ -252,7 +255,7 @@ impl Call {
         pitch.set(row)
     }
 
-    /// Waits for the context of the memory first, unless it came from a pool.
+    /// `cuMemFree()`—Waits for the context of the memory first, unless the memory came from a pool.
     fn mem_free(&self, dptr: CUdeviceptr) -> Status {
         if dptr == 0 {
             return Ok(());
@@ -261,7 +264,7 @@ impl Call {
             .forget(dptr, |kind| !kind.is_host())
             .ok_or(INVALID_VALUE)?;
         match allocation.kind {
-            // Its own turn in its stream may be still to come.
+            // The allocation may not have run in stream order yet.
             Kind::Pool(_) => *lock(&allocation.is_there) = false,
             _ => self.drain_context(allocation.context),
         }
@@ -302,7 +305,7 @@ impl Call {
         Ok(())
     }
 
-    /// The device of an ordinal that a call passes as a location.
+    /// Returns the device of an ordinal that a call passes as a location.
     pub(super) fn location_device(&self, ordinal: CUdevice) -> Status<&Arc<Device>> {
         self.device(ordinal)
     }

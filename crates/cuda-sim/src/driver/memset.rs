@@ -1,4 +1,4 @@
-//! Filling memory with a value.
+//! Fills: setting memory to a value.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
@@ -39,16 +39,16 @@ exports! {
         stream: CUstream);
 }
 
-/// What is filled, and with what: rows of elements.
+/// A fill: the rows of elements that are set, and the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
     pub(super) dst: u64,
-    /// Bytes from row to row.
+    /// The distance between rows in bytes.
     pub(super) pitch: usize,
     pub(super) value: u32,
-    /// Bytes of an element: 1, 2 or 4.
+    /// The size of an element in bytes: 1, 2 or 4.
     pub(super) element: usize,
-    /// Elements in a row.
+    /// The number of elements in a row.
     pub(super) width: usize,
     pub(super) height: usize,
 }
@@ -58,7 +58,7 @@ impl Fill {
         self.width == 0 || self.height == 0
     }
 
-    /// `INVALID_VALUE` for what the driver refuses. It is not empty.
+    /// Fails with `INVALID_VALUE` for a fill that the driver rejects. The fill must not be empty.
     pub(super) fn check(&self, spaces: &Spaces) -> Status {
         let Self {
             dst, pitch, height, ..
@@ -97,7 +97,8 @@ impl Fill {
 }
 
 impl Call {
-    /// Queues the filling. `blocking` ones return at once too, unless the memory is the host's.
+    /// Queues the fill. A `blocking` fill returns immediately too, unless the memory is host
+    /// memory.
     fn fill(&self, fill: Fill, stream: u64, blocking: bool) -> Status {
         let stream = self.stream(stream)?;
         if fill.is_empty() {
@@ -120,7 +121,7 @@ impl Call {
     }
 }
 
-/// The functions for one width of element.
+/// Defines the functions for one element width.
 macro_rules! memset {
     ($ty:ty, $one:ident, $one_async:ident, $two:ident, $two_async:ident) => {
         impl Call {

@@ -1,7 +1,6 @@
-//! Mipmapped arrays: an array, and the same in less and less detail.
+//! Mipmapped arrays: an array at several levels of detail.
 //!
-//! Each level is an array with a handle of its own, which lives as long as the mipmapped array
-//! does.
+//! Each level is an array with its own handle and lives as long as the mipmapped array.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -28,13 +27,13 @@ exports! {
 pub(super) struct Mipmap {
     pub(super) context: u64,
     pub(super) device: Arc<Device>,
-    /// From the most detailed one on.
+    /// The levels, beginning with the most detailed.
     pub(super) levels: Vec<Arc<Array>>,
 }
 
-/// The description of level `level`.
+/// Returns the descriptor of level `level`.
 fn level_desc(desc: &CUDA_ARRAY3D_DESCRIPTOR, level: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
-    // An extent of 0 says that there is no such dimension.
+    // An extent of 0 means that the array does not have that dimension.
     let less = |axis: usize| if axis == 0 { 0 } else { (axis >> level).max(1) };
     let is_space = desc.Flags & (LAYERED | CUBEMAP) == 0;
     CUDA_ARRAY3D_DESCRIPTOR {
@@ -49,7 +48,7 @@ fn level_desc(desc: &CUDA_ARRAY3D_DESCRIPTOR, level: u32) -> CUDA_ARRAY3D_DESCRI
     }
 }
 
-/// The most levels that there can be.
+/// Returns the largest possible number of levels.
 fn most_levels(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> u32 {
     let is_space = desc.Flags & (LAYERED | CUBEMAP) == 0;
     let depth = if is_space { desc.Depth } else { 1 };
@@ -100,7 +99,7 @@ impl Call {
         level.set(pointer(found.handle()))
     }
 
-    /// Waits for the context of the array, as freeing memory does.
+    /// `cuMipmappedArrayDestroy()`—Waits for the context of the array, as freeing memory does.
     fn mipmapped_array_destroy(&self, array: Out<CUmipmappedArray_st>) -> Status {
         let handle = array.handle();
         let mipmap = self.mipmaps.remove(handle).ok_or(INVALID_HANDLE)?;

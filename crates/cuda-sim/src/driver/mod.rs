@@ -1,13 +1,13 @@
-//! The functions of `cuda.h`, one file per noun.
+//! The functions of `cuda.h`, with one file for each kind of object.
 //!
 //! ```text
 //! C ── cuX::<SLOT> (export)── dispatch: count, fail, catch ── Call::x ── Instance ── engine, memory, vm
 //! ```
 //!
-//! An [`Instance`](instance::Instance) is one software driver; it sits in a slot, and each slot has
-//! its own copy of every C function. [`Call`](export::Call) is the instance for the time of a call.
-//! The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are numbers
-//! that are looked up ([`handle`]).
+//! An [`Instance`](instance::Instance) is one software driver. It occupies a slot, and each slot
+//! has its own copy of every C function. [`Call`](export::Call) is an instance for the duration of
+//! a call. The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are
+//! numbers that are looked up ([`handle`]).
 
 mod advice;
 mod arg;
@@ -57,7 +57,7 @@ mod wait_value;
 
 use export::Entry;
 
-/// All that is implemented, for the slot `SLOT`.
+/// Returns all implemented functions for the slot `SLOT`.
 fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
     let own = [
         advice::Exports::<SLOT>::ENTRIES,

@@ -1,4 +1,4 @@
-//! Modules: programs with their variables in a context.
+//! Modules: programs with their variables, loaded into a context.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_uint, c_void};
@@ -41,11 +41,12 @@ pub(super) struct Module {
     pub(super) handle: u64,
     pub(super) context: Arc<Context>,
     pub(super) code: Arc<Code>,
-    /// Kernels that run hold it for reading.
+    /// Running kernels hold a read lock on it.
     pub(super) image: Arc<RwLock<Image>>,
-    /// The library it belongs to, which alone unloads it.
+    /// The handle of the library that it belongs to. Such a module is unloaded only with its
+    /// library.
     pub(super) library: Option<u64>,
-    /// Handles by number of the kernel.
+    /// The handles of functions, by kernel number.
     functions: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -59,7 +60,7 @@ impl Module {
 }
 
 impl Instance {
-    /// Places the variables of a program in a context.
+    /// Loads a program into a context and allocates its variables.
     pub(super) fn load(
         &self,
         code: Arc<Code>,
@@ -82,7 +83,7 @@ impl Instance {
         Ok(module)
     }
 
-    /// Unloads modules; waits for kernels of theirs that run.
+    /// Unloads the modules that `which` accepts, after waiting for their running kernels.
     pub(super) fn unload_modules(&self, which: impl Fn(&Module) -> bool) {
         for module in self.modules.drain(which) {
             self.functions
@@ -92,7 +93,7 @@ impl Instance {
         }
     }
 
-    /// The function for kernel number `index`, the same each time.
+    /// Returns the function for kernel `index`; it is the same function each time.
     pub(super) fn function_of(&self, module: &Arc<Module>, index: usize) -> Arc<Function> {
         let mut handles = lock(&module.functions);
         if let Some(function) = handles
@@ -156,14 +157,15 @@ impl Call {
         self.current()?;
         let mut image = std::fs::read(path.text()?).map_err(|_| FILE_NOT_FOUND)?;
         image.push(0);
-        // SAFETY: the pointer must be to an image that outlives the wrapper's use ← `image` has the
-        // NUL that ends text, and lives to the end of this method.
+        // SAFETY: the pointer must point to an image that outlives all uses of the wrapper ←
+        // `image` ends with the NUL that terminates text, and lives until the end of this method.
         let image_arg = unsafe { super::arg::Arg::wrap(image.as_ptr().cast::<c_void>()) };
         self.load_image(module, image_arg, None)
     }
 
-    /// Waits for the context of the module, and for no other: a copy in a stream of another context
-    /// that uses a variable of the module finds the memory freed, or given to another module.
+    /// `cuModuleUnload()`—Waits for the context of the module and for no other context. A copy in a
+    /// stream of another context that uses a variable of the module finds the memory freed or
+    /// reused.
     fn module_unload(&self, module: Out<CUmod_st>) -> Status {
         let module = self.modules.get(module.handle()).ok_or(INVALID_HANDLE)?;
         if module.library.is_some() {

@@ -1,20 +1,21 @@
-//! How many blocks fit on a multiprocessor.
+//! Occupancy: how many blocks fit on a multiprocessor.
 //!
-//! The least of what its threads, its blocks, its registers and its shared memory allow, each
+//! The result is the minimum of the limits by threads, blocks, registers and shared memory, each
 //! rounded as the CUDA programming guide says: warps of 32 threads, registers in units of 256 per
-//! warp, shared memory in units of 128 bytes beside what the system takes per block. What else
-//! counts is as in NVIDIA's `cuda_occupancy.h`: the registers of a warp are on one of the four
-//! parts of a multiprocessor, a launch may not have more dynamic shared memory than the function is
-//! allowed, and the carve-out is all the shared memory that there is, unless no block fits then.
+//! warp, shared memory in units of 128 bytes in addition to what the system reserves per block. The
+//! other rules follow NVIDIA's `cuda_occupancy.h`: the registers of a warp are in one of the four
+//! partitions of a multiprocessor, the dynamic shared memory of a launch may not exceed the limit
+//! of the function, and the carve-out is all the available shared memory, unless no block fits into
+//! it.
 //!
-//! The number of registers is an estimate, which may be too high. So it lowers the figures that are
-//! reported, and refuses nothing:
+//! The number of registers is an estimate that may be too high. It therefore lowers the reported
+//! figures but does not reject a launch:
 //!
-//! - A block that may be launched counts as at least one that fits, if its shared memory does.
-//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are refused by the other
-//!   limits only, which are certain: a grid of as many blocks as the figures say is always
+//! - A block that can be launched counts as at least one resident block if its shared memory fits.
+//! - Cooperative launches and `cuOccupancyAvailableDynamicSMemPerBlock` are rejected only because
+//!   of the other limits, which are exact: a grid with as many blocks as reported can always be
 //!   launched.
-//! - `cuOccupancyMaxPotentialBlockSize` returns a size that may be launched: that of `.reqntid` if
+//! - `cuOccupancyMaxPotentialBlockSize` returns a size that can be launched: that of `.reqntid` if
 //!   the kernel has one.
 
 use std::ffi::{c_int, c_uint};
@@ -42,12 +43,13 @@ exports! {
         shared: *mut usize, function: CUfunction, blocks: c_int, size: c_int);
 }
 
-/// The threads of the largest block.
+/// The number of threads of the largest block.
 const MOST_THREADS: u32 = 1024;
-/// In what units a block takes shared memory.
+/// The allocation unit of the shared memory of a block in bytes.
 const SHARED_UNIT: u64 = 128;
 
-/// How many KiB of shared memory a multiprocessor can be set to have, the others being its cache.
+/// Returns the sizes of shared memory, in KiB, for which a multiprocessor can be configured. The
+/// rest of its memory is cache.
 fn shared_steps(capability: (u32, u32)) -> &'static [u64] {
     match capability {
         (7, 5) => &[32, 64],
@@ -57,7 +59,8 @@ fn shared_steps(capability: (u32, u32)) -> &'static [u64] {
 }
 
 impl OnDevice<'_> {
-    /// What a block with so much dynamic shared memory takes of a multiprocessor.
+    /// Returns how many bytes of a multiprocessor's shared memory a block with `dynamic` bytes of
+    /// dynamic shared memory takes.
     fn shared_bytes(self, dynamic: u64) -> u64 {
         u64::from(self.kernel.static_shared)
             .saturating_add(dynamic)
@@ -66,8 +69,7 @@ impl OnDevice<'_> {
             .unwrap_or(u64::MAX)
     }
 
-    /// The least shared memory that a multiprocessor can be set to have of those that are at least
-    /// `bytes`.
+    /// Returns the smallest configurable size of shared memory that is at least `bytes`.
     fn shared_step(self, bytes: u64) -> u64 {
         let all = self.device.limits.shared_per_sm as u64;
         let steps = shared_steps(self.device.capability).iter();
@@ -75,15 +77,16 @@ impl OnDevice<'_> {
         steps.find(|&step| step >= bytes).unwrap_or(all).min(all)
     }
 
-    /// The shared memory of a multiprocessor as the carve-out asks for it.
+    /// Returns the size of shared memory that the carve-out requests.
     fn shared_wanted(self) -> u64 {
         let all = self.device.limits.shared_per_sm as u64;
         let percent = u64::try_from(self.carveout());
         percent.map_or(all, |percent| self.shared_step(all * percent / 100))
     }
 
-    /// The shared memory of a multiprocessor that runs blocks which take `used` bytes: what the
-    /// carve-out asks for, and if that is too little for one block, what is enough for one.
+    /// Returns the size of shared memory of a multiprocessor that runs blocks of `used` bytes: the
+    /// size that the carve-out requests, or, if that is too small for one block, a size that is
+    /// enough for one.
     fn shared_capacity(self, used: u64) -> u64 {
         let wanted = self.shared_wanted();
         if wanted >= used {
@@ -94,23 +97,23 @@ impl OnDevice<'_> {
     }
 }
 
-/// How many blocks run on a multiprocessor at once.
+/// The number of blocks that are resident on a multiprocessor at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fit {
-    /// By all limits, with the estimate of registers: what the program is told. At most `certain`,
-    /// and 0 only if that is.
+    /// The number by all limits including the estimated registers, which is reported to the
+    /// program. It is at most `certain`, and 0 only if `certain` is 0.
     pub(super) reported: u32,
-    /// By the limits that are known exactly: threads, blocks and shared memory.
+    /// The number by the limits that are known exactly: threads, blocks and shared memory.
     pub(super) certain: u32,
 }
 
-/// How many blocks of `threads` threads with so much dynamic shared memory run on a multiprocessor
-/// at once.
+/// Returns how many blocks of `threads` threads with `dynamic` bytes of dynamic shared memory are
+/// resident on a multiprocessor at once.
 pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -> Status<Fit> {
     let function = function.on_device()?;
     let limits = &function.device.limits;
     let warps = u64::from(threads.div_ceil(32));
-    // That the kernel is compiled for fewer threads does not count.
+    // A lower thread limit of the kernel is ignored.
     if threads == 0 || threads > MOST_THREADS {
         return Ok(Fit::default());
     }
@@ -120,7 +123,7 @@ pub(super) fn blocks_per_sm(function: &Function, threads: u32, dynamic: usize) -
     }
     let by_threads = limits.threads_per_sm as u64 / (32 * warps);
     let by_registers = u64::from(function.kernel.warps_by_registers()) / warps;
-    // The estimate may be too high, and the block can be launched.
+    // At least one block fits, because the estimate may be too high and the block can be launched.
     let by_registers = by_registers.max(1);
     let used = function.shared_bytes(dynamic as u64);
     let by_shared = function
@@ -203,7 +206,7 @@ impl Call {
         };
         let most = function.on_device()?.max_threads();
         let sizes: Vec<u32> = match function.kernel()?.required_threads {
-            // Blocks of another size cannot be launched.
+            // A block of another size cannot be launched.
             Some(_) => Some(most)
                 .filter(|&most| most <= limit)
                 .into_iter()
@@ -249,13 +252,13 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let function = function.on_device()?;
-        // One block has what it needs, whatever the carve-out.
+        // A single block gets the memory that it needs, whatever the carve-out.
         let capacity = match blocks {
             1 => function.device.limits.shared_per_sm as u64,
             _ => function.shared_step(function.shared_wanted().max(1)),
         };
         let each = capacity / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
-        // As an H200 answers it, without what is reserved for each block.
+        // An H200 does not subtract what is reserved for each block.
         let fixed = u64::from(function.kernel.static_shared);
         let most = u64::try_from(function.dynamic_shared_limit()).unwrap_or(0);
         shared.set(each.saturating_sub(fixed).min(most) as usize)

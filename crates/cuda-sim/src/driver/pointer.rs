@@ -1,4 +1,4 @@
-//! What a pointer is: `cuPointerGetAttribute`.
+//! Pointer queries: `cuPointerGetAttribute`.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
@@ -20,7 +20,7 @@ exports! {
         value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr);
 }
 
-/// What is known of the memory at an address.
+/// The properties of the memory at an address.
 struct Known {
     start: u64,
     size: u64,
@@ -33,8 +33,8 @@ struct Known {
 }
 
 impl Call {
-    /// Whether stream memory operations take memory at this address: neither that of a pool nor
-    /// managed memory, as seen on driver 580.
+    /// Returns whether stream memory operations accept memory at this address. They accept neither
+    /// memory of a pool nor managed memory, as observed with driver 580.
     pub(super) fn takes_mem_ops(&self, ptr: u64) -> bool {
         self.known(ptr)
             .is_none_or(|known| known.pool.is_none() && !known.is_managed)
@@ -67,7 +67,7 @@ impl Call {
                 pool: None,
             })
         };
-        // A variable of a module is not listed.
+        // The variables of modules are not in the list of allocations.
         listed.or_else(mapped).or_else(|| {
             self.devices.iter().find_map(|device| {
                 let (start, size) = device.arena.allocation(ptr)?;
@@ -135,7 +135,8 @@ impl Call {
         }
     }
 
-    /// What one attribute has no answer to is 0, and no error.
+    /// `cuPointerGetAttributes()`—An attribute that does not apply to the pointer is 0 and not an
+    /// error.
     fn pointer_get_attributes(
         &self,
         count: c_uint,
@@ -149,7 +150,7 @@ impl Call {
         for index in 0..count as usize {
             let attribute = attributes.get_at(index)?;
             let place = data.get_at(index)?;
-            // SAFETY: the place must be valid for a value of the attribute ← the contract of this
+            // SAFETY: `place` must be valid for a value of the attribute ← the contract of this
             // function for each element of `data`.
             let place = unsafe { super::arg::Arg::wrap(place) };
             if self.pointer_get_attribute(place, attribute, ptr).is_err() {

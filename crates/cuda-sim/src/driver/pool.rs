@@ -1,9 +1,9 @@
-//! Allocation in stream order, and pools.
+//! Stream-ordered allocation and memory pools.
 //!
-//! A pool here keeps nothing: memory that was freed goes back to the device at once, so reserved
-//! and used memory are the same. The address of an allocation is fixed when it is asked for; its
-//! bytes are valid from its place in the stream on, where they are poisoned. (In the legacy stream
-//! they are poisoned at once.)
+//! A pool of the software device does not cache memory: freed memory returns to the device
+//! immediately, so reserved and used memory are the same. The address of an allocation is fixed
+//! when it is requested. Its bytes are valid from its position in the stream on; they are poisoned
+//! at that point (in the legacy stream, immediately).
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -50,7 +50,7 @@ exports! {
         flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
 }
 
-/// A pool.
+/// A memory pool.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) handle: u64,
@@ -60,10 +60,10 @@ pub(super) struct Pool {
     used_high: AtomicU64,
     reserved_high: AtomicU64,
     threshold: AtomicU64,
-    /// The three reuse attributes, which are on from the start.
+    /// The three reuse attributes, which are enabled by default.
     reuse: [AtomicU64; 3],
     max_size: u64,
-    /// What other devices may do with its memory.
+    /// The access of other devices to its memory, by ordinal.
     access: Mutex<BTreeMap<usize, CUmemAccess_flags>>,
 }
 
@@ -83,7 +83,8 @@ impl Pool {
         }
     }
 
-    /// Counts `size` bytes; whether the pool may grow by so much.
+    /// Adds `size` bytes to the used memory. Returns false if that exceeds the maximum size of the
+    /// pool.
     fn take(&self, size: u64) -> bool {
         let more = |used: u64| {
             let used = used.checked_add(size)?;
@@ -94,7 +95,8 @@ impl Pool {
             .is_ok()
     }
 
-    /// Notes that there was room for what [`take`](Self::take) counted.
+    /// Updates the high-water mark after an allocation that [`take`](Self::take) counted has
+    /// succeeded.
     fn grown(&self) {
         let used = self.used.load(Ordering::Relaxed);
         self.used_high.fetch_max(used, Ordering::Relaxed);
@@ -106,19 +108,19 @@ impl Pool {
     }
 }
 
-/// The number in a location, which some headers put into a union.
+/// Returns the id in a location; some versions of the header put it into a union.
 pub(super) fn location_id(location: &CUmemLocation) -> c_int {
     let bytes = std::ptr::from_ref(location).cast::<c_int>();
-    // SAFETY: the second `int` of the struct must be initialised ← it is `id` in the header of
+    // SAFETY: the second `int` of the struct must be initialized ← it is `id` in the header of
     // every CUDA version, directly or as the first member of a union, and callers of C functions
-    // fill it.
+    // initialize it.
     unsafe { bytes.wrapping_add(1).read() }
 }
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | WIN32 | WIN32_KMT | FABRIC`
 const HANDLE_TYPES: u32 = 15;
 
-/// Whether `cuda.h` has such a place.
+/// Returns whether `cuda.h` defines the location.
 fn is_place(location: &CUmemLocation) -> bool {
     type T = CUmemLocationType;
     matches!(
@@ -191,11 +193,11 @@ impl Call {
         pool.grown();
         let kind = Kind::Pool(Arc::clone(pool));
         let is_there = self.note(addr, size, kind, &stream.context);
-        // An allocation in the legacy stream queues no work, as on a GPU, where it does not hold up
+        // An allocation in the legacy stream queues no work, as on a GPU, where it does not block
         // the blocking streams. The bytes are poisoned already.
         if !stream.is_legacy() {
             self.enqueue(stream, &[], move || {
-                // What was written before the allocation's turn is lost.
+                // Data that was written before the allocation runs in stream order is lost.
                 let is_there = lock(&is_there);
                 if *is_there {
                     let _ = device.map().poison(addr, size);
@@ -228,10 +230,10 @@ impl Call {
             if let Kind::Pool(pool) = &allocation.kind {
                 pool.give(allocation.size);
             }
-            // It was listed, so the arena knows it.
+            // Freeing cannot fail: the allocation was listed, so the arena knows it.
             let _ = allocation.device.arena.free(dptr, by);
         };
-        // Also when the device is lost by then.
+        // The memory is freed even if the device is lost by then.
         self.engine
             .submit(stream.queue, &[], Work::Device(Box::new(free)));
         Ok(())
@@ -281,7 +283,8 @@ impl Call {
         pool.set(pointer(handle))
     }
 
-    /// A device whose pool this was goes back to its default pool. What is allocated stays.
+    /// `cuMemPoolDestroy()`—Devices that use this pool return to their default pool. Its
+    /// allocations stay valid.
     fn mem_pool_destroy(&self, pool: Out<CUmemPoolHandle_st>) -> Status {
         let pool = self.pool(pool.handle())?;
         if pool.is_default {
@@ -301,7 +304,8 @@ impl Call {
         self.pool(pool.handle()).map(drop)
     }
 
-    /// Kept to be asked for: any device can use all memory here.
+    /// `cuMemPoolSetAccess()`—Records the access only for queries: every device can access all
+    /// memory here.
     fn mem_pool_set_access(
         &self,
         pool: Out<CUmemPoolHandle_st>,
@@ -318,7 +322,7 @@ impl Call {
             if !matches!(wanted.flags.0, 0 | 1 | 3) {
                 return Err(INVALID_VALUE);
             }
-            // Its own device always may do all.
+            // The device of the pool always has full access.
             if device == pool.device {
                 match wanted.flags {
                     CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => return Err(INVALID_DEVICE),

@@ -1,4 +1,4 @@
-//! Primary contexts: one per device, shared by counting.
+//! Primary contexts: one for each device, with a retain count.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ impl Call {
         device.alive()
     }
 
-    /// Destroys what the context holds; who retained it still holds a count, and a new one comes
-    /// with the next retain.
+    /// `cuDevicePrimaryCtxReset()`—Destroys the context. If it is still retained, a new context
+    /// replaces it immediately; the retain count stays.
     fn primary_reset(&self, dev: CUdevice) -> Status {
         let device = self.primary_device(dev)?;
         let gone = device.primary().context.take();
@@ -74,7 +74,8 @@ impl Call {
         flags.set(primary.flags)
     }
 
-    /// Before CUDA 11.0 the flags of an active context could not change.
+    /// `cuDevicePrimaryCtxSetFlags()` as before CUDA 11.0—Fails if the context is active, because
+    /// its flags could not change then.
     fn primary_set_flags_v1(&self, dev: CUdevice, flags: c_uint) -> Status {
         if self.primary_device(dev)?.primary().context.is_some() {
             return Err(PRIMARY_CONTEXT_ACTIVE);

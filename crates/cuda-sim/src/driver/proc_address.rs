@@ -1,8 +1,8 @@
-//! `cuGetProcAddress`: which function a name and a version stand for.
+//! `cuGetProcAddress`: the function for a name and a version.
 //!
-//! As a driver of CUDA 13.0 was seen to answer: by base name only; the newest revision that is no
-//! newer than the version asked for; an unknown name, or one with its revision, is a success with a
-//! null pointer.
+//! This follows the observed behavior of a driver of CUDA 13.0. Lookup is by base name only, and
+//! returns the newest revision that is not newer than the requested version. An unknown name, or a
+//! name with its version suffix, is a success with a null pointer.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -27,18 +27,18 @@ exports! {
         status: *mut Query);
 }
 
-/// What a name, a version and a mode mean to a driver of some version.
+/// The result of a lookup by name, version and mode in a driver of some version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The row of the table.
+    /// The index of the function in the table.
     Function(usize),
-    /// The function is newer than the version asked for.
+    /// The function is newer than the requested version.
     TooOld,
-    /// There is none of that name.
+    /// There is no function of that name.
     Unknown,
 }
 
-/// Rows of the table by base name.
+/// Returns the indices of the functions in the table by base name.
 fn by_base() -> &'static HashMap<&'static str, Vec<usize>> {
     static MAP: OnceLock<HashMap<&'static str, Vec<usize>>> = OnceLock::new();
     MAP.get_or_init(|| {
@@ -50,7 +50,7 @@ fn by_base() -> &'static HashMap<&'static str, Vec<usize>> {
     })
 }
 
-/// Finds the function that a driver of version `driver` gives for `name` at `version`.
+/// Finds the function that a driver of version `driver` returns for `name` at `version`.
 pub(crate) fn find(name: &str, version: u32, per_thread: bool, driver: u32) -> Found {
     let Some(rows) = by_base().get(name) else {
         return Found::Unknown;
@@ -73,7 +73,8 @@ pub(crate) fn find(name: &str, version: u32, per_thread: bool, driver: u32) -> F
     found.map_or(Found::TooOld, |&index| Found::Function(index))
 }
 
-/// The addresses of one slot by row of the table: an implementation or a stub.
+/// Returns the addresses of the functions of one slot in the order of the table: an implementation
+/// or a stub.
 fn addresses<const SLOT: usize>() -> Vec<*const ()> {
     let implemented: HashMap<&str, Entry> = super::entries::<SLOT>()
         .into_iter()
@@ -89,14 +90,14 @@ fn addresses<const SLOT: usize>() -> Vec<*const ()> {
 
 struct Addresses(Vec<*const ()>);
 
-// SAFETY: the pointers are addresses of code, which every thread may call.
+// SAFETY: the pointers are addresses of functions, which every thread may call.
 unsafe impl Sync for Addresses {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Addresses {}
 
 macro_rules! for_slots {
     ($($slot:literal)*) => {
-        /// How to fill the table of each slot.
+        /// The function that creates the table of each slot.
         const FILL: [fn() -> Vec<*const ()>; SLOTS] = [$(addresses::<$slot>),*];
         /// `cuGetProcAddress_v2` of each slot.
         const ROOTS: [cuda_sys::GetProcAddress; SLOTS] = [$(cuGetProcAddress_v2::<$slot>),*];
@@ -105,19 +106,19 @@ macro_rules! for_slots {
 
 for_slots!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
 
-/// The root function of a slot.
+/// Returns `cuGetProcAddress_v2` of a slot.
 pub(crate) fn root(slot: usize) -> cuda_sys::GetProcAddress {
     ROOTS[slot]
 }
 
-/// The address of function number `index` in a slot.
+/// Returns the address of function `index` in a slot.
 fn address(slot: usize, index: usize) -> *mut c_void {
     static ADDRESSES: [OnceLock<Addresses>; SLOTS] = [const { OnceLock::new() }; SLOTS];
     let table = ADDRESSES[slot].get_or_init(|| Addresses(FILL[slot]()));
     table.0[index].cast_mut().cast()
 }
 
-/// The names that are implemented.
+/// Returns the exported names of all implemented functions.
 pub(crate) fn implemented() -> Vec<&'static str> {
     super::entries::<0>()
         .into_iter()

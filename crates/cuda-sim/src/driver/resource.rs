@@ -1,5 +1,5 @@
-//! What textures and surfaces are of: arrays, mipmapped arrays, and plain memory in one or two
-//! dimensions.
+//! The resources of textures and surfaces: arrays, mipmapped arrays, and linear memory in one or
+//! two dimensions.
 
 use std::ffi::c_uint;
 
@@ -18,7 +18,7 @@ use super::handle::pointer;
 use super::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::vm::{Channel, Elements, Level, Shape};
 
-/// A resource, as C describes it.
+/// A resource in the form of its C descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Resource {
     Array(u64),
@@ -39,30 +39,30 @@ pub(super) enum Resource {
 }
 
 impl Resource {
-    /// `INVALID_VALUE` for what is none.
+    /// Parses a descriptor. Fails with `INVALID_VALUE` if it is invalid.
     pub(super) fn new(desc: &CUDA_RESOURCE_DESC) -> Status<Self> {
         if desc.flags != 0 {
             return Err(INVALID_VALUE);
         }
         match desc.resType {
             CUresourcetype::CU_RESOURCE_TYPE_ARRAY => {
-                // SAFETY: a pointer as a number, of which any bits are one ← all variants are
-                // integers and pointers.
+                // SAFETY: every bit pattern of the union must be valid for a pointer ← all variants
+                // contain only integers and pointers, and the pointer is only used as a number.
                 match unsafe { desc.res.array.hArray.addr() } {
                     0 => Err(INVALID_VALUE),
                     array => Ok(Self::Array(array as u64)),
                 }
             }
             CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY => {
-                // SAFETY: as above.
+                // SAFETY: as for the previous variant.
                 match unsafe { desc.res.mipmap.hMipmappedArray.addr() } {
                     0 => Err(INVALID_VALUE),
                     array => Ok(Self::Mipmap(array as u64)),
                 }
             }
             CUresourcetype::CU_RESOURCE_TYPE_LINEAR => {
-                // SAFETY: integers, of which any bits are some ← all variants are integers and
-                // pointers.
+                // SAFETY: every bit pattern of the union must be valid for this variant ← all
+                // variants contain only integers and pointers.
                 let linear = unsafe { desc.res.linear };
                 Ok(Self::Linear {
                     start: linear.devPtr,
@@ -72,7 +72,7 @@ impl Resource {
                 })
             }
             CUresourcetype::CU_RESOURCE_TYPE_PITCH2D => {
-                // SAFETY: as above.
+                // SAFETY: as for the previous variant.
                 let plane = unsafe { desc.res.pitch2D };
                 Ok(Self::Plane {
                     start: plane.devPtr,
@@ -86,9 +86,10 @@ impl Resource {
         }
     }
 
-    /// As C describes it.
+    /// Returns the C descriptor.
     pub(super) fn desc(self) -> CUDA_RESOURCE_DESC {
-        // SAFETY: all zeros must be a value of it ← it has integers, open enums and pointers only.
+        // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers,
+        // open enums and pointers.
         let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
         match self {
             Self::Array(handle) => {
@@ -135,7 +136,7 @@ impl Resource {
     }
 }
 
-/// A channel, and the bytes of `channels` of them.
+/// Returns the type of a channel and the size in bytes of an element with `channels` channels.
 fn element(format: CUarray_format, channels: u32) -> Status<(Channel, u64)> {
     let channel = array::channel(format)?;
     match channels {
@@ -145,7 +146,7 @@ fn element(format: CUarray_format, channels: u32) -> Status<(Channel, u64)> {
 }
 
 impl Call {
-    /// The elements of a resource of `device`.
+    /// Returns the elements of a resource of `device`.
     pub(super) fn elements(&self, resource: Resource, device: &Device) -> Status<Elements> {
         let on_device = |other: &Device| {
             let same = other.ordinal == device.ordinal;
@@ -219,7 +220,7 @@ impl Call {
         }
     }
 
-    /// `INVALID_VALUE` unless that is so and there is live memory.
+    /// Fails with `INVALID_VALUE` unless `is_right` is true and the range is live memory.
     fn check_plain(&self, is_right: bool, start: u64, bytes: u64) -> Status {
         if is_right && self.spaces().check(start, bytes)? {
             Ok(())
@@ -229,7 +230,7 @@ impl Call {
     }
 }
 
-/// What a view reads elements as.
+/// Returns the channel type and the number of channels of a view format.
 fn view_format(format: CUresourceViewFormat) -> Status<(Channel, u32)> {
     let kinds = [
         Channel::U8,
@@ -241,8 +242,8 @@ fn view_format(format: CUresourceViewFormat) -> Status<(Channel, u32)> {
         Channel::F16,
         Channel::F32,
     ];
-    // 1, 2 and 4 channels of each, then blocks. An H200 takes `CU_RES_VIEW_FORMAT_NONE` for no
-    // format.
+    // 1, 2 and 4 channels of each type, followed by the block-compressed formats. An H200 does not
+    // accept `CU_RES_VIEW_FORMAT_NONE` as a format.
     match format.0 as c_uint {
         number @ 1..=24 => {
             let place = number as usize - 1;
@@ -253,7 +254,7 @@ fn view_format(format: CUresourceViewFormat) -> Status<(Channel, u32)> {
     }
 }
 
-/// The part of `elements` that a view shows.
+/// Returns the part of `elements` that a view selects.
 pub(super) fn view(
     mut elements: Elements,
     resource: Resource,
@@ -265,7 +266,7 @@ pub(super) fn view(
     let (channel, channels) = view_format(view.format)?;
     right(bytes(channel, channels) == bytes(elements.channel, elements.channels))?;
     (elements.channel, elements.channels) = (channel, channels);
-    // A dimension that is not there is 0.
+    // The size of an absent dimension is 0.
     let [width, height, depth] = elements.levels[0].size.map(|axis| axis as usize);
     let is_layered = matches!(
         elements.shape,
@@ -273,7 +274,7 @@ pub(super) fn view(
     );
     let same = |given: usize, own: usize| given == own || given == 0 && own == 1;
     right(view.width == width && same(view.height, height))?;
-    // All layers, however many of them are seen.
+    // The depth is the number of all layers, even if the view selects only some of them.
     right(same(view.depth, depth))?;
     let (first, last) = (view.firstMipmapLevel, view.lastMipmapLevel);
     right(first <= last && (last as usize) < elements.levels.len())?;

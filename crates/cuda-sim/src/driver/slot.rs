@@ -1,4 +1,4 @@
-//! Where instances sit so that C functions find them.
+//! Slots: the static places where C functions find their instance.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,15 +7,15 @@ use crate::lock::lock;
 
 use super::instance::Instance;
 
-/// How many software drivers a process can hold at once.
+/// The maximum number of software drivers in a process.
 pub(crate) const SLOTS: usize = 32;
 
 static INSTANCES: [RwLock<Option<Arc<Instance>>>; SLOTS] = [const { RwLock::new(None) }; SLOTS];
 static TAKEN: Mutex<[bool; SLOTS]> = Mutex::new([false; SLOTS]);
-/// Where the search begins: a slot just given back is the last to be taken again.
+/// The slot at which the search for a free one starts. A released slot is the last to be reused.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// A slot that is ours until this is dropped.
+/// A slot that belongs to its owner until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     index: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Puts `instance` into a free slot; `None` if there is none.
+    /// Stores `instance` in a free slot. Returns `None` if all slots are in use.
     pub(crate) fn take(instance: Instance) -> Option<Self> {
         let mut taken = lock(&TAKEN);
         let first = NEXT.load(Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Drop for Slot {
     }
 }
 
-/// The instance in slot number `index`, if one is there.
+/// Returns the instance in slot `index`, if there is one.
 pub(super) fn instance(index: usize) -> Option<Arc<Instance>> {
     INSTANCES[index]
         .read()
@@ -67,7 +67,7 @@ pub(super) fn instance(index: usize) -> Option<Arc<Instance>> {
         .clone()
 }
 
-/// Whether an instance with this number is alive.
+/// Returns whether an instance with this id is alive.
 pub(super) fn is_alive(id: u64) -> bool {
     (0..SLOTS).any(|index| instance(index).is_some_and(|instance| instance.id == id))
 }

@@ -1,4 +1,4 @@
-//! One address space over all devices and the host.
+//! The unified address space of all devices and the host.
 
 use std::sync::Arc;
 
@@ -11,10 +11,9 @@ use super::stream::Lost;
 use crate::memory::{AccessError, MemoryMap};
 use crate::report::{Access, MemorySpace, Place, Report, ReportKind};
 
-/// Finds out what an address is, and copies between any two.
+/// Determines what an address refers to, and copies between any two addresses.
 ///
-/// An address that no device knows is taken for the host's, as a program that uses unified
-/// addresses says it is.
+/// An address that no device knows is treated as a host address, as unified addressing defines it.
 #[derive(Clone, Debug)]
 pub(super) struct Spaces {
     devices: Arc<[Arc<Device>]>,
@@ -35,13 +34,13 @@ impl Spaces {
         }
     }
 
-    /// The array of a handle.
+    /// Returns the array of a handle.
     pub(super) fn array(&self, handle: u64) -> Option<Arc<Array>> {
         self.arrays.get(handle)
     }
 
-    /// The map that would hold `addr`: that of the device it belongs to. Each has all registered
-    /// host memory, and the virtual memory that the device may use.
+    /// Returns the memory map for `addr`, which is that of the device that owns the address. Each
+    /// map has all registered host memory and the virtual memory that the device may access.
     fn map(&self, addr: u64) -> Option<Arc<MemoryMap>> {
         let mut devices = self.devices.iter();
         let owner = if self.virtual_memory.contains(addr) {
@@ -52,7 +51,7 @@ impl Spaces {
         owner.or(self.devices.first()).map(|device| device.map())
     }
 
-    /// Whether the address is in the memory of a device, allocated or not.
+    /// Returns whether the address is in the address range of a device, allocated or not.
     pub(super) fn is_device(&self, addr: u64) -> bool {
         self.virtual_memory.contains(addr)
             || self
@@ -61,15 +60,15 @@ impl Spaces {
                 .any(|device| device.arena.contains(addr))
     }
 
-    /// The device whose memory the address is in; none for the host's and for virtual memory, which
-    /// may be any's.
+    /// Returns the device whose memory contains the address; `None` for host memory and for virtual
+    /// memory, which can belong to any device.
     pub(super) fn owner(&self, addr: u64) -> Option<usize> {
         let mut devices = self.devices.iter();
         let owner = devices.find(|device| device.arena.contains(addr));
         owner.map(|device| device.ordinal)
     }
 
-    /// Whether the address is a device's, or of host memory that the devices know.
+    /// Returns whether the address is a device address or in host memory that the devices know.
     pub(super) fn is_known(&self, addr: u64) -> bool {
         self.is_device(addr)
             || self
@@ -77,13 +76,13 @@ impl Spaces {
                 .is_some_and(|map| map.find(addr, 1).is_some())
     }
 
-    /// Whether the range is known to the devices; `INVALID_VALUE` if it is theirs and not live, or
-    /// null.
+    /// Returns whether the devices know the range. Fails with `INVALID_VALUE` if the range is null,
+    /// or is device memory that is not live.
     pub(super) fn check(&self, addr: u64, len: u64) -> Status<bool> {
         if addr == 0 {
             return Err(INVALID_VALUE);
         }
-        // What a graph allocates is live once that has run.
+        // Memory that a graph allocates is live once the graph has run.
         let live = self
             .map(addr)
             .is_some_and(|map| map.find(addr, len).is_some())
@@ -98,8 +97,8 @@ impl Spaces {
         }
     }
 
-    /// The address in this process of `len` bytes at `addr`, with what keeps them there. What
-    /// `was_known` and is no more, has been freed.
+    /// Returns the address in this process of the `len` bytes at `addr`, with the map that keeps
+    /// them valid. Memory that `was_known` and no longer is has been freed, which is an error.
     fn host(
         &self,
         (addr, was_known): (u64, bool),
@@ -113,8 +112,8 @@ impl Spaces {
         Ok((place, Some(map)))
     }
 
-    /// Reports an access of a copy or a fill to memory that is not there, and returns how it ends
-    /// the device.
+    /// Reports an access of a copy or a fill to memory that is not live, and returns the fault with
+    /// which the device is lost.
     pub(super) fn fault(&self, what: &str, error: &AccessError) -> Lost {
         let message = format!("{what}: {error}");
         let report = Report {
@@ -144,8 +143,8 @@ impl Spaces {
         (ILLEGAL_ADDRESS, message)
     }
 
-    /// Copies `len` bytes; they may overlap. Each address comes with whether it was known when the
-    /// copy was asked for.
+    /// Copies `len` bytes; the ranges may overlap. Each address is paired with whether it was known
+    /// when the copy was requested.
     pub(super) fn copy(
         &self,
         to: (u64, bool),
@@ -156,8 +155,8 @@ impl Spaces {
         let (from, from_map) = self.host(from, len)?;
         let (to, to_map) = self.host(to, len)?;
         // SAFETY: `len` bytes must be readable at `from` and writable at `to` ← `host` found them
-        // live in a map that is kept meanwhile; or they were pageable host memory from the
-        // beginning, which the program that started the copy keeps valid until it is done. `copy`
+        // live in a map that is kept meanwhile, or they were pageable host memory when the copy was
+        // requested, which the program that requested it keeps valid until it is complete. `copy`
         // allows overlap.
         unsafe { std::ptr::copy(from, to, len as usize) };
         match (to_map, from_map) {
@@ -168,12 +167,13 @@ impl Spaces {
         Ok(())
     }
 
-    /// The `len` bytes at `addr`, which is pageable host memory.
+    /// Returns the `len` bytes at `addr`, which must be pageable host memory.
     pub(super) fn read(&self, addr: u64, len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
-        // SAFETY: `len` bytes must be readable at `from` ← the program that started the copy says
-        // so for the time of its call, which this is part of; `bytes` is new.
+        // SAFETY: `len` bytes must be readable at `from` ← the program that requested the copy
+        // guarantees it for the duration of its call, and this runs during the call; `bytes` is
+        // new.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
         bytes
     }
@@ -194,22 +194,22 @@ impl Spaces {
         Ok(())
     }
 
-    /// Reads an aligned word of 4 or 8 bytes, as one access.
+    /// Reads an aligned word of 4 or 8 bytes in one access.
     pub(super) fn load(&self, addr: u64, wide: bool) -> Option<u64> {
         use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
         let map = self.map(addr)?;
         let place = map.host(addr, if wide { 8 } else { 4 }).ok()?;
         Some(if wide {
-            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the
-            // address's alignment, and storage and addresses agree in it.
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them live; callers checked
+            // the alignment of the address, and the storage has the same alignment as the address.
             unsafe { AtomicU64::from_ptr(place.cast()) }.load(Ordering::Acquire)
         } else {
-            // SAFETY: as above, for 4 bytes.
+            // SAFETY: as for 8 bytes.
             u64::from(unsafe { AtomicU32::from_ptr(place.cast()) }.load(Ordering::Acquire))
         })
     }
 
-    /// Writes an aligned word of 4 or 8 bytes, as one access; whether it is live.
+    /// Writes an aligned word of 4 or 8 bytes in one access. Returns whether it is live.
     pub(super) fn store(&self, addr: u64, value: u64, wide: bool) -> bool {
         use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
         let Some(map) = self.map(addr) else {
@@ -220,18 +220,18 @@ impl Spaces {
         };
         map.wrote(addr, if wide { 8 } else { 4 });
         if wide {
-            // SAFETY: 8 bytes must be live and aligned ← `host` found them; callers checked the
-            // address's alignment, and storage and addresses agree in it.
+            // SAFETY: 8 bytes must be live and aligned ← `host` found them live; callers checked
+            // the alignment of the address, and the storage has the same alignment as the address.
             unsafe { AtomicU64::from_ptr(place.cast()) }.store(value, Ordering::Release);
         } else {
-            // SAFETY: as above, for 4 bytes.
+            // SAFETY: as for 8 bytes.
             unsafe { AtomicU32::from_ptr(place.cast()) }.store(value as u32, Ordering::Release);
         }
         true
     }
 }
 
-/// The error for an access where there is no device.
+/// Returns the error for an access at an address that belongs to no device.
 fn no_device(addr: u64, len: u64) -> AccessError {
     AccessError {
         addr,

@@ -1,8 +1,8 @@
-//! Status codes under short names.
+//! Short names for status codes.
 
 use cuda_sys::CUresult;
 
-/// What a call answers.
+/// The result of a call.
 pub(super) type Status<T = ()> = Result<T, CUresult>;
 
 macro_rules! codes {

@@ -1,4 +1,4 @@
-//! Streams: queues of the engine under their CUDA names.
+//! Streams, which are queues of the engine.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,36 +64,37 @@ pub(super) struct Stream {
     pub(super) queue: QueueId,
     flags: u32,
     pub(super) priority: c_int,
-    /// What is set for the launches in it; nothing can be set for the default streams.
+    /// The attributes of launches in the stream. The attributes of the default streams cannot be
+    /// set.
     pub(super) attributes: Arc<Mutex<Attributes>>,
 }
 
 impl Stream {
-    /// Whether it is the legacy default stream.
+    /// Returns whether it is the legacy default stream.
     pub(super) fn is_legacy(&self) -> bool {
         self.queue == self.context.legacy
     }
 
-    /// Whether it is one of the default streams.
+    /// Returns whether it is one of the default streams.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.handle, LEGACY | PER_THREAD)
     }
 
-    /// Whether the legacy default stream waits for it.
+    /// Returns whether the legacy default stream waits for it.
     pub(super) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
 }
 
-/// What stops a device: the code, and the words.
+/// The status and the message of a fault that loses a device.
 pub(super) type Lost = (CUresult, String);
 
-/// A pointer of the program's that goes to a callback.
+/// A pointer of the program that is passed to a callback.
 #[derive(Clone, Copy, Debug)]
 struct UserData(*mut c_void);
 
-// SAFETY: the pointer is only handed on; the program that gave it with the callback answers for its
-// use there.
+// SAFETY: the pointer is only passed on; the program that registered the callback is responsible
+// for its use there.
 unsafe impl Send for UserData {}
 // SAFETY: as for `Send`; shared access only copies the pointer.
 unsafe impl Sync for UserData {}
@@ -115,12 +116,12 @@ impl HostCall {
         (Some(self.function), self.data.0)
     }
 
-    /// The call as queued work; it is not made once the device is lost.
+    /// Converts the call to queued work. The function is not called once the device is lost.
     pub(super) fn work(self, device: &Arc<Device>) -> Work {
         let work = unless_lost(device, move || {
             let Self { function, data } = { self };
             // SAFETY: the function must be callable with `data` until it has run ← the contract of
-            // cuLaunchHostFunc and of host nodes, which the program entered into.
+            // cuLaunchHostFunc and of host nodes, which the program accepted by calling them.
             unsafe { function(data.0) };
             Ok(())
         });
@@ -129,7 +130,7 @@ impl HostCall {
 }
 
 impl Instance {
-    /// Queues `work`; nothing happens in its turn if the device is lost by then.
+    /// Queues `work`, which does not run if the device is lost by then.
     pub(super) fn enqueue(
         &self,
         stream: &Stream,
@@ -141,7 +142,7 @@ impl Instance {
             .submit(stream.queue, after, Work::Device(Box::new(work)))
     }
 
-    /// Queues `work` and returns when it is done.
+    /// Queues `work` and waits for it.
     pub(super) fn run(
         &self,
         stream: &Stream,
@@ -155,13 +156,13 @@ impl Instance {
     }
 }
 
-/// How long after a fault the host knows of it: the device has to interrupt it first.
+/// The delay until the host learns of a fault; a real device has to interrupt the host first.
 const FAULT_LATENCY: Duration = Duration::from_millis(5);
 
-/// `work` on a device: nothing if it is lost by then.
+/// Wraps `work` so that it does nothing if the device is lost by then.
 ///
-/// A fault is not known to the host at once, so that the calls behind the launch which fails can be
-/// made, as they can with a device that is elsewhere. Whoever waits for the work learns of it.
+/// The host does not learn of a fault immediately, so that the calls after the failing launch can
+/// succeed, as they can with a real device. A call that waits for the work fails.
 pub(super) fn unless_lost(
     device: &Arc<Device>,
     work: impl FnOnce() -> Result<(), Lost> + Send + 'static,
@@ -177,7 +178,7 @@ pub(super) fn unless_lost(
     }
 }
 
-/// Whether streams have this attribute.
+/// Returns whether streams have this attribute.
 fn is_of_streams(attribute: CUlaunchAttributeID) -> bool {
     type A = CUlaunchAttributeID;
     matches!(
@@ -191,7 +192,7 @@ fn is_of_streams(attribute: CUlaunchAttributeID) -> bool {
 }
 
 impl Call {
-    /// The stream of a handle, if its device is not lost.
+    /// Returns the stream of a handle. Fails if its device is lost.
     pub(super) fn stream(&self, handle: u64) -> Status<Arc<Stream>> {
         let handle = match handle {
             0 if self.per_thread() => PER_THREAD,
@@ -252,7 +253,7 @@ impl Call {
         stream.set(pointer(handle))
     }
 
-    /// What is queued still runs.
+    /// `cuStreamDestroy()`—Queued work still runs.
     fn stream_destroy(&self, stream: Out<CUstream_st>) -> Status {
         let stream = self.streams.remove(stream.handle()).ok_or(INVALID_HANDLE)?;
         self.abandon_capture(&stream);
@@ -316,7 +317,8 @@ impl Call {
         value.set(attributes.get(attribute)?)
     }
 
-    /// The priority is fixed when the stream is made.
+    /// `cuStreamSetAttribute()`—Cannot change the priority, which is fixed when the stream is
+    /// created.
     fn stream_set_attribute(
         &self,
         stream: Out<CUstream_st>,
@@ -346,7 +348,7 @@ impl Call {
         Ok(())
     }
 
-    /// Host functions are not called once the device is lost.
+    /// `cuLaunchHostFunc()`—The function is not called once the device is lost.
     fn launch_host_func(
         &self,
         stream: Out<CUstream_st>,
@@ -364,7 +366,8 @@ impl Call {
         Ok(())
     }
 
-    /// Callbacks, unlike host functions, are told of a fault.
+    /// `cuStreamAddCallback()`—Callbacks, unlike host functions, are called after a fault and
+    /// receive its status.
     fn stream_add_callback(
         &self,
         stream: Out<CUstream_st>,
@@ -384,8 +387,8 @@ impl Call {
         let work = move || {
             let UserData(data) = { data };
             let status = device.alive().err().unwrap_or(CUresult::CUDA_SUCCESS);
-            // SAFETY: the callback must be callable with these until it has run ← the contract of
-            // cuStreamAddCallback, which the program entered into.
+            // SAFETY: the callback must be callable with these arguments until it has run ← the
+            // contract of cuStreamAddCallback, which the program accepted by calling it.
             unsafe { function(pointer(handle), status, data) };
         };
         self.engine

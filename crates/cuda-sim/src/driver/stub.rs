@@ -1,8 +1,10 @@
-//! Functions of `cuda.h` that are not implemented: each has an address of its own that says so.
+//! Stubs for the functions of `cuda.h` that are not implemented. Each function has a stub with its
+//! own address, which fails with `CUDA_ERROR_NOT_SUPPORTED`.
 //!
-//! Unlike the shims of what is implemented, stubs exist once and not per slot: most of `cuda.h`
-//! times all slots would take minutes to compile. A stub is counted for the driver that its thread
-//! called last, which is the right one unless a thread uses several in turns.
+//! Unlike the shims of implemented functions, stubs exist once and not once per slot: compiling
+//! most of `cuda.h` for all slots would take minutes. A call of a stub is counted for the driver
+//! that the thread called last, which is the right one unless a thread alternates between several
+//! drivers.
 
 use std::env;
 
@@ -11,14 +13,14 @@ use cuda_sys::{CUresult, FUNCTIONS};
 use super::export::{dispatch, last_slot};
 use super::status::NOT_SUPPORTED;
 
-/// How many functions can have a stub: the table of `cuda.h` 13.5 has 688.
+/// The maximum number of stubs; the table of `cuda.h` 13.5 has 688 functions.
 const STUBS: usize = 16 * 48;
 
-/// The stub of function number `16 * HIGH + LOW`.
+/// The stub of function `16 * HIGH + LOW`.
 ///
-/// Its arguments are not declared because it reads none: in the C calling conventions of all
-/// supported targets the caller places and removes arguments, so a function that ignores them may
-/// be called with any.
+/// It declares no arguments because it reads none. In the C calling conventions of all supported
+/// targets the caller places and removes the arguments, so a function that ignores them can be
+/// called with any.
 unsafe extern "C" fn stub<const HIGH: usize, const LOW: usize>() -> CUresult {
     refuse(16 * HIGH + LOW)
 }
@@ -30,7 +32,7 @@ fn refuse(index: usize) -> CUresult {
     };
     dispatch(slot, function, &|call| {
         if call.journal.missed(function) && env::var_os("CUDA_SIM_LOG").is_some() {
-            eprintln!("cuda-sim: {function} is not implemented: answered CUDA_ERROR_NOT_SUPPORTED");
+            eprintln!("cuda-sim: {function} is not implemented (CUDA_ERROR_NOT_SUPPORTED)");
         }
         Err(NOT_SUPPORTED)
     })
@@ -54,7 +56,7 @@ static ROWS: [[Stub; 16]; STUBS / 16] = row!(
     24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
 );
 
-/// The stub of function number `index`.
+/// Returns the stub of function `index`.
 pub(super) fn address(index: usize) -> Option<*const ()> {
     let row = ROWS.get(index / 16)?;
     Some(row[index % 16] as *const ())

@@ -1,4 +1,4 @@
-//! Surface objects: arrays that kernels write.
+//! Surface objects, through which kernels write arrays.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ pub(super) struct SurfaceObject {
 }
 
 impl Call {
-    /// Of an array that was made for surfaces, and of nothing else.
+    /// `cuSurfObjectCreate()`—The resource must be an array that was created with
+    /// `CUDA_ARRAY3D_SURFACE_LDST`.
     fn surf_object_create(
         &self,
         object: Out<CUsurfObject>,

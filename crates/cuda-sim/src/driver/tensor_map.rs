@@ -1,4 +1,4 @@
-//! Tensor maps of tiles and of images (`im2col`). Those of wide columns are not there.
+//! Tensor maps of tiles and of images (`im2col`). `im2col` maps of wide mode are not implemented.
 
 use std::ffi::{c_uint, c_void};
 
@@ -27,18 +27,18 @@ exports! {
         map: *mut CUtensorMap, address: *mut c_void);
 }
 
-/// What the manual asks of the address of a map.
+/// The alignment in bytes that the manual requires for the address of a map.
 const MAP_ALIGN: u64 = 64;
-/// What it asks of addresses and strides.
+/// The alignment in bytes that the manual requires for addresses and strides.
 const ALIGN: u64 = 16;
-/// The dimensions of the smallest images: channels, width and images.
+/// The smallest number of dimensions of an image: channels, width and images.
 const IMAGE_RANK: usize = 3;
 
 fn invalid_unless(is_right: bool) -> Status {
     if is_right { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
-/// The bytes as `CUtensorMap` has them.
+/// Returns the encoded map as a `CUtensorMap`.
 fn opaque(map: &TensorMap) -> CUtensorMap {
     let bytes = map.encode();
     let mut words = [0; BYTES / 8];
@@ -58,7 +58,7 @@ fn decoded(map: &CUtensorMap) -> Option<TensorMap> {
     TensorMap::decode(&bytes)
 }
 
-/// What maps of all kinds are made of.
+/// The arguments that all kinds of maps share.
 struct Given {
     map: Out<CUtensorMap>,
     data_type: CUtensorMapDataType,
@@ -74,7 +74,7 @@ struct Given {
 }
 
 impl Given {
-    /// The tensor; what of it a copy takes is yet to be said.
+    /// Returns the map with the shape of the tensor; the caller adds the box that a copy transfers.
     fn tensor(&self, least_rank: usize) -> Result<TensorMap, CUresult> {
         let (data_type, swizzle, interleave, fill) = self.numbers();
         self.map.required()?;
@@ -100,13 +100,13 @@ impl Given {
             invalid_unless(stride.is_multiple_of(ALIGN) && stride < 1 << 40)?;
             tensor.strides[d] = stride;
         }
-        // Floats may be filled with what is not a number, others not.
+        // Out-of-bounds elements can be filled with NaN only if the type is floating-point.
         invalid_unless(fill == 0 || (6..=12).contains(&data_type))?;
         Ok(tensor)
     }
 
-    /// By their numbers, which every header has: `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B` is the
-    /// last type.
+    /// Returns the enums as numbers, which are the same in every header. The last type is
+    /// `CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B`.
     fn numbers(&self) -> (c_uint, c_uint, c_uint, c_uint) {
         (
             self.data_type.0 as c_uint,
@@ -116,7 +116,7 @@ impl Given {
         )
     }
 
-    /// Writes the map, if it is of a kind that there is.
+    /// Writes the map. Fails if the combination of its parameters is not supported.
     fn finish(&self, mut tensor: TensorMap) -> Status {
         let (data_type, swizzle, interleave, fill) = self.numbers();
         let (Some(element), Some(swizzle)) =
@@ -129,7 +129,7 @@ impl Given {
         }
         (tensor.element, tensor.swizzle) = (element, swizzle);
         if !tensor.row().is_multiple_of(ALIGN) {
-            // Of images the manual does not tell.
+            // For images the manual does not describe this case.
             return Err(match tensor.columns {
                 Some(_) => NOT_SUPPORTED,
                 None => INVALID_VALUE,
@@ -137,7 +137,7 @@ impl Given {
         }
         if let Some(span) = swizzle.span() {
             invalid_unless(tensor.row() <= span)?;
-            // How rows that are shorter than the pattern lie is not documented.
+            // The layout of rows that are shorter than the swizzle pattern is not documented.
             if tensor.row() != span {
                 return Err(NOT_SUPPORTED);
             }
@@ -246,7 +246,7 @@ impl Call {
             invalid_unless(first <= last)?;
         }
         tensor.columns = Some(columns);
-        // The manual tells of strides along width, height and depth only.
+        // The manual describes strides along width, height and depth only.
         if tensor.steps[tensor.rank - 1] != 1 {
             return Err(NOT_SUPPORTED);
         }

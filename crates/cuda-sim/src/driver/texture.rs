@@ -1,5 +1,5 @@
-//! Texture objects. Block-compressed formats, anisotropic filters and filters across the edges of
-//! cubes are not there.
+//! Texture objects. Block-compressed formats, anisotropic filters, and filters across the edges of
+//! cubes are not implemented.
 
 use std::sync::Arc;
 
@@ -66,14 +66,14 @@ fn is_linear(mode: CUfilter_mode) -> Status<bool> {
     }
 }
 
-/// How such elements are read.
+/// Returns the sampler for `elements`.
 fn sampler(desc: &CUDA_TEXTURE_DESC, resource: Resource, elements: &Elements) -> Status<Sampler> {
     if desc.flags & !(INTEGER | NORMALIZED | SRGB | FULL_TRILINEAR | SEAMLESS) != 0 {
         return Err(INVALID_VALUE);
     }
     let has = |flag: u32| desc.flags & flag != 0;
     if resource.is_linear() {
-        // The rest means nothing then.
+        // The remaining fields have no meaning in this case.
         if has(SRGB) {
             return Err(NOT_SUPPORTED);
         }
@@ -96,7 +96,8 @@ fn sampler(desc: &CUDA_TEXTURE_DESC, resource: Resource, elements: &Elements) ->
     let mut address = [AddressMode::Clamp; 3];
     for (mode, given) in address.iter_mut().zip(desc.addressMode) {
         *mode = address_mode(given)?;
-        // As documented; directions into cubes are no such coordinates.
+        // The documentation says so. Cube maps are excluded, because their coordinates are
+        // directions.
         let repeats = matches!(mode, AddressMode::Wrap | AddressMode::Mirror);
         if repeats && !has(NORMALIZED) && !is_cube || has(SEAMLESS) {
             *mode = AddressMode::Clamp;
@@ -189,7 +190,7 @@ impl Call {
         desc.set(self.texture_object(object)?.desc)
     }
 
-    /// `INVALID_VALUE` if it has none.
+    /// `cuTexObjectGetResourceViewDesc()`—Fails with `INVALID_VALUE` if the texture has no view.
     fn tex_object_get_resource_view_desc(
         &self,
         desc: Out<CUDA_RESOURCE_VIEW_DESC>,

@@ -1,4 +1,4 @@
-//! What a copy is: two sides and an extent.
+//! The description of a copy: two sides and an extent.
 
 use std::ffi::c_void;
 
@@ -13,17 +13,17 @@ use super::stream::Lost;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) addr: u64,
-    /// Bytes from row to row, and from slice to slice.
+    /// The distance in bytes between rows; `slice` is the distance between slices.
     pub(super) pitch: u64,
     pub(super) slice: u64,
-    /// The array that it is in, and where: bytes, rows, planes.
+    /// The handle of the array, if there is one, and the position in it: bytes, rows, planes.
     pub(super) array: Option<(u64, [usize; 3])>,
-    /// Whether the devices knew it when the copy was asked for. What they do not know is pageable
-    /// memory of the host.
+    /// Whether the devices knew the address when the copy was requested. An unknown address is
+    /// pageable host memory.
     pub(super) is_known: bool,
 }
 
-/// How much is copied: bytes, rows, slices.
+/// The size of a copy: bytes, rows, slices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) width: u64,
@@ -66,7 +66,7 @@ impl Side {
         }
     }
 
-    /// As C says it.
+    /// Returns the side in the form of C.
     fn raw(self, spaces: &Spaces) -> End {
         let sort = self.sort(spaces);
         if let Some((handle, at)) = self.array {
@@ -91,7 +91,8 @@ impl Side {
         }
     }
 
-    /// The bytes from the first to the last that is touched; `INVALID_VALUE` on overflow.
+    /// Returns the number of bytes from the first to the last one that the copy touches. Fails with
+    /// `INVALID_VALUE` on overflow.
     fn span(self, extent: Extent) -> Status<u64> {
         let rows = self.pitch.checked_mul(extent.height - 1);
         let slices = self.slice.checked_mul(extent.depth - 1);
@@ -102,7 +103,7 @@ impl Side {
     }
 }
 
-/// A copy: from where, to where, how much.
+/// A copy: its source, its destination, and its extent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) dst: Side,
@@ -111,7 +112,8 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// What a 3D copy does; `INVALID_VALUE` for what the driver refuses.
+    /// Parses the parameters of a 3D copy. Fails with `INVALID_VALUE` for a copy that the driver
+    /// rejects.
     pub(super) fn new(spaces: &Spaces, copy: &CUDA_MEMCPY3D) -> Status<Self> {
         let extent = [copy.WidthInBytes, copy.Height, copy.Depth];
         let src = End {
@@ -145,13 +147,13 @@ impl Transfer {
         self.extent.is_empty()
     }
 
-    /// Whether it is one row.
+    /// Returns whether it is a single row.
     pub(super) fn is_linear(&self) -> bool {
         self.extent.height == 1 && self.extent.depth == 1
     }
 
-    /// Notes whether each side is known to the devices; `INVALID_VALUE` if what is theirs is not
-    /// live. It is not empty.
+    /// Records whether each side is known to the devices. Fails with `INVALID_VALUE` if a side is
+    /// device memory that is not live. The copy must not be empty.
     pub(super) fn check(&mut self, spaces: &Spaces) -> Status {
         for side in [&mut self.dst, &mut self.src] {
             side.is_known = spaces.check(side.addr, side.span(self.extent)?)?;
@@ -159,12 +161,13 @@ impl Transfer {
         Ok(())
     }
 
-    /// Whose memory the sides are, destination and source: of which kind, and of which device.
+    /// Returns the kind of memory and the owning device of the destination and of the source.
     pub(super) fn owners(&self, spaces: &Spaces) -> [(CUmemorytype, Option<usize>); 2] {
         [self.dst, self.src].map(|side| (side.sort(spaces), spaces.owner(side.addr)))
     }
 
-    /// As C says it. An array is all that is said of its side, besides the place in it.
+    /// Returns the parameters in the form of C. A side in an array is described only by the array
+    /// and the position in it.
     pub(super) fn params(&self, spaces: &Spaces) -> CUDA_MEMCPY3D {
         let (dst, src, extent) = (self.dst.raw(spaces), self.src.raw(spaces), self.extent);
         CUDA_MEMCPY3D {
@@ -196,13 +199,13 @@ impl Transfer {
         }
     }
 
-    /// Copies row by row; an address that is gone by now stops the device.
+    /// Copies row by row. Fails if an address is no longer live, which loses the device.
     pub(super) fn run(&self, spaces: &Spaces) -> Result<(), Lost> {
         transfer(spaces, self.dst, self.src, self.extent)
     }
 }
 
-/// Copies row by row; an address that is gone by now stops the device.
+/// Copies row by row. Fails if an address is no longer live, which loses the device.
 pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) -> Result<(), Lost> {
     for (y, z) in extent.rows() {
         spaces
@@ -216,7 +219,7 @@ pub(super) fn transfer(spaces: &Spaces, dst: Side, src: Side, extent: Extent) ->
     Ok(())
 }
 
-/// A side as C says it.
+/// A side in the form of C.
 struct End {
     sort: CUmemorytype,
     host: *const c_void,
@@ -228,7 +231,8 @@ struct End {
 }
 
 impl End {
-    /// Where it is; `INVALID_VALUE` for what the driver refuses.
+    /// Resolves the side to an address. Fails with `INVALID_VALUE` for a side that the driver
+    /// rejects.
     fn side(&self, spaces: &Spaces, extent: [usize; 3]) -> Status<Side> {
         if self.sort == CUmemorytype::CU_MEMORYTYPE_ARRAY {
             let handle = self.array.addr() as u64;
@@ -261,7 +265,7 @@ impl End {
     }
 }
 
-/// The offset of the first byte, and the steps, of a side.
+/// Returns a side with the address of the first byte, its pitch, and its slice size.
 fn offset(base: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize) -> Status<Side> {
     let pitch = pitch as u64;
     let slice = pitch.checked_mul(height as u64).ok_or(INVALID_VALUE)?;

@@ -1,8 +1,8 @@
-//! Virtual memory: addresses, memory and access, each on its own.
+//! Virtual memory: address ranges, physical memory, and access rights are managed separately.
 //!
-//! Memory lives as long as a handle of it is kept or it is mapped somewhere. Who may use what is
-//! mapped is said device by device, whatever peers are enabled. Memory is a device's; that of the
-//! host, sharing with other processes and read-only access are refused.
+//! Physical memory lives as long as a handle of it is held or it is mapped. Access to a mapping is
+//! granted to each device separately, regardless of peer access. The memory must be device memory:
+//! host memory, sharing with other processes, and read-only access are rejected.
 
 use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;
@@ -48,10 +48,10 @@ exports! {
         handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void);
 }
 
-/// What addresses of a reservation are multiples of.
+/// The alignment of the address of a reservation in bytes.
 const PAGE: u64 = 4096;
 
-/// A size or address that mappings can have.
+/// Returns whether a mapping can have this size or address.
 fn is_granular(value: u64) -> bool {
     value.is_multiple_of(GRANULARITY)
 }
@@ -81,7 +81,7 @@ impl Call {
         ptr.set(addr)
     }
 
-    /// Only what was reserved, as it was, and with nothing in it.
+    /// `cuMemAddressFree()`—The range must be exactly one reservation and must contain no mapping.
     fn mem_address_free(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
         let mut state = self.virtual_memory.state();
@@ -95,7 +95,8 @@ impl Call {
         Ok(())
     }
 
-    /// What is asked for, and of which device; `NOT_SUPPORTED` for memory of other sorts.
+    /// Returns the properties and the device. Fails with `NOT_SUPPORTED` for other kinds of memory
+    /// than device memory.
     fn checked(&self, prop: In<CUmemAllocationProp>) -> Status<(Prop, Arc<Device>)> {
         type T = CUmemLocationType;
         let mut prop = prop.get()?;
@@ -116,7 +117,7 @@ impl Call {
         if wants_more || cfg!(not(target_os = "linux")) {
             return Err(NOT_SUPPORTED);
         }
-        // To be compressed is a wish.
+        // Compression is optional, so the request is ignored.
         prop.allocFlags.compressionType = 0;
         Ok((Prop::new(prop), device))
     }
@@ -176,7 +177,7 @@ impl Call {
         let mut state = self.virtual_memory.state();
         let memory = state.handles.get(&handle).ok_or(INVALID_VALUE)?;
         let memory = Arc::clone(&memory.1);
-        // The offset is there for later versions, says the documentation.
+        // The documentation reserves the offset for future versions.
         let is_wrong = flags != 0
             || offset != 0
             || size == 0
@@ -189,8 +190,8 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let space = self.virtual_memory.space()?;
-        // SAFETY: the range must be reserved with nothing mapped in it ← both were checked, and the
-        // lock is held.
+        // SAFETY: the range must be reserved and contain no mapping ← both were checked, and the
+        // lock is still held.
         let mapped = unsafe { space.map(ptr, size, &memory.backing) };
         mapped.map_err(|_| OUT_OF_MEMORY)?;
         let mapping = Mapping {
@@ -203,8 +204,9 @@ impl Call {
         Ok(())
     }
 
-    /// Waits for all devices: what they still do with the memory is done first. (The memory belongs
-    /// to no context, and which work a driver waits for is not documented.)
+    /// `cuMemUnmap()`—Waits for all work of all devices, which may still access the memory. (The
+    /// memory belongs to no context, and the documentation does not say for which work a driver
+    /// waits.)
     fn mem_unmap(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
         self.virtual_memory.state().whole(ptr, size as u64)?;
@@ -220,16 +222,16 @@ impl Call {
             }
             starts
         };
-        // What another thread queued meanwhile may still have found access.
+        // Work that another thread queued in the meantime may have found the mapping accessible.
         self.drain();
         let mut state = self.virtual_memory.state();
         for start in starts {
             let Some(mapping) = state.mappings.remove(&start) else {
                 continue;
             };
-            // SAFETY: the range must be reserved and used by nobody ← it was mapped until here; no
-            // device has had access since before all work was waited for, nor could be given any,
-            // and what starts later finds none.
+            // SAFETY: the range must be reserved and unused ← it was mapped until here; no device
+            // has had access since all work was waited for, no device can be granted access, and
+            // work that starts later finds no mapping.
             let unmapped = unsafe { space.unmap(start, mapping.size) };
             debug_assert!(unmapped.is_ok(), "what is mapped can be unmapped");
         }
@@ -298,7 +300,7 @@ impl Call {
         flags.set(c_ulonglong::from(access.0))
     }
 
-    /// Who gets access: a device.
+    /// Returns the device that gets access; other locations are rejected.
     fn access_device(&self, location: &CUmemLocation) -> Status<Arc<Device>> {
         type T = CUmemLocationType;
         match location.type_ {
@@ -318,11 +320,11 @@ impl Call {
     ) -> Status {
         granularity.required()?;
         match self.checked(prop) {
-            // What it is of and where does not matter.
+            // The type and the location of the memory do not matter.
             Err(INVALID_VALUE | INVALID_DEVICE) if !prop.raw().is_null() => {}
             checked => drop(checked?),
         }
-        // The least, or what is recommended.
+        // The minimum and the recommended granularity are the only options.
         if option.0 > 1 {
             return Err(INVALID_VALUE);
         }
@@ -340,8 +342,9 @@ impl Call {
         prop.set(memory.prop.raw())
     }
 
-    /// The handle of what is mapped at an address, held once more; it is the same again after its
-    /// last release.
+    /// `cuMemRetainAllocationHandle()`—Returns the handle of the memory that is mapped at an
+    /// address, with one more reference. The handle is the same even after its last reference was
+    /// released.
     fn mem_retain_allocation_handle(
         &self,
         handle: Out<CUmemGenericAllocationHandle>,
@@ -357,7 +360,7 @@ impl Call {
     }
 }
 
-/// Whether a device may read and write.
+/// Returns whether the flags grant read and write access.
 fn may_use(flags: CUmemAccess_flags) -> Status<bool> {
     type F = CUmemAccess_flags;
     match flags {

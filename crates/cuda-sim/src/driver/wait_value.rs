@@ -1,4 +1,4 @@
-//! Streams that wait for a value in memory, or write one.
+//! Stream memory operations: waiting for a value in memory, and writing one.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ exports! {
         stream: CUstream, count: c_uint, params: *mut CUstreamBatchMemOpParams, flags: c_uint);
 }
 
-/// So many operations fit into a batch.
+/// The maximum number of operations in a batch.
 const MOST_OPERATIONS: u32 = 256;
 /// `CU_STREAM_WAIT_VALUE_FLUSH`
 const FLUSH: u32 = 1 << 30;
 
-/// What a stream does with a word in memory.
+/// A stream memory operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MemOp {
     Wait {
@@ -51,7 +51,7 @@ pub(super) enum MemOp {
         word: Word,
         value: u64,
     },
-    /// Orders memory accesses, all of which are in order here.
+    /// A memory barrier, which has no effect because all accesses are in order here.
     Barrier,
 }
 
@@ -62,10 +62,10 @@ pub(super) struct Word {
     wide: bool,
 }
 
-/// Whether the value found is what is waited for.
+/// Returns whether the value `found` satisfies the condition with the value `wanted`.
 fn holds(found: u64, wanted: u64, condition: u32, wide: bool) -> bool {
     match condition {
-        // Cyclic: the difference is not negative.
+        // The comparison is cyclic: the difference must not be negative.
         0 if wide => found.wrapping_sub(wanted) as i64 >= 0,
         0 => (found as u32).wrapping_sub(wanted as u32) as i32 >= 0,
         1 => found == wanted,
@@ -120,7 +120,7 @@ impl MemOp {
         Ok(Self::Write { word, value })
     }
 
-    /// One of a batch.
+    /// Parses an operation of a batch.
     pub(super) fn of_params(spaces: &Spaces, params: &CUstreamBatchMemOpParams) -> Status<Self> {
         type T = CUstreamBatchMemOpType;
         // SAFETY: the field of the union must be set ← every variant begins with it.
@@ -132,10 +132,12 @@ impl MemOp {
                 // SAFETY: the field of the union must be set ← the operation says that it is.
                 let wait = unsafe { params.waitValue };
                 let value = if wide {
-                    // SAFETY: as above, for the value within.
+                    // SAFETY: the field of the inner union must be set ← the width of the operation
+                    // says that it is.
                     unsafe { wait.__bindgen_anon_1.value64 }
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the field of the inner union must be set ← the width of the operation
+                    // says that it is.
                     u64::from(unsafe { wait.__bindgen_anon_1.value })
                 };
                 Self::wait(spaces, (wait.address, wide), value, wait.flags)
@@ -144,10 +146,12 @@ impl MemOp {
                 // SAFETY: the field of the union must be set ← the operation says that it is.
                 let write = unsafe { params.writeValue };
                 let value = if wide {
-                    // SAFETY: as above, for the value within.
+                    // SAFETY: the field of the inner union must be set ← the width of the operation
+                    // says that it is.
                     unsafe { write.__bindgen_anon_1.value64 }
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the field of the inner union must be set ← the width of the operation
+                    // says that it is.
                     u64::from(unsafe { write.__bindgen_anon_1.value })
                 };
                 Self::write(spaces, (write.address, wide), value, write.flags)
@@ -167,7 +171,7 @@ impl MemOp {
         }
     }
 
-    /// The operation as queued work.
+    /// Converts the operation to queued work.
     pub(super) fn work(self, spaces: &Spaces, device: &Arc<Device>) -> Work {
         let spaces = spaces.clone();
         match self {
@@ -178,7 +182,8 @@ impl MemOp {
             } => {
                 let device = Arc::clone(device);
                 Work::Poll(Box::new(move || {
-                    // A lost device waits for nothing; memory that is gone will not change.
+                    // The wait ends if the device is lost, and also if the memory was freed,
+                    // because its value can no longer change.
                     device.alive().is_err()
                         || spaces
                             .load(word.addr, word.wide)
@@ -191,7 +196,7 @@ impl MemOp {
                 }
                 Err((
                     ILLEGAL_ADDRESS,
-                    format!("write value: {:#x} is not allocated", word.addr),
+                    format!("write value: address {:#x} is not allocated", word.addr),
                 ))
             }))),
             Self::Barrier => Work::Device(Box::new(|| {})),
@@ -199,7 +204,7 @@ impl MemOp {
     }
 }
 
-/// The operations of a batch, and what was said of them.
+/// Returns the operations of a batch and their C parameters.
 pub(super) fn batch(
     spaces: &Spaces,
     count: c_uint,
@@ -304,7 +309,7 @@ impl Call {
     }
 }
 
-/// What a wait looks like in a batch.
+/// Returns the batch parameters of a wait.
 fn wait_params((addr, wide): (u64, bool), value: u64, flags: u32) -> CUstreamBatchMemOpParams {
     type T = CUstreamBatchMemOpType;
     let operation = if wide {
@@ -323,7 +328,7 @@ fn wait_params((addr, wide): (u64, bool), value: u64, flags: u32) -> CUstreamBat
     params
 }
 
-/// What a write looks like in a batch.
+/// Returns the batch parameters of a write.
 fn write_params((addr, wide): (u64, bool), value: u64, flags: u32) -> CUstreamBatchMemOpParams {
     type T = CUstreamBatchMemOpType;
     let operation = if wide {

@@ -1,4 +1,4 @@
-//! Adding nodes.
+//! Adding nodes to graphs.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ exports! {
         data: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams);
 }
 
-/// The nodes that a new one follows.
+/// Reads the dependencies of a new node.
 pub(super) fn links(
     after: In<CUgraphNode>,
     data: In<CUgraphEdgeData>,
@@ -78,11 +78,11 @@ pub(super) fn links(
     (0..count).map(link).collect()
 }
 
-/// So deep are graphs inside graphs. How deep a GPU's driver lets them be is not documented.
+/// The maximum nesting depth of graphs. The limit of a GPU's driver is not documented.
 pub(super) const MOST_NESTED: usize = 256;
 
 impl World {
-    /// A new node, if it may be in the graph and follow these.
+    /// Adds a node. Fails if the graph does not allow it or the dependencies are invalid.
     pub(super) fn add_checked(
         &mut self,
         graph: u64,
@@ -95,7 +95,7 @@ impl World {
         if has_data && !is_kernel {
             return Err(INVALID_VALUE);
         }
-        // What a body of a conditional node must not have is said when it is instantiated.
+        // The rules for bodies of conditional nodes are checked when the graph is instantiated.
         if payload.is_memory() && self.graph(graph)?.is_child() {
             return Err(NOT_SUPPORTED);
         }
@@ -105,9 +105,9 @@ impl World {
         self.add_node(graph, links, payload)
     }
 
-    /// Refuses a graph that there cannot be two of.
+    /// Fails for a graph that cannot be copied.
     pub(super) fn check_copyable(&self, graph: u64) -> Status {
-        // Which node a copy of a handle would stand for, the manual does not say.
+        // The manual does not say to which node the handle would refer after a copy.
         let unique = |payload: &Payload| payload.is_memory() || payload.is_device_updatable();
         if self.any_node(graph, &unique) {
             return Err(NOT_SUPPORTED);
@@ -118,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// The payload of a child graph node of `graph`.
+    /// Creates the payload of a child graph node of `graph`.
     fn child(&mut self, graph: u64, child: u64, moves: bool) -> Status<Payload> {
         if self.graph(child)?.is_child() || self.depth(graph) + self.height(child) >= MOST_NESTED {
             return Err(NOT_SUPPORTED);
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// Where a new node goes.
+/// The place of a new node: where its handle is written, the graph, and the dependencies.
 type Place = (Out<CUgraphNode>, u64, In<CUgraphNode>, usize);
 
 impl Call {
@@ -157,7 +157,8 @@ impl Call {
         let inner = payload.inner();
         let added = world.add_checked(graph, links, payload);
         if added.is_err() {
-            // What was made for it goes with it, unless it was there before.
+            // Graphs that were created for the failed node are removed; those that existed before
+            // stay.
             for graph in inner.into_iter().filter(|&graph| graph > before) {
                 world.remove_graph(graph);
             }
@@ -166,7 +167,7 @@ impl Call {
         added
     }
 
-    /// The payload of an allocation node, whose address goes to `addr`.
+    /// Creates the payload of an allocation node and stores its address in `addr`.
     fn allocation(
         &self,
         world: &mut World,
@@ -358,7 +359,8 @@ impl Call {
         self.graph_add_node_v2(node, graph, after, no_data(), count, params)
     }
 
-    /// An allocation's address and the bodies of a conditional are written back.
+    /// `cuGraphAddNode()`—Writes the address of an allocation and the bodies of a conditional node
+    /// back to the parameters.
     fn graph_add_node_v2(
         &self,
         node: Out<CUgraphNode>,
@@ -386,7 +388,7 @@ impl Call {
                     .map(drop)
             }
             T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let mut alloc = unsafe { answer.__bindgen_anon_1.alloc };
                 let device = self.pool_device(&alloc.poolProps)?;
                 self.check_access(alloc.accessDescs, alloc.accessDescCount)?;
@@ -397,14 +399,14 @@ impl Call {
                 params.set(answer)
             }
             T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let free = unsafe { answer.__bindgen_anon_1.free };
                 let payload =
                     |world: &mut World| Ok(Payload::Free(world.memory_to_free(graph, free.dptr)?));
                 self.add(place, data, payload).map(drop)
             }
             T::CU_GRAPH_NODE_TYPE_CONDITIONAL => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let mut conditional = unsafe { answer.__bindgen_anon_1.conditional };
                 let context = self.context(conditional.ctx.addr() as u64)?;
                 self.add(place, data, |world| {

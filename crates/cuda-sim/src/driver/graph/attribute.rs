@@ -21,16 +21,17 @@ exports! {
         dst: CUgraphNode, src: CUgraphNode);
 }
 
-/// What is set for a launch. Of all but the named ones, how fast it is, is all that they change.
+/// The attributes of a launch. Only the named fields affect its result; the numbers affect at most
+/// its speed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::driver) struct Attributes {
     pub(in crate::driver) cooperative: bool,
-    /// Blocks of a cluster.
+    /// The size of a cluster in blocks.
     pub(in crate::driver) cluster: Option<[u32; 3]>,
-    /// Numbers by attribute.
+    /// The values of the other attributes, by attribute id.
     numbers: BTreeMap<u32, u32>,
-    /// What a node has to be, if it was said: one that kernels can change, by this handle, or, if
-    /// that is 0, not.
+    /// Whether kernels can update the node, if that was set: the device handle for an updatable
+    /// node, or 0 for a node that is not updatable.
     updatable: Option<u64>,
 }
 
@@ -38,7 +39,7 @@ const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
 impl Attributes {
-    /// Those of `cuLaunchCooperativeKernel`.
+    /// Returns the attributes of `cuLaunchCooperativeKernel`.
     pub(in crate::driver) fn cooperative() -> Self {
         Self {
             cooperative: true,
@@ -46,8 +47,9 @@ impl Attributes {
         }
     }
 
-    /// `INVALID_VALUE` for what a driver of `version` does not know, and `NOT_SUPPORTED` for what
-    /// would change what a launch does and is not implemented.
+    /// Sets an attribute. Fails with `INVALID_VALUE` if a driver of `version` does not know the
+    /// attribute or the value, and with `NOT_SUPPORTED` if it would change the result of a launch
+    /// and is not implemented.
     pub(in crate::driver) fn set(
         &mut self,
         version: u32,
@@ -92,13 +94,13 @@ impl Attributes {
                     (0, None) => Some(0),
                     (1, None) => Some(fresh()),
                     (1, known) => known,
-                    // There is no way back.
+                    // An updatable node cannot be made not updatable.
                     (0, Some(_)) => return Err(NOT_SUPPORTED),
                     _ => return Err(INVALID_VALUE),
                 };
             }
-            // A kernel begins when those before it have ended, which programmatic serialization
-            // allows.
+            // A kernel starts only after the kernels before it have ended, which programmatic
+            // serialization allows.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
@@ -108,7 +110,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// `NOT_SUPPORTED` for what is not kept.
+    /// Returns an attribute. Fails with `NOT_SUPPORTED` for an attribute that is not stored.
     pub(in crate::driver) fn get(&self, id: CUlaunchAttributeID) -> Status<CUlaunchAttributeValue> {
         type A = CUlaunchAttributeID;
         let mut value = CUlaunchAttributeValue { pad: [0; 64] };
@@ -116,8 +118,8 @@ impl Attributes {
             A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => value.cooperative = i32::from(self.cooperative),
             A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 let cluster = self.cluster.unwrap_or_default();
-                // SAFETY: there must be room for it, aligned ← `clusterDim` of the union is three
-                // of these.
+                // SAFETY: the union must have room for the value with its alignment ← `clusterDim`
+                // of the union consists of three of these.
                 unsafe { (&raw mut value).cast::<[u32; 3]>().write(cluster) };
             }
             A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
@@ -137,33 +139,33 @@ impl Attributes {
         Ok(value)
     }
 
-    /// The handle by which kernels would change the node, if they can.
+    /// Returns the handle through which kernels update the node, if it is updatable.
     pub(in crate::driver) fn device_node(&self) -> Option<u64> {
         self.updatable.filter(|&node| node != 0)
     }
 
-    /// The priority of a node.
+    /// Returns the priority of a node.
     pub(super) fn priority(&self) -> u32 {
         let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY.0;
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Those of a launch that is captured: the priority is that of the stream, unless it has one of
-    /// its own.
+    /// Returns the attributes of a captured launch: the priority is that of the stream, unless the
+    /// launch sets one.
     pub(in crate::driver) fn captured(mut self, priority: i32) -> Self {
         let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY.0;
         self.numbers.entry(id).or_insert(priority as u32);
         self
     }
 
-    /// Whether something is set that only nodes of graphs can have.
+    /// Returns whether an attribute is set that only nodes of graphs can have.
     pub(in crate::driver) fn is_of_graphs(&self) -> bool {
         self.updatable.is_some()
     }
 }
 
-/// Whether a driver of `version` knows the attribute, as the headers have them. (Not
-/// `CU_LAUNCH_ATTRIBUTE_MAX`, which is that of the header that the bindings are of.)
+/// Returns whether a driver of `version` knows the attribute, according to its header.
+/// (`CU_LAUNCH_ATTRIBUTE_MAX` depends on the header from which the bindings were generated.)
 fn is_known(id: CUlaunchAttributeID, version: u32) -> bool {
     let since = match id.0 {
         ..=10 => 12_000,
@@ -178,16 +180,16 @@ fn is_known(id: CUlaunchAttributeID, version: u32) -> bool {
     version >= since
 }
 
-/// The value that tells the handle of a node that kernels can change.
+/// Returns the attribute value that contains the device handle of an updatable node.
 fn updatable(node: u64) -> CUlaunchAttributeValue {
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-    // SAFETY: there must be room for it, aligned ← `deviceUpdatableKernelNode` of the union is an
-    // `int` and a pointer.
+    // SAFETY: the union must have room for the value with its alignment ←
+    // `deviceUpdatableKernelNode` of the union is an `int` and a pointer.
     unsafe { (&raw mut value).cast::<[u64; 2]>().write([1, node]) };
     value
 }
 
-/// Writes the handle of a node where the launch that was captured has its attribute.
+/// Writes the device handle of a captured node to the attribute of the launch that requested it.
 pub(in crate::driver) fn tell_device_node(
     attributes: Out<CUlaunchAttribute>,
     count: usize,
@@ -238,8 +240,8 @@ impl Call {
             Ok(())
         })?;
         if let (UPDATABLE, Some(device_node)) = (attribute, device_node) {
-            // SAFETY: it must be valid for a write ← the handle is returned there, says the manual,
-            // although the pointer is one to what is not written.
+            // SAFETY: the attribute must be valid for a write ← the manual says that the handle is
+            // returned there, although the pointer is declared const.
             let value = unsafe { value.raw().cast_mut().wrap() };
             value.set(updatable(device_node))?;
         }

@@ -1,8 +1,8 @@
-//! Capture: what is queued in a stream becomes nodes.
+//! Stream capture, which turns the work that is queued in a stream into nodes of a graph.
 //!
-//! A capture begins in one stream, its origin, and spreads to others that wait for its events. Each
-//! stream of it is a [`Branch`], which knows what its next node follows. What is illegal meanwhile
-//! invalidates the captures that it concerns, as the documentation says.
+//! A capture begins in one stream, its origin, and spreads to streams that wait for its events.
+//! Each of these streams is a [`Branch`], which stores the dependencies of its next node. An
+//! illegal call invalidates the captures that it affects, as the documentation says.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,14 +24,15 @@ use crate::driver::status::{
 use crate::driver::stream::Stream;
 use crate::engine::QueueId;
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) graph: u64,
     pub(super) mode: u32,
     pub(super) thread: ThreadId,
     pub(super) origin: QueueId,
-    /// Whether it has failed or ended. Events that are recorded in it share this and may outlive it.
+    /// Whether it has failed or ended. Events that are recorded in the capture share this value and
+    /// may outlive the capture.
     pub(super) is_over: Arc<AtomicBool>,
 }
 
@@ -40,21 +41,21 @@ impl Capture {
         !self.is_over.load(Ordering::Acquire)
     }
 
-    /// From now on it only ends, without a graph.
+    /// Marks the capture as failed: it can only be ended, without a graph.
     pub(super) fn invalidate(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 }
 
-/// A stream of a capture.
+/// A stream that takes part in a capture.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) capture: u64,
-    /// What the next node follows.
+    /// The dependencies of the next node.
     pub(super) after: Vec<Link>,
     pub(super) context: u64,
     pub(super) is_blocking: bool,
-    /// What the program was last shown of `after`: it holds pointers to these.
+    /// The copy of `after` that the last query returned; the program holds pointers to it.
     pub(super) shown: (Vec<usize>, Vec<CUgraphEdgeData>),
 }
 
@@ -69,7 +70,7 @@ impl Branch {
         }
     }
 
-    /// Adds to what the next node follows.
+    /// Adds dependencies to the next node.
     pub(super) fn follow(&mut self, links: &[Link]) {
         for link in links {
             if !self.after.iter().any(|(node, _)| *node == link.0) {
@@ -86,7 +87,8 @@ impl World {
         }
     }
 
-    /// The capture that `stream` is in, if it is; `INVALIDATED` if that has failed.
+    /// Returns the capture in which `stream` takes part, if any. Fails with `INVALIDATED` if the
+    /// capture has failed.
     fn capture_of(&self, stream: &Stream) -> Status<Option<u64>> {
         let Some(branch) = self.branches.get(&stream.queue) else {
             return Ok(None);
@@ -97,7 +99,7 @@ impl World {
         }
     }
 
-    /// The captures that work in the legacy stream of a context would have to wait for.
+    /// Returns the captures that work in the legacy stream of a context would have to wait for.
     pub(super) fn implied(&self, stream: &Stream) -> Vec<u64> {
         if !stream.is_legacy() {
             return Vec::new();
@@ -109,7 +111,7 @@ impl World {
             .collect()
     }
 
-    /// Refuses what the legacy stream cannot do while a stream that it waits for captures.
+    /// Fails if `stream` is the legacy stream and a stream that it waits for is being captured.
     fn check_implied(&mut self, stream: &Stream) -> Status {
         let implied = self.implied(stream);
         if implied.is_empty() {
@@ -121,7 +123,7 @@ impl World {
         Err(CAPTURE_IMPLICIT)
     }
 
-    /// Puts a node at the end of a capturing stream.
+    /// Appends a node to a captured stream.
     fn append(&mut self, stream: &Stream, payload: Payload) -> Status {
         let Some(branch) = self.branches.get(&stream.queue) else {
             return Err(INVALID_VALUE);
@@ -132,7 +134,7 @@ impl World {
             .ok_or(INVALID_VALUE)?
             .graph;
         let mut after = branch.after.clone();
-        // The program may have taken nodes out of the graph.
+        // The program may have removed nodes from the graph.
         let nodes = &self.graph(graph)?.nodes;
         after.retain(|(node, _)| nodes.contains_key(node));
         let node = self.add_checked(graph, after, payload)?;
@@ -142,7 +144,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether every node of `links` is one of `ends` or comes before one.
+    /// Returns whether every node of `links` is in `ends` or precedes a node in `ends`.
     pub(super) fn all_reach(&self, links: &[Link], ends: &[Link]) -> bool {
         let mut seen = HashSet::new();
         let mut open: Vec<u64> = ends.iter().map(|&(node, _)| node).collect();
@@ -153,13 +155,13 @@ impl World {
                 open.extend(node.after.iter().map(|&(from, _)| from));
             }
         }
-        // What the program removed need not be reached.
+        // Nodes that the program removed are ignored.
         links
             .iter()
             .all(|(node, _)| seen.contains(node) || self.node(*node).is_err())
     }
 
-    /// Ends a capture, whose graph goes with it if it was made for it.
+    /// Ends a capture and removes its graph, if the graph was created for the capture.
     pub(super) fn discard_capture(&mut self, id: u64) {
         if let Some(capture) = self.captures.remove(&id) {
             capture.invalidate();
@@ -173,7 +175,8 @@ impl World {
 }
 
 impl Instance {
-    /// Makes a node of what `payload` says if `stream` captures; whether it did.
+    /// Adds a node with the result of `payload` if `stream` is being captured. Returns whether it
+    /// is.
     pub(in crate::driver) fn captured(
         &self,
         stream: &Stream,
@@ -192,7 +195,8 @@ impl Instance {
         Ok(true)
     }
 
-    /// Refuses what cannot be done with a stream that captures, and what is unsafe during captures.
+    /// Fails for a call that is not allowed on a stream that is being captured, or that is
+    /// potentially unsafe during captures.
     pub(in crate::driver) fn uncapturable(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
@@ -207,7 +211,8 @@ impl Instance {
         self.potentially_unsafe()
     }
 
-    /// What a synchronisation of a whole context is not allowed while a stream of it captures.
+    /// Fails if a stream of the context is being captured, which makes synchronization of the whole
+    /// context illegal.
     pub(in crate::driver) fn no_capture_in(&self, context: &Context) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
@@ -228,7 +233,7 @@ impl Instance {
         }
     }
 
-    /// Invalidates the capture that a stream is in, if it is.
+    /// Invalidates the capture in which a stream takes part, if any.
     pub(in crate::driver) fn invalidate_at(&self, stream: &Stream) {
         if self.graphs.is_capturing() {
             let world = self.graphs.lock();
@@ -242,7 +247,7 @@ impl Instance {
         self.graphs.lock().invalidate(capture);
     }
 
-    /// A context that is destroyed takes the captures of its streams with it.
+    /// Discards the captures of the streams of a context that is being destroyed.
     pub(in crate::driver) fn abandon_captures_in(&self, context: &Context) {
         if !self.graphs.is_capturing() {
             return;
@@ -256,8 +261,8 @@ impl Instance {
         }
     }
 
-    /// A stream that is destroyed takes its capture with it, unless another stream of that has
-    /// joined all its work.
+    /// Discards the capture of a stream that is being destroyed, unless another stream of the
+    /// capture has joined all its work.
     pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
         if !self.graphs.is_capturing() {
             return;
@@ -281,8 +286,8 @@ impl Instance {
         }
     }
 
-    /// Records an event in a capture: a node if it is for the outside, else a mark for other
-    /// streams of the capture.
+    /// Records an event in a captured stream: as a node if the event is external, otherwise as a
+    /// mark for other streams of the capture.
     pub(in crate::driver) fn capture_record(
         &self,
         stream: &Stream,
@@ -316,7 +321,7 @@ impl Instance {
         Ok(true)
     }
 
-    /// Waits for an event in a capture, which may bring the stream into one.
+    /// Waits for an event during capture, which may add the stream to a capture.
     pub(in crate::driver) fn capture_wait(
         &self,
         stream: &Stream,
@@ -374,12 +379,13 @@ impl Instance {
                 world.invalidate(own);
                 Err(CAPTURE_ISOLATION)
             }
-            // It stands for nothing yet.
+            // The event was never recorded, so there is no dependency.
             (Some(_), None) => Ok(true),
         }
     }
 
-    /// An allocation in a capturing stream: its address, or `None` if the stream does not capture.
+    /// Captures an allocation and returns its address, or `None` if the stream is not being
+    /// captured.
     pub(in crate::driver) fn capture_alloc(
         &self,
         stream: &Stream,
@@ -403,7 +409,8 @@ impl Instance {
         Ok(Some(addr))
     }
 
-    /// A free in a capturing stream, which must be of what a graph allocated.
+    /// Captures a free, which must be of memory that a graph allocated. Returns whether the stream
+    /// is being captured.
     pub(in crate::driver) fn capture_free(&self, stream: &Stream, addr: u64) -> Status<bool> {
         if !self.graphs.is_capturing() {
             return Ok(false);
@@ -419,8 +426,8 @@ impl Instance {
         Ok(true)
     }
 
-    /// Refuses what cannot be in a capture but is safe beside others: launches of graphs, copies
-    /// and fills that block.
+    /// Fails if `stream` is being captured. Used for calls that cannot be captured but are safe
+    /// during other captures: launches of graphs, and blocking copies and fills.
     pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());

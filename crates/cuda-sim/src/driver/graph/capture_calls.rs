@@ -1,4 +1,4 @@
-//! Beginning, ending and asking about captures.
+//! The calls that begin, end and query captures.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ exports! {
 
 type State = CUstreamCaptureStatus;
 
-/// What a query tells of a capture, where it is wanted.
+/// The outputs of a capture query; any of them except the status may be null.
 struct Told {
     status: Out<CUstreamCaptureStatus>,
     id: Out<cuuint64_t>,
@@ -67,7 +67,7 @@ struct Told {
     count: Out<usize>,
 }
 
-/// A place for an answer that nobody wants.
+/// Returns a null output, for a result that is not requested.
 fn nowhere<T>() -> Out<T> {
     // SAFETY: a null pointer is never dereferenced.
     unsafe { std::ptr::null_mut::<T>().wrap() }
@@ -139,7 +139,7 @@ impl Call {
         self.begin_capture(&stream, mode, Some((graph.handle(), links)))
     }
 
-    /// A capture that failed ends too, with no graph.
+    /// `cuStreamEndCapture()`—Ends a failed capture too, without a graph.
     fn stream_end_capture(&self, stream: Out<CUstream_st>, graph: Out<CUgraph>) -> Status {
         let stream = self.stream(stream.handle())?;
         let mut world = self.graphs.lock();
@@ -169,11 +169,11 @@ impl Call {
             return Err(code);
         }
         if let Some(capture) = world.captures.remove(&id) {
-            // Its events learn that it is over.
+            // Its events share this flag and report that the capture is over.
             capture.invalidate();
         }
         world.branches.retain(|_, branch| branch.capture != id);
-        // It may have gone with the graph around it.
+        // The graph may have been removed together with the graph that contains it.
         graph.set(pointer(0))?;
         let made_graph = world.graph_mut(made)?;
         if made_graph.owner == Owner::Capture(id) {
@@ -182,8 +182,8 @@ impl Call {
         graph.set(pointer(made))
     }
 
-    /// The state of the stream; asking the legacy stream while one that it waits for captures is an
-    /// error that invalidates nothing.
+    /// Writes the capture state of the stream. A query of the legacy stream while a stream that it
+    /// waits for is being captured fails, but invalidates no capture.
     fn capture_info(&self, stream: &Stream, told: &Told) -> Status {
         told.status.required()?;
         let mut world = self.graphs.lock();
@@ -293,7 +293,7 @@ impl Call {
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the nodes must be readable ← they are writable.
+        // SAFETY: the nodes must be readable ← the contract requires them to be writable as well.
         let nodes = unsafe { nodes.raw().cast_const().wrap() };
         let links = links(nodes, data, count)?;
         let mut world = self.graphs.lock();
@@ -312,7 +312,8 @@ impl Call {
         Ok(())
     }
 
-    /// Any number is taken; one that `cuda.h` does not have is neither global nor relaxed.
+    /// `cuThreadExchangeStreamCaptureMode()`—Accepts any number. A number that `cuda.h` does not
+    /// define is neither global nor relaxed.
     fn thread_exchange_capture_mode(&self, mode: Out<CUstreamCaptureMode>) -> Status {
         let new = mode.get()?.0;
         mode.set(CUstreamCaptureMode(self.exchange_capture_mode(new) as _))

@@ -1,8 +1,8 @@
-//! Capture modes: which calls are refused while something is captured.
+//! Capture modes, which determine the calls that are rejected during a capture.
 //!
-//! A capture is begun in a mode, and each thread has one: global unless
+//! Each capture has a mode, and so has each thread: global, unless
 //! `cuThreadExchangeStreamCaptureMode` has changed it. A call that the manual calls potentially
-//! unsafe is refused, and breaks the captures that it conflicts with:
+//! unsafe is rejected, and breaks the captures with which it conflicts:
 //!
 //! | the thread's mode | captures that the thread began | captures of other threads |
 //! |---|---|---|
@@ -26,23 +26,23 @@ pub(super) const GLOBAL: u32 = 0;
 pub(super) const RELAXED: u32 = 2;
 
 thread_local! {
-    /// The capture mode of this thread, by number of the instance; global if it is not here.
+    /// The capture mode of this thread by instance id; the default is global.
     static MODES: RefCell<HashMap<u64, u32>> = RefCell::default();
 }
 
-/// The calls that are potentially unsafe wherever they are made, by base name.
+/// The calls that are always potentially unsafe, by base name.
 ///
-/// These are potentially unsafe too, and check it in their own methods, which know the stream or
-/// the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]): `cuEventQuery`,
-/// `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`, `cuStreamAddCallback`,
-/// `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and `cuMemAllocAsync` in a
-/// stream that is not captured. `cuModuleUnload`, `cuArrayDestroy` and
+/// These calls are potentially unsafe too, but their own methods check it, because they know the
+/// stream or the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]):
+/// `cuEventQuery`, `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`,
+/// `cuStreamAddCallback`, `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and
+/// `cuMemAllocAsync` in a stream that is not being captured. `cuModuleUnload`, `cuArrayDestroy` and
 /// `cuCtxEnablePeerAccess` check it once they know that the handle is valid, as an H100 does.
 ///
-/// Other calls break no capture: creating and destroying streams and events, recording events,
-/// `cuCtxSynchronize` in another context and ending that context (measured on an H100 and on
-/// H200s), `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, loading
-/// modules. Work in the legacy stream that would have to wait for a captured stream is refused in
+/// Other calls do not break captures: creating and destroying streams and events, recording events,
+/// `cuCtxSynchronize` in another context and destroying that context (measured on an H100 and on
+/// H200s), `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, and loading
+/// modules. Work in the legacy stream that would have to wait for a captured stream is rejected in
 /// any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
     // Memory of a device. `cuMemAlloc` and `cuMemFree` were measured on an H100.
@@ -61,10 +61,10 @@ const POTENTIALLY_UNSAFE: &[&str] = &[
     "cuArray3DCreate",
     "cuMipmappedArrayCreate",
     "cuMipmappedArrayDestroy",
-    // What gives memory of pools back to the device.
+    // Calls that return memory of pools to the device.
     "cuMemPoolTrimTo",
     "cuDeviceGraphMemTrim",
-    // Unloading, which waits as `cuMemFree` does.
+    // Unloading waits, as `cuMemFree` does.
     "cuLibraryUnload",
     // Primary contexts. Not measured.
     "cuDevicePrimaryCtxRelease",
@@ -72,13 +72,13 @@ const POTENTIALLY_UNSAFE: &[&str] = &[
 ];
 
 impl Instance {
-    /// How calls of this thread interact with captures.
+    /// Returns the capture mode of this thread.
     fn capture_mode(&self) -> u32 {
         let mode = MODES.try_with(|modes| modes.borrow().get(&self.id).copied());
         mode.ok().flatten().unwrap_or(GLOBAL)
     }
 
-    /// Sets the mode of this thread and returns the one before.
+    /// Sets the mode of this thread and returns the previous one.
     pub(super) fn exchange_capture_mode(&self, mode: u32) -> u32 {
         let before = MODES.try_with(|modes| {
             let mut modes = modes.borrow_mut();
@@ -87,12 +87,12 @@ impl Instance {
             }
             modes.insert(self.id, mode)
         });
-        // A thread that ends has no mode any more.
+        // A thread whose thread-locals have been destroyed has no mode.
         before.ok().flatten().unwrap_or(GLOBAL)
     }
 
-    /// Refuses a potentially unsafe call if a capture conflicts with it, and breaks all captures
-    /// that do.
+    /// Fails if a capture conflicts with a potentially unsafe call, and breaks all captures that
+    /// do.
     pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
@@ -123,8 +123,7 @@ impl Instance {
 }
 
 impl Call {
-    /// Refuses a call that is potentially unsafe wherever it is made, if a capture conflicts with
-    /// it.
+    /// Fails if the function is always potentially unsafe and a capture conflicts with it.
     pub(in crate::driver) fn check_capture(&self) -> Status {
         if self.graphs.is_capturing() && POTENTIALLY_UNSAFE.contains(&self.function.base) {
             self.potentially_unsafe()?;

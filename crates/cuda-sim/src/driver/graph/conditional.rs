@@ -1,4 +1,4 @@
-//! Conditional nodes: their values, which kernels set, and what they do.
+//! Conditional nodes: the values that kernels set, and the selection of a body.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
@@ -32,7 +32,7 @@ exports! {
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`
 const ASSIGN_DEFAULT: u32 = 1;
 
-/// As many graphs as a conditional node may have inside it. How many a GPU's driver takes is not
+/// The maximum number of bodies of a conditional node. The limit of a GPU's driver is not
 /// documented.
 const MOST_BODIES: u32 = 1 << 16;
 
@@ -40,9 +40,9 @@ const MOST_BODIES: u32 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Cell {
     value: AtomicU32,
-    /// What it is at the beginning of each launch, if that is asked for.
+    /// The value at the start of each launch, if a default was requested.
     default: Option<u32>,
-    /// The context of the nodes that it is for.
+    /// The context of the nodes that use the handle.
     pub(super) context: u64,
 }
 
@@ -64,7 +64,7 @@ impl Conditionals {
         cells.get(&handle)?.upgrade()
     }
 
-    /// Sets a value; whether there is such a handle.
+    /// Sets a value. Returns whether the handle exists.
     pub(in crate::driver) fn set(&self, handle: u64, value: u32) -> bool {
         let cell = self.get(handle);
         if let Some(cell) = &cell {
@@ -109,7 +109,7 @@ impl Call {
 }
 
 impl World {
-    /// The payload of a conditional node of `graph`, with empty bodies.
+    /// Creates the payload of a conditional node of `graph`, with empty bodies.
     pub(super) fn conditional(
         &mut self,
         graph: u64,
@@ -129,7 +129,8 @@ impl World {
         if params.size > MOST_BODIES {
             return Err(OUT_OF_MEMORY);
         }
-        // The handle is of this graph or of one around it, and of no other node.
+        // The handle must belong to this graph or to one that encloses it, and must not be used by
+        // another node.
         let mut root = graph;
         let mut cell = None;
         while let Ok(around) = self.graph(root) {
@@ -173,7 +174,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Chooses when its turn comes, each time anew.
+    /// Converts the node to work that selects a body each time it runs.
     pub(super) fn work(self) -> Work {
         Work::Expand(Box::new(move || self.choose()))
     }
@@ -187,7 +188,7 @@ impl Choice {
         let repeats = self.sort == T::CU_GRAPH_COND_TYPE_WHILE;
         let index = match self.sort {
             T::CU_GRAPH_COND_TYPE_SWITCH => value as usize,
-            // An `if` may have an `else`; a `while` ends.
+            // With the value 0, an `if` runs its `else` body if it has one, and a `while` ends.
             _ if value == 0 => 1,
             _ => 0,
         };

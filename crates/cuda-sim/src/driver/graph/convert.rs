@@ -1,4 +1,4 @@
-//! Parameters of nodes, from C and to C.
+//! Conversion of node parameters from and to C.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::driver::stream::HostCall;
 use crate::driver::transfer::Transfer;
 use crate::driver::wait_value::batch;
 
-/// The older parameters as newer ones.
+/// Converts version 1 parameters to version 2.
 pub(super) fn v2_of(old: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         func: old.func,
@@ -107,7 +107,7 @@ pub(super) fn fill_of(params: &CUDA_MEMSET_NODE_PARAMS) -> Fill {
 
 pub(super) fn host(function: CUhostFn, data: *mut c_void) -> Status<Payload> {
     let function = function.ok_or(INVALID_VALUE)?;
-    // SAFETY: nothing is read through it: it goes to the function.
+    // SAFETY: nothing is read through the pointer; it is only passed to the function.
     let data = unsafe { data.wrap() };
     Ok(Payload::Host(HostCall::new(function, data)))
 }
@@ -158,16 +158,16 @@ impl Operations {
 
 impl GraphMemory {
     fn props(&self) -> CUmemPoolProps {
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers, newtypes of
-        // integers and a pointer.
+        // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers,
+        // newtypes of integers and a pointer.
         let mut props: CUmemPoolProps = unsafe { std::mem::zeroed() };
         props.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         props.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         let id = std::ptr::from_mut(&mut props.location)
             .cast::<i32>()
             .wrapping_add(1);
-        // SAFETY: the second `int` of the location must be writable ← it is its number, in every
-        // header.
+        // SAFETY: the second `int` of the location must be writable ← it is the `id` in every
+        // version of the header.
         unsafe { id.write(self.device.ordinal as i32) };
         props
     }
@@ -184,10 +184,10 @@ impl GraphMemory {
 }
 
 impl Payload {
-    /// As `cuGraphNodeGetParams` says it.
+    /// Returns the parameters in the form of `cuGraphNodeGetParams`.
     pub(super) fn raw(&self) -> CUgraphNodeParams {
-        // SAFETY: all-zero bytes must be a value of the struct ← it holds integers and a union of
-        // plain structs of integers, pointers and optional function pointers.
+        // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers
+        // and a union of plain structs of integers, pointers and optional function pointers.
         let mut all: CUgraphNodeParams = unsafe { std::mem::zeroed() };
         all.type_ = self.sort();
         let params = &mut all.__bindgen_anon_1;
@@ -217,7 +217,8 @@ impl Payload {
             Self::Child(graph) => {
                 params.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
                     graph: pointer(*graph),
-                    // It is the driver's: not to be used again as it is.
+                    // The driver owns the graph, so these parameters cannot be used for a new node
+                    // unchanged.
                     ownership:
                         CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID,
                 };
@@ -275,9 +276,10 @@ impl Call {
             cluster: None,
         };
         shape.check(&function)?;
-        // SAFETY: they must be as cuLaunchKernel takes them ← the contract of kernel nodes.
+        // SAFETY: the pointer must be valid in the way that cuLaunchKernel requires ← the contract
+        // of kernel nodes.
         let values = unsafe { params.kernelParams.wrap() };
-        // SAFETY: as above.
+        // SAFETY: as for `kernelParams`.
         let extra = unsafe { params.extra.wrap() };
         let bytes = pack(&function, values, extra)?;
         Kernel::new(&function, shape, &bytes, Attributes::default()).map(Payload::Kernel)
@@ -308,13 +310,13 @@ impl Call {
         params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
     ) -> Status<Payload> {
         let context = self.context(params.ctx.addr() as u64)?;
-        // SAFETY: there must be `count` of them ← the contract of batch nodes.
+        // SAFETY: there must be `count` elements ← the contract of the node type.
         let array = unsafe { params.paramArray.wrap() };
         let ops = batch(&self.spaces(), params.count, array, params.flags)?;
         Ok(Payload::operations(&ops, params.flags, &context))
     }
 
-    /// The device of an allocation node.
+    /// Returns the device of an allocation node.
     pub(super) fn pool_device(&self, props: &CUmemPoolProps) -> Status<Arc<Device>> {
         if props.allocType != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
             || props.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
@@ -328,10 +330,10 @@ impl Call {
         Ok(Arc::clone(device))
     }
 
-    /// Who else may use what an allocation node stands for: devices that are there. (Here each may
-    /// that can.)
+    /// Checks the devices that get access to the memory of an allocation node: they must exist.
+    /// (Every device can access all memory here.)
     pub(super) fn check_access(&self, all: *const CUmemAccessDesc, count: usize) -> Status {
-        // SAFETY: there must be `count` of them ← the contract of allocation nodes.
+        // SAFETY: there must be `count` elements ← the contract of the node type.
         let all = unsafe { all.wrap() };
         for index in 0..count {
             let location = all.get_at(index)?.location;
@@ -343,7 +345,8 @@ impl Call {
         Ok(())
     }
 
-    /// The payload of a node of any kind that stands for itself; `INVALID_VALUE` for the others.
+    /// Creates the payload of a node that needs no other object of the graph; fails with
+    /// `INVALID_VALUE` for other types.
     pub(super) fn plain_payload(&self, params: &CUgraphNodeParams) -> Status<Payload> {
         type T = CUgraphNodeType;
         let all = &params.__bindgen_anon_1;
@@ -354,7 +357,7 @@ impl Call {
                 self.kernel_payload(&of_v3(&kernel))
             }
             T::CU_GRAPH_NODE_TYPE_MEMCPY => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let copy = unsafe { all.memcpy };
                 if copy.flags != 0 {
                     return Err(INVALID_VALUE);
@@ -362,7 +365,7 @@ impl Call {
                 self.memcpy_payload(&copy.copyParams, copy.copyCtx.addr() as u64)
             }
             T::CU_GRAPH_NODE_TYPE_MEMSET => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let memset = unsafe { all.memset };
                 let fill = Fill {
                     dst: memset.dst,
@@ -375,25 +378,25 @@ impl Call {
                 self.memset_payload(&fill, memset.ctx.addr() as u64)
             }
             T::CU_GRAPH_NODE_TYPE_HOST => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let function = unsafe { all.host.fn_ };
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let data = unsafe { all.host.userData };
                 host(function, data)
             }
             T::CU_GRAPH_NODE_TYPE_EMPTY => Ok(Payload::Empty),
             T::CU_GRAPH_NODE_TYPE_EVENT_RECORD => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let event = unsafe { all.eventRecord.event };
                 Ok(Payload::Record(self.event(event.addr() as u64)?))
             }
             T::CU_GRAPH_NODE_TYPE_WAIT_EVENT => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let event = unsafe { all.eventWait.event };
                 Ok(Payload::Wait(self.event(event.addr() as u64)?))
             }
             T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => {
-                // SAFETY: as above.
+                // SAFETY: the field of the union must be set ← the type says that it is.
                 let batch = unsafe { all.memOp };
                 self.operations_payload(&CUDA_BATCH_MEM_OP_NODE_PARAMS {
                     ctx: batch.ctx,

@@ -1,4 +1,4 @@
-//! Making, cloning and destroying graphs.
+//! Creating, cloning and destroying graphs.
 
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -30,8 +30,8 @@ exports! {
 }
 
 impl World {
-    /// Whether a capture adds to the graph. (To one inside it is no reason to keep it, for a GPU's
-    /// driver.)
+    /// Returns whether a capture adds nodes to the graph. (A GPU's driver does not protect a graph
+    /// that encloses the one that is captured into.)
     pub(super) fn is_captured_into(&self, graph: u64) -> bool {
         self.captures.values().any(|capture| capture.graph == graph)
     }
@@ -47,7 +47,7 @@ impl Call {
         graph.set(pointer(handle))
     }
 
-    /// Executables and launches go on without it.
+    /// `cuGraphDestroy()`—Executable graphs and launches are not affected.
     fn graph_destroy(&self, graph: Out<CUgraph_st>) -> Status {
         let mut world = self.graphs.lock();
         let handle = graph.handle();
@@ -131,7 +131,8 @@ impl Call {
         id.set(self.graphs.lock().node(node.handle())?.local_id)
     }
 
-    /// The number of the graph above that of the node in it.
+    /// `cuGraphNodeGetToolsId()`—The id is the number of the graph in the upper half and the number
+    /// of the node in the lower half.
     fn graph_node_get_tools_id(&self, node: Out<CUgraphNode_st>, id: Out<c_ulonglong>) -> Status {
         let world = self.graphs.lock();
         let graph = world.graph(world.home(node.handle())?)?.id;

@@ -1,4 +1,4 @@
-//! A graph as text for Graphviz.
+//! Writing a graph in the DOT language of Graphviz.
 
 use std::ffi::{c_char, c_uint};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ exports! {
 /// `CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE`, and the flag that prints handles.
 const VERBOSE: u32 = 1;
 const HANDLES: u32 = 1 << 10;
-/// All that are known.
+/// The flags that are known.
 const FLAGS: u32 = (1 << 18) - 1;
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// What a node is, in words that need no escaping.
+/// Returns the label of a node, which needs no escaping.
 fn words(payload: &Payload) -> String {
     match payload {
         Payload::Kernel(kernel) => {
@@ -99,7 +99,7 @@ impl Call {
         let verbose = flags & (VERBOSE | HANDLES) != 0;
         self.graphs.lock().dot(graph.handle(), verbose, &mut text)?;
         text.push_str("}\n");
-        // What the driver answers for a file that it cannot write.
+        // The driver returns this status for a file that cannot be written.
         std::fs::write(path, text).map_err(|_| UNKNOWN)
     }
 }

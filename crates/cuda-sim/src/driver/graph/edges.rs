@@ -1,4 +1,4 @@
-//! Edges, and what there is in a graph.
+//! Edges, and queries of the nodes and edges of a graph.
 
 use cuda_sys::{
     CUgraph, CUgraph_st, CUgraphEdgeData, CUgraphNode, CUgraphNode_st, CUgraphNodeType,
@@ -44,14 +44,14 @@ exports! {
         data: *const CUgraphEdgeData, count: usize);
 }
 
-/// Nothing was said about the edges.
+/// Returns a null array of edge data, which means default edges.
 pub(super) fn no_data() -> In<CUgraphEdgeData> {
     // SAFETY: a null pointer is never dereferenced.
     unsafe { std::ptr::null::<CUgraphEdgeData>().wrap() }
 }
 
-/// Answers a list the way of `cuda.h`: its length without a place for it, else as many as there is
-/// room for.
+/// Returns a list in the manner of `cuda.h`: without an output array its length, otherwise as many
+/// elements as there is room for.
 fn answer<T>(
     items: &[T],
     count: Out<usize>,
@@ -84,7 +84,7 @@ fn put_links(
     if nodes.is_null() && data.is_some() {
         return Err(INVALID_VALUE);
     }
-    // Room for none is refused; so it was by a GPU's driver.
+    // An output array of length 0 is rejected, as a GPU's driver does.
     if !nodes.is_null() && count.get()? == 0 {
         return Err(INVALID_VALUE);
     }
@@ -249,7 +249,8 @@ impl Call {
         self.graph_add_dependencies_v2(graph, from, to, no_data(), count)
     }
 
-    /// All or none. A cycle is found when the graph is instantiated.
+    /// `cuGraphAddDependencies()`—Adds either all edges or none. Cycles are detected when the graph
+    /// is instantiated.
     fn graph_add_dependencies_v2(
         &self,
         graph: Out<CUgraph_st>,

@@ -1,4 +1,4 @@
-//! Executable graphs: making, launching, destroying.
+//! Executable graphs: instantiating, launching, and destroying.
 
 use std::ffi::{c_char, c_ulonglong};
 
@@ -42,7 +42,7 @@ pub(super) const NODE_PRIORITY: u64 = 8;
 
 type Outcome = CUgraphInstantiateResult;
 
-/// A refusal: the status, the reason, and the node.
+/// A failed instantiation: the status, the reason, and the node.
 type Refused = (cuda_sys::CUresult, Outcome, u64);
 
 impl Call {
@@ -89,7 +89,7 @@ impl Call {
         Ok(handle)
     }
 
-    /// The log buffer gets the reason.
+    /// `cuGraphInstantiate()` with a log buffer, which receives the reason of a failure.
     fn graph_instantiate(
         &self,
         exec: Out<CUgraphExec>,
@@ -114,7 +114,7 @@ impl Call {
             }
             Err((code, outcome, node)) => {
                 error_node.set_if(pointer(node));
-                put(&format!("instantiation refused, reason {}", outcome.0))?;
+                put(&format!("instantiation failed, reason {}", outcome.0))?;
                 Err(code)
             }
         }
@@ -170,9 +170,9 @@ impl Call {
         self.launch_graph(&mut world, exec.handle(), &stream)
     }
 
-    /// What it would bring to the device is there already; only its place counts, in the stream and
-    /// among the launches. In the legacy stream it does not hold up the streams that are ordered
-    /// with that.
+    /// `cuGraphUpload()`—Everything that an upload would transfer is on the device already. Only
+    /// its position in the stream and among the launches matters. In the legacy stream it does not
+    /// block the streams that synchronize with that stream.
     fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.uncapturable(&stream)?;
@@ -184,7 +184,7 @@ impl Call {
         Ok(())
     }
 
-    /// Launches under way go on.
+    /// `cuGraphExecDestroy()`—Launches in progress continue.
     fn graph_exec_destroy(&self, exec: Out<CUgraphExec_st>) -> Status {
         let mut world = self.graphs.lock();
         let removed = world.execs.remove(&exec.handle());

@@ -1,4 +1,4 @@
-//! Launching: an executable graph laid out as steps for the engine.
+//! Launching: converting an executable graph to steps for the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::driver::status::{INVALID_VALUE, Status};
 use crate::driver::stream::{Stream, unless_lost};
 use crate::engine::{OpId, Plan, Step, Work};
 
-/// Makes the work of a node, each time it is to run.
+/// A function that creates the work of a node for one run.
 type Maker = Arc<dyn Fn() -> Work + Send + Sync>;
 
-/// A step that can be made again and again.
+/// A step from which any number of engine steps can be created.
 #[derive(Clone)]
 pub(super) struct Proto {
     make: Maker,
@@ -33,7 +33,7 @@ impl fmt::Debug for Proto {
     }
 }
 
-/// The steps, made once.
+/// Creates the engine steps for one run.
 pub(super) fn steps(protos: &[Proto]) -> Vec<Step> {
     let step = |proto: &Proto| Step {
         work: (proto.make)(),
@@ -43,7 +43,7 @@ pub(super) fn steps(protos: &[Proto]) -> Vec<Step> {
     protos.iter().map(step).collect()
 }
 
-/// A launch as it is laid out.
+/// A launch while it is converted to steps.
 struct Layout<'a> {
     instance: &'a Instance,
     /// The device of the stream.
@@ -53,7 +53,8 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Adds the nodes of `template` behind the steps `before`; returns what follows it follows.
+    /// Adds the nodes of `template` after the steps `before`. Returns the steps on which the
+    /// successors of the template depend.
     fn lay(&mut self, template: &Template, before: &[usize]) -> Vec<usize> {
         let mut ends: Vec<Vec<usize>> = vec![Vec::new(); template.nodes.len()];
         let mut is_leaf = vec![true; template.nodes.len()];
@@ -91,7 +92,8 @@ impl Layout<'_> {
                 device_work(move || mark.reach())
             }
             Payload::Wait(event) => {
-                // A recording in this launch, if the order of the graph has put it before.
+                // The recording in this launch, if the order of the graph places it before this
+                // wait.
                 let recorded = self.records.iter().rev();
                 let inside = recorded
                     .clone()
@@ -181,7 +183,7 @@ impl Layout<'_> {
                 };
                 Arc::new(move || choice.clone().work())
             }
-            // Child graphs are laid out, events seen to before.
+            // Child graphs and events were converted before.
             Payload::Child(_) | Payload::Empty | Payload::Record(_) | Payload::Wait(_) => {
                 device_work(|| {})
             }
@@ -256,7 +258,7 @@ impl Instance {
             outside: Vec::new(),
         });
         layout.lay(&exec.template, &[0]);
-        // Kept until all of it has run.
+        // These are kept alive until the whole launch has run.
         let objects = exec.template.objects();
         let kept = (objects, exec.template.cells(), allocated, freed);
         let end = Work::Device(Box::new(move || drop(kept)));

@@ -1,4 +1,4 @@
-//! Memory that graphs allocate: an address for each allocation node, which is live while the
+//! Memory that graphs allocate. Each allocation node has an address, which is live while the
 //! allocation is.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ exports! {
     cuDeviceGraphMemTrim => device_graph_mem_trim(device: CUdevice);
 }
 
-/// How much memory the graphs of a device use.
+/// The amount of memory that the graphs of a device use.
 #[derive(Debug, Default)]
 pub(super) struct Footprint {
     used: AtomicU64,
@@ -42,8 +42,8 @@ impl Footprint {
     }
 }
 
-/// What an allocation node stands for. The address is its for as long as a node, an executable or
-/// the program has it.
+/// The memory of an allocation node. The address is reserved as long as a node, an executable graph
+/// or the program refers to it.
 #[derive(Debug)]
 pub(in crate::driver) struct GraphMemory {
     pub(super) addr: u64,
@@ -52,7 +52,7 @@ pub(in crate::driver) struct GraphMemory {
     footprint: Arc<Footprint>,
     /// The graph of the allocation node.
     pub(super) home: u64,
-    /// The graphs that have a free node for it.
+    /// The graphs that have, or had, a free node for it.
     freed_in: Mutex<BTreeSet<u64>>,
 }
 
@@ -61,19 +61,20 @@ impl GraphMemory {
         lock(&self.freed_in)
     }
 
-    /// A graph has a free node for it, and stays known as one that had when it is gone.
+    /// Records that a graph has a free node for the memory. The record stays when that node is
+    /// removed.
     pub(super) fn note_free(&self, graph: u64) {
         self.freed_in().insert(graph);
     }
 
-    /// The allocation begins.
+    /// Makes the memory live.
     pub(super) fn activate(&self) {
         if self.device.arena.activate(self.addr) {
             self.footprint.take(self.size);
         }
     }
 
-    /// The allocation ends.
+    /// Ends the lifetime of the memory.
     pub(in crate::driver) fn deactivate(&self) {
         if self.device.arena.deactivate(self.addr) {
             self.footprint.used.fetch_sub(self.size, Ordering::Relaxed);
@@ -94,7 +95,7 @@ impl Store {
         Arc::clone(all.entry(device).or_default())
     }
 
-    /// Memory for an allocation node of `graph`.
+    /// Reserves memory for an allocation node of `graph`.
     pub(super) fn reserve(
         &self,
         device: &Arc<Device>,
@@ -123,17 +124,19 @@ impl Store {
 }
 
 impl World {
-    /// Notes what an allocation node stands for.
+    /// Records the memory of an allocation node.
     pub(super) fn note_memory(&mut self, memory: &Arc<GraphMemory>) {
         self.memory.retain(|_, memory| memory.strong_count() > 0);
         self.memory.insert(memory.addr, Arc::downgrade(memory));
     }
 
-    /// The memory that a new free node of `graph` frees; `INVALID_VALUE` if it must not.
+    /// Returns the memory that a new free node of `graph` frees. Fails with `INVALID_VALUE` if the
+    /// graph must not free it.
     pub(super) fn memory_to_free(&self, graph: u64, addr: u64) -> Status<Arc<GraphMemory>> {
         let memory = self.memory.get(&addr).and_then(std::sync::Weak::upgrade);
         let memory = memory.ok_or(INVALID_VALUE)?;
-        // Once in a graph, and either in its own or in others.
+        // Each graph can free the memory once, and either only its own graph or only other graphs
+        // can.
         let refuses = memory
             .freed_in()
             .iter()
@@ -165,7 +168,7 @@ impl Call {
         value.typed::<u64>().set(number.load(Ordering::Relaxed))
     }
 
-    /// The high-water marks can be reset.
+    /// `cuDeviceSetGraphMemAttribute()`—Resets the high-water marks.
     fn device_set_graph_mem_attribute(
         &self,
         device: CUdevice,
@@ -188,7 +191,7 @@ impl Call {
         Ok(())
     }
 
-    /// What no allocation uses goes back.
+    /// `cuDeviceGraphMemTrim()`—Returns unused memory to the device.
     fn device_graph_mem_trim(&self, device: CUdevice) -> Status {
         let footprint = self.graphs.footprint(self.device(device)?.ordinal);
         let used = footprint.used.load(Ordering::Relaxed);

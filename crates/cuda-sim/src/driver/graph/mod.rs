@@ -1,8 +1,8 @@
-//! Graphs: work that is described once and launched often, and the capture of streams into them.
+//! Graphs and stream capture.
 //!
-//! All graphs, executables, captures and user objects of a driver lie in one [`World`] under one
-//! lock. An executable is a copy of its graph ([`template`]); a launch lays that out as steps for
-//! the engine ([`launch`]), whose only order is that of the edges.
+//! All graphs, executable graphs, captures and user objects of a driver are in one [`World`] behind
+//! one lock. An executable graph is a copy of its graph ([`template`]). A launch turns it into
+//! steps for the engine ([`launch`]), which are ordered only by the edges.
 
 mod add;
 mod attribute;
@@ -44,7 +44,7 @@ pub(super) use memory::GraphMemory;
 pub(super) use model::Edge;
 pub(super) use payload::{Kernel, Payload};
 
-/// The C functions of this folder, for the slot `SLOT`.
+/// Returns the C functions of this module for the slot `SLOT`.
 pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 12] {
     [
         add::Exports::<SLOT>::ENTRIES,
@@ -66,30 +66,30 @@ pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 12] {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     world: Mutex<World>,
-    /// How many captures are under way: looked at by every call.
+    /// The number of captures in progress. Every call reads it.
     captures: AtomicUsize,
     reaper: Arc<Reaper>,
     conditionals: Arc<Conditionals>,
     footprints: Mutex<HashMap<usize, Arc<memory::Footprint>>>,
 }
 
-/// All that is behind the lock.
+/// The state behind the lock.
 #[derive(Debug, Default)]
 struct World {
     graphs: HashMap<u64, Graph>,
-    /// The graph of each node.
+    /// The graph of each node, by node handle.
     homes: HashMap<u64, u64>,
     execs: HashMap<u64, Exec>,
     objects: HashMap<u64, Owned>,
     captures: HashMap<u64, Capture>,
-    /// The streams that are in a capture.
+    /// The streams that take part in a capture.
     branches: HashMap<QueueId, Branch>,
-    /// What allocation nodes stand for, by address.
+    /// The memory of allocation nodes, by address.
     memory: HashMap<u64, Weak<GraphMemory>>,
     last_id: u32,
 }
 
-/// The world while it is locked.
+/// A lock guard of the [`World`].
 struct Locked<'a> {
     world: MutexGuard<'a, World>,
     store: &'a Store,
@@ -124,17 +124,17 @@ impl Store {
         }
     }
 
-    /// Whether a stream captures. Cheap.
+    /// Returns whether any stream is being captured. This takes no lock.
     fn is_capturing(&self) -> bool {
         self.captures.load(Ordering::Acquire) != 0
     }
 
-    /// The values of conditional nodes, which kernels set.
+    /// Returns the values of conditional nodes, which kernels set.
     pub(super) fn conditionals(&self) -> Arc<Conditionals> {
         Arc::clone(&self.conditionals)
     }
 
-    /// Adds what is live.
+    /// Adds the live objects to `live`.
     pub(super) fn count(&self, live: &mut crate::Live) {
         let world = self.lock();
         live.graphs = world

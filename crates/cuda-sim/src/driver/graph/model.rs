@@ -1,4 +1,4 @@
-//! The graph as data: nodes, edges, who owns it.
+//! The data model of graphs: nodes, edges, and owners.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::arg::In;
 use crate::driver::handle::fresh;
 use crate::driver::status::{INVALID_VALUE, Status};
 
-/// What is said about an edge.
+/// The data of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::driver) struct Edge {
     from_port: u8,
@@ -22,7 +22,7 @@ pub(in crate::driver) struct Edge {
 }
 
 impl Edge {
-    /// Number `index` of an array that may be null.
+    /// Reads element `index` of an array that may be null; a null array has default elements.
     pub(super) fn read(data: In<CUgraphEdgeData>, index: usize) -> Status<Self> {
         if data.raw().is_null() {
             return Ok(Self::default());
@@ -52,16 +52,16 @@ impl Edge {
     }
 }
 
-/// One end of an edge: the other node.
+/// The node at the other end of an edge, and the data of the edge.
 pub(super) type Link = (u64, Edge);
 
-/// Whose a graph is.
+/// The owner of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     User,
     /// The node that embeds it.
     Node(u64),
-    /// The capture that makes it.
+    /// The capture that adds nodes to it.
     Capture(u64),
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Node {
     pub(super) payload: Payload,
     pub(super) after: Vec<Link>,
     pub(super) before: Vec<Link>,
-    /// Counts from 0 in its graph.
+    /// The number of the node in its graph, counted from 0.
     pub(super) local_id: u32,
 }
 
@@ -78,16 +78,16 @@ pub(super) struct Node {
 pub(super) struct Graph {
     pub(super) owner: Owner,
     pub(super) id: u32,
-    /// By handle, which is the order of creation.
+    /// The nodes by handle, which is the order of creation.
     pub(super) nodes: BTreeMap<u64, Node>,
     next_local_id: u32,
-    /// References to user objects.
+    /// The user objects that the graph retains, with the number of references.
     pub(super) objects: BTreeMap<u64, (Arc<Object>, u32)>,
-    /// For each node of the graph that this was cloned from, the node here.
+    /// The nodes of this graph, by the node of the original graph from which they were cloned.
     pub(super) clone_of: HashMap<u64, u64>,
-    /// Conditional handles that were made for it.
+    /// The conditional handles that were created for it.
     pub(super) conditionals: Vec<(u64, Arc<Cell>)>,
-    /// It is the body of a conditional node.
+    /// Whether it is the body of a conditional node.
     pub(super) is_body: bool,
 }
 
@@ -96,7 +96,7 @@ impl Graph {
         self.owner == Owner::User
     }
 
-    /// Whether it is the graph of a child graph node.
+    /// Returns whether it is the graph of a child graph node.
     pub(super) fn is_child(&self) -> bool {
         matches!(self.owner, Owner::Node(_)) && !self.is_body
     }
@@ -153,7 +153,7 @@ impl World {
         handle
     }
 
-    /// `INVALID_VALUE` unless each is another node of `graph`.
+    /// Fails with `INVALID_VALUE` unless all links are distinct nodes of `graph`.
     pub(super) fn check_links(&self, graph: u64, links: &[Link]) -> Status {
         let nodes = &self.graph(graph)?.nodes;
         let mut seen = std::collections::HashSet::new();
@@ -167,7 +167,7 @@ impl World {
         Ok(())
     }
 
-    /// A new node after `links`, which were checked.
+    /// Adds a node that depends on `links`, which the caller has checked.
     pub(super) fn add_node(
         &mut self,
         graph: u64,
@@ -214,7 +214,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a node out of its graph, with the graphs inside it.
+    /// Removes a node from its graph, together with the graphs that it contains.
     pub(super) fn remove_node(&mut self, handle: u64) -> Status {
         let home = self.home(handle)?;
         let graph = self.graph_mut(home)?;
@@ -230,7 +230,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes a graph and all that is in it.
+    /// Removes a graph with its nodes and the graphs that they contain.
     pub(super) fn remove_graph(&mut self, handle: u64) {
         let Some(graph) = self.graphs.remove(&handle) else {
             return;
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// A copy with nodes of its own; its user objects are retained once more.
+    /// Clones a graph with its nodes and retains its user objects once more.
     pub(super) fn clone_graph(&mut self, original: u64, owner: Owner) -> Status<u64> {
         let copy = self.add_graph(owner);
         let source = self.graph(original)?;
@@ -274,7 +274,7 @@ impl World {
         Ok(copy)
     }
 
-    /// How many graphs are around this one.
+    /// Returns the number of graphs that enclose this one.
     pub(super) fn depth(&self, graph: u64) -> usize {
         let around = |graph: &u64| match self.graphs.get(graph)?.owner {
             Owner::Node(node) => self.homes.get(&node).copied(),
@@ -283,7 +283,7 @@ impl World {
         std::iter::successors(Some(graph), around).skip(1).count()
     }
 
-    /// How deep the graphs inside this one are.
+    /// Returns the nesting depth of the graphs inside this one.
     pub(super) fn height(&self, graph: u64) -> usize {
         let nodes = self.graphs.get(&graph).map(|graph| graph.nodes.values());
         let inner = nodes
@@ -293,7 +293,7 @@ impl World {
         inner.map(|graph| 1 + self.height(graph)).max().unwrap_or(0)
     }
 
-    /// Whether a graph or one inside it has a node of which `which` is true.
+    /// Returns whether a graph, or a graph inside of it, has a node for which `which` is true.
     pub(super) fn any_node(&self, graph: u64, which: &impl Fn(&Payload) -> bool) -> bool {
         let Some(graph) = self.graphs.get(&graph) else {
             return false;

@@ -1,4 +1,4 @@
-//! User objects: what graphs keep alive for the program.
+//! User objects, which graphs keep alive for the program.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,11 +31,11 @@ const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`
 const MOVE: u32 = 1;
 
-/// The thread that runs the destructors, as `cuda.h` has it: none of the program's, which may hold
-/// what a destructor waits for.
+/// The thread that runs the destructors, as `cuda.h` requires it: a thread of the program might
+/// hold a lock that a destructor waits for.
 #[derive(Debug, Default)]
 pub(super) struct Reaper {
-    /// How many objects there are.
+    /// The number of live user objects.
     live: AtomicUsize,
     dead: Mutex<Option<Sender<Destructor>>>,
 }
@@ -45,7 +45,7 @@ impl Reaper {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Starts the thread if there is none; an object is only made once it runs.
+    /// Starts the thread if it is not running. An object is created only if this succeeds.
     fn start(&self) -> Status {
         let mut dead = self.dead();
         if dead.is_none() {
@@ -60,7 +60,7 @@ impl Reaper {
 
     fn take(&self, destructor: Destructor) {
         if let Some(dead) = &*self.dead() {
-            // The thread waits as long as there is a sender.
+            // The thread runs as long as there is a sender, so sending cannot fail.
             let _ = dead.send(destructor);
         }
     }
@@ -70,31 +70,31 @@ impl Reaper {
     }
 }
 
-/// A pointer of the program's and what is to be called with it.
+/// A pointer of the program and the destructor that is called with it.
 #[derive(Clone, Copy, Debug)]
 struct Destructor {
     data: *mut c_void,
     destroy: unsafe extern "C" fn(*mut c_void),
 }
 
-// SAFETY: the pointer is only handed on; the program answers for its use in the destructor, on any
-// thread.
+// SAFETY: the pointer is only passed on; the program is responsible for its use in the destructor,
+// which may run on any thread.
 unsafe impl Send for Destructor {}
-// SAFETY: as for `Send`; nothing is read through shared references.
+// SAFETY: as for `Send`; shared references do not read through the pointer.
 unsafe impl Sync for Destructor {}
 
 impl Destructor {
     fn run(self) {
         callback(move || {
             let Self { data, destroy } = { self };
-            // SAFETY: the destructor must be callable with `data`, once ← the contract of
-            // cuUserObjectCreate, and this is the only call.
+            // SAFETY: the destructor must be callable once with `data` ← the contract of
+            // cuUserObjectCreate; this is the only call.
             unsafe { destroy(data) };
         })();
     }
 }
 
-/// An object of the program's, whose destructor is called once this is dropped.
+/// A user object, whose destructor is called after this is dropped.
 #[derive(Debug)]
 pub(super) struct Object {
     destructor: Destructor,
@@ -103,13 +103,14 @@ pub(super) struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // Counted as gone before it says so: who waits for the destructor finds it so.
+        // The count is decremented before the destructor runs, so that code that waits for the
+        // destructor reads the new count.
         self.reaper.live.fetch_sub(1, Ordering::AcqRel);
         self.reaper.take(self.destructor);
     }
 }
 
-/// The references that the program itself holds.
+/// The references to a user object that the program itself holds.
 #[derive(Debug)]
 pub(super) struct Owned {
     object: Arc<Object>,
@@ -225,7 +226,7 @@ impl Call {
     }
 }
 
-/// What `cuda.h` takes as a number of references.
+/// Returns whether `count` is a valid number of references.
 fn is_count(count: u32) -> bool {
     (1..=i32::MAX as u32).contains(&count)
 }

@@ -57,7 +57,8 @@ exports! {
 }
 
 impl Call {
-    /// What `read` makes of a node; `INVALID_VALUE` if it makes nothing of it.
+    /// Returns the result of `read` for the payload of a node. Fails with `INVALID_VALUE` if that
+    /// is `None`.
     fn read_node<T>(
         &self,
         node: Out<CUgraphNode_st>,
@@ -69,7 +70,7 @@ impl Call {
         to.set(read(&world.node(node.handle())?.payload).ok_or(INVALID_VALUE)?)
     }
 
-    /// Gives a node other parameters of its own kind.
+    /// Sets the parameters of a node, whose type must stay the same.
     fn change_node(&self, node: Out<CUgraphNode_st>, mut payload: Payload) -> Status {
         let mut world = self.graphs.lock();
         let node = world.node_mut(node.handle())?;
@@ -81,7 +82,7 @@ impl Call {
         Ok(())
     }
 
-    /// The context of a copy or a filling, which its older setters leave as it is.
+    /// Returns the context of a copy or a fill, which the older setters do not change.
     pub(super) fn node_context(&self, node: u64) -> Status<u64> {
         match &self.graphs.lock().node(node)?.payload {
             Payload::Copy(copy) => Ok(copy.context.handle),

@@ -1,4 +1,4 @@
-//! What a node does: its parameters, copied when it was added.
+//! The payload of a node: its parameters, copied when the node was added.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::driver::stream::HostCall;
 use crate::driver::transfer::Transfer;
 use crate::driver::wait_value::MemOp;
 
-/// A node of a graph.
+/// The type and the parameters of a node.
 #[derive(Clone, Debug)]
 pub(in crate::driver) enum Payload {
     Kernel(Kernel),
@@ -39,7 +39,7 @@ pub(in crate::driver) enum Payload {
     Conditional(Conditional),
 }
 
-/// A launch.
+/// A kernel launch.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Kernel {
     pub(super) function: Arc<Function>,
@@ -48,7 +48,7 @@ pub(in crate::driver) struct Kernel {
     pub(super) attributes: Attributes,
 }
 
-/// The parameters of a kernel, where they stay: the program may ask for pointers to them.
+/// The parameters of a kernel at a stable address, because the program may query pointers to them.
 #[derive(Debug)]
 pub(super) struct Packed {
     words: Vec<u128>,
@@ -56,7 +56,7 @@ pub(super) struct Packed {
     pointers: Vec<*mut c_void>,
 }
 
-// SAFETY: the pointers are to `words`, which is not changed while this lives.
+// SAFETY: the pointers point to `words`, which does not change while this lives.
 unsafe impl Send for Packed {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Packed {}
@@ -92,7 +92,7 @@ impl Packed {
         bytes
     }
 
-    /// What `kernelParams` of C is, to be read only.
+    /// Returns the array `kernelParams` of C, which must only be read.
     pub(super) fn raw(&self) -> *mut *mut c_void {
         self.pointers.as_ptr().cast_mut()
     }
@@ -126,23 +126,23 @@ pub(in crate::driver) struct Copy {
     pub(super) context: Arc<Context>,
 }
 
-/// As C gave it.
+/// The parameters as C passed them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyParams(pub(super) CUDA_MEMCPY3D);
 
-// SAFETY: the pointers are only addresses here; they are given back as they came.
+// SAFETY: the pointers are only used as addresses, and are returned unchanged.
 unsafe impl Send for CopyParams {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for CopyParams {}
 
-/// A filling.
+/// A fill.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Memset {
     pub(super) fill: Fill,
     pub(super) context: Arc<Context>,
 }
 
-/// Operations on words in memory, in order.
+/// A batch of stream memory operations, in order.
 #[derive(Clone)]
 pub(in crate::driver) struct Operations {
     pub(super) ops: Arc<[MemOp]>,
@@ -152,9 +152,9 @@ pub(in crate::driver) struct Operations {
 }
 
 impl Operations {
-    /// What each does, as C says it.
+    /// Returns the type of each operation in the form of C.
     pub(super) fn sorts(&self) -> impl Iterator<Item = CUstreamBatchMemOpType> {
-        // SAFETY: every struct of the union begins with it.
+        // SAFETY: the field of the union must be set ← every struct of the union begins with it.
         self.raw.iter().map(|op| unsafe { op.operation })
     }
 }
@@ -165,13 +165,13 @@ impl std::fmt::Debug for Operations {
     }
 }
 
-/// A choice among bodies.
+/// A conditional node.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Conditional {
     pub(super) handle: u64,
     pub(super) cell: Arc<Cell>,
     pub(super) sort: CUgraphConditionalNodeType,
-    /// The graphs of the bodies, as C sees them: handles are pointers.
+    /// The handles of the bodies, stored as C reads them: handles are pointers.
     pub(super) bodies: Arc<[usize]>,
     pub(super) context: Arc<Context>,
 }
@@ -227,7 +227,8 @@ impl Payload {
         }
     }
 
-    /// The attributes of a kernel node stay when its parameters change, which must suit them.
+    /// Copies the attributes of the old kernel node, which stay when its parameters change. Fails
+    /// if the new kernel does not support them.
     pub(super) fn keep_attributes(&mut self, old: &Self) -> Status {
         let (Self::Kernel(new), Self::Kernel(old)) = (self, old) else {
             return Ok(());
@@ -238,7 +239,7 @@ impl Payload {
         new.shape.check(&new.function)
     }
 
-    /// The graphs inside it.
+    /// Returns the graphs that the node contains.
     pub(super) fn inner(&self) -> Vec<u64> {
         match self {
             Self::Child(graph) => vec![*graph],
@@ -249,7 +250,7 @@ impl Payload {
         }
     }
 
-    /// Whether it may be in the body of a conditional node.
+    /// Returns whether the node is allowed in the body of a conditional node.
     pub(super) fn may_be_in_body(&self) -> bool {
         matches!(
             self,
@@ -262,17 +263,17 @@ impl Payload {
         )
     }
 
-    /// Whether it allocates or frees memory.
+    /// Returns whether it allocates or frees memory.
     pub(super) fn is_memory(&self) -> bool {
         matches!(self, Self::Alloc(_) | Self::Free(_))
     }
 
-    /// Whether kernels can change it.
+    /// Returns whether kernels can update it.
     pub(super) fn is_device_updatable(&self) -> bool {
         matches!(self, Self::Kernel(kernel) if kernel.attributes.device_node().is_some())
     }
 
-    /// Whether it is a conditional node, which keeps its graph from being cloned.
+    /// Returns whether it is a conditional node. A graph that contains one cannot be cloned.
     pub(super) fn is_conditional(&self) -> bool {
         matches!(self, Self::Conditional(_))
     }

@@ -1,4 +1,4 @@
-//! Executable graphs: a copy of a graph that is in an order, or is refused.
+//! Executable graphs: copies of graphs, sorted and validated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use crate::engine::OpId;
 /// An executable graph.
 #[derive(Debug)]
 pub(super) struct Exec {
-    /// The graph that it was made from.
+    /// The graph from which it was instantiated.
     pub(super) graph: u64,
     pub(super) id: u32,
     pub(super) flags: u64,
     pub(super) template: Template,
-    /// The end of the last launch.
+    /// The operation that ends the last launch.
     pub(super) last: Option<OpId>,
 }
 
-/// Nodes in the order of creation, and an order in which they can run.
+/// The nodes in the order of creation, and an order in which they can run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Template {
     pub(super) nodes: Vec<ExecNode>,
     pub(super) order: Vec<usize>,
-    /// What launches keep alive.
+    /// The user objects that launches keep alive.
     objects: Vec<Arc<Object>>,
-    /// Conditional values, some of which are set to their default when a launch begins.
+    /// The conditional values; those with a default are reset when a launch begins.
     cells: Vec<Arc<Cell>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ExecNode {
-    /// The node of the graph that this was made from.
+    /// The node of the original graph.
     pub(super) source: u64,
     pub(super) payload: Payload,
     pub(super) after: Vec<usize>,
     pub(super) links: Vec<Link>,
     pub(super) is_enabled: bool,
-    /// The embedded graph, or the bodies.
+    /// The child graph, or the bodies of a conditional node.
     pub(super) inner: Vec<Template>,
 }
 
-/// Why a graph cannot be made executable, and the node that is to blame.
+/// The reason why a graph cannot be instantiated, and the node that causes it.
 pub(super) type Refusal = (CUgraphInstantiateResult, u64);
 
 impl Template {
-    /// All nodes, those inside others too.
+    /// Visits all nodes, including nested ones.
     pub(super) fn visit<'a>(&'a self, see: &mut impl FnMut(&'a ExecNode)) {
         for node in &self.nodes {
             see(node);
@@ -62,7 +62,7 @@ impl Template {
         }
     }
 
-    /// The graph and those inside it.
+    /// Visits this graph and all nested graphs.
     fn visit_graphs<'a>(&'a self, see: &mut impl FnMut(&'a Self)) {
         see(self);
         for inner in self.nodes.iter().flat_map(|node| &node.inner) {
@@ -70,14 +70,14 @@ impl Template {
         }
     }
 
-    /// The user objects of it and of those inside it.
+    /// Returns the user objects of this graph and of all nested graphs.
     pub(super) fn objects(&self) -> Vec<Arc<Object>> {
         let mut all = Vec::new();
         self.visit_graphs(&mut |it| all.extend(it.objects.iter().cloned()));
         all
     }
 
-    /// The conditional values of it and of those inside it.
+    /// Returns the conditional values of this graph and of all nested graphs.
     pub(super) fn cells(&self) -> Vec<Arc<Cell>> {
         let mut all = Vec::new();
         self.visit_graphs(&mut |it| all.extend(it.cells.iter().cloned()));
@@ -85,7 +85,7 @@ impl Template {
     }
 
     /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are
-    /// paired with its own in order.
+    /// matched with the own nodes by position.
     pub(super) fn update(&mut self, new: Self) {
         self.objects = new.objects;
         self.cells = new.cells;
@@ -97,14 +97,14 @@ impl Template {
         }
     }
 
-    /// Whether kernels change a node of it.
+    /// Returns whether kernels can update one of its nodes.
     pub(super) fn is_device_updatable(&self) -> bool {
         let mut found = false;
         self.visit(&mut |node| found |= node.payload.is_device_updatable());
         found
     }
 
-    /// The node that was made from `source`.
+    /// Returns the node that was made from `source`.
     pub(super) fn find_mut(&mut self, source: u64) -> Option<&mut ExecNode> {
         for node in &mut self.nodes {
             if node.source == source {
@@ -119,7 +119,7 @@ impl Template {
         None
     }
 
-    /// What is allocated, and what is freed, by the nodes.
+    /// Returns the memory that the nodes allocate, and the memory that they free.
     pub(super) fn memory(&self) -> [Vec<Arc<GraphMemory>>; 2] {
         let (mut allocated, mut freed) = (Vec::new(), Vec::new());
         self.visit(&mut |node| match &node.payload {
@@ -130,8 +130,8 @@ impl Template {
         [allocated, freed]
     }
 
-    /// An order in which each node comes after those it follows; the number of a node in a cycle if
-    /// there is none.
+    /// Returns an order in which each node comes after its dependencies, or the index of a node in
+    /// a cycle.
     fn sorted(&self) -> Result<Vec<usize>, usize> {
         let mut open: Vec<usize> = self.nodes.iter().map(|node| node.after.len()).collect();
         let mut next = vec![Vec::new(); self.nodes.len()];
@@ -159,12 +159,12 @@ impl Template {
 }
 
 impl World {
-    /// A copy of a graph as it is.
+    /// Creates a copy of a graph in its current state.
     pub(super) fn template(&self, graph: u64) -> Result<Template, Refusal> {
         self.template_in(graph, false)
     }
 
-    /// The same for a graph that may be in the body of a conditional node.
+    /// Creates the copy of a graph that may be the body of a conditional node.
     fn template_in(&self, graph: u64, is_in_body: bool) -> Result<Template, Refusal> {
         let invalid = |node| {
             (

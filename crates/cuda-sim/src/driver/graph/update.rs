@@ -1,4 +1,4 @@
-//! Changing executable graphs.
+//! Updating executable graphs.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -55,13 +55,14 @@ exports! {
 
 type Why = CUgraphExecUpdateResult;
 
-/// Why an update is refused, the node of the graph that is to blame, and the dependency of it.
+/// A rejected update: the reason, the node of the graph that causes it, and the dependency of that
+/// node.
 type Refused = (Why, u64, u64);
 
-/// What is asked of new parameters besides their kind.
+/// The requirements on new parameters, besides the type of the node.
 struct Rules<'a> {
     spaces: &'a Spaces,
-    /// Whether launches go by the priorities of nodes, which then stay.
+    /// Whether launches use the priorities of nodes, which then cannot change.
     keeps_priorities: bool,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Whether a node of an executable graph may get other parameters.
+/// Checks whether the parameters of a node of an executable graph can be replaced.
 fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why> {
     let unless = |wrong: bool, why| if wrong { Err(why) } else { Ok(()) };
     let changed = Why::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
@@ -128,11 +129,12 @@ fn may_become(old: &Payload, new: &Payload, rules: &Rules<'_>) -> Result<(), Why
 }
 
 impl Template {
-    /// Whether it may take over the parameters of `new`, whose nodes are paired with its own in
-    /// order.
+    /// Checks whether the template can take over the parameters of `new`, whose nodes are matched
+    /// with its own by position.
     fn check_update(&self, new: &Self, rules: &Rules<'_>) -> Result<(), Refused> {
         self.check_nodes(new, rules)?;
-        // Handles were made, and given to nodes, in the same order.
+        // Matching by position is correct because both graphs created handles and assigned them to
+        // nodes in the same order.
         let places = (self.places(), new.places());
         let mut pairs = places.0.iter().zip(&places.1);
         match pairs.find(|(old, new)| old.0 != new.0) {
@@ -169,8 +171,8 @@ impl Template {
         Ok(())
     }
 
-    /// The places of the values of conditional nodes among all of its own, and the nodes, in the
-    /// order of the nodes.
+    /// Returns, for each conditional node in order, the index of its value among the values of this
+    /// template, and the node.
     fn places(&self) -> Vec<(Option<usize>, u64)> {
         let cells = self.cells();
         let mut found = Vec::new();
@@ -226,7 +228,7 @@ impl Call {
                 result.set(why)?;
                 Err(GRAPH_EXEC_UPDATE_FAILURE)
             }
-            // As a GPU's driver does it, which says nothing more.
+            // A GPU's driver also returns this status without a further reason.
             Err(NOT_SUPPORTED) => Err(NOT_SUPPORTED),
             Err(code) => {
                 result.set(Why::CU_GRAPH_EXEC_UPDATE_ERROR)?;
@@ -263,7 +265,8 @@ impl Call {
         }
     }
 
-    /// The node of an executable graph that was made from `node`, which must still be in its graph.
+    /// Calls a function with the node of an executable graph that was made from `node`, which must
+    /// still be in its graph.
     fn with_exec_node<T>(
         &self,
         exec: Out<CUgraphExec_st>,
@@ -313,7 +316,7 @@ impl Call {
         if params.type_ == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
             // SAFETY: the field of the union must be set ← the type says that it is.
             let child = unsafe { params.__bindgen_anon_1.graph.graph };
-            // SAFETY: nothing is read through it: it is a handle.
+            // SAFETY: nothing is read through the pointer, which is a handle.
             let child = unsafe { child.wrap() };
             return self.graph_exec_child_graph_node_set_params(exec, node, child);
         }
@@ -427,7 +430,7 @@ impl Call {
         self.change_exec_node(exec, node, payload)
     }
 
-    /// Only kernels, copies and fillings can be switched off.
+    /// `cuGraphNodeSetEnabled()`—Only kernels, copies and fills can be disabled.
     fn graph_node_set_enabled(
         &self,
         exec: Out<CUgraphExec_st>,

@@ -177,7 +177,7 @@ fn a_read_after_a_write_of_another_warp() {
         assert!(matches!(report.kind, ReportKind::Race(_)), "{report}");
         let other = report.other.as_ref().unwrap();
         assert_eq!(report.at.thread[0] ^ 32, other.thread[0], "{report}");
-        assert!(report.to_string().contains("the other is"), "{report}");
+        assert!(report.to_string().contains("other thread: "), "{report}");
     }
     nothing(
         "st.shared.u32 [%s], %t; bar.sync 0; xor.b32 %x1, %s, 128; ld.shared.u32 %x0, [%x1];",
