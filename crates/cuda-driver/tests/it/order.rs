@@ -133,7 +133,7 @@ fn a_chain_over_many_streams_is_as_on_one() {
         let mut y = filled(&streams[1], 3);
         let (mut x_host, mut y_host) = (1_u32, 3_u32);
         for step in 0..40_usize {
-            // The sequence of streams has a long period.
+            // Switches streams in an uneven order.
             let stream = &streams[step * step % 5];
             let config = LaunchConfig::for_num_elems(N);
             if step % 3 == 0 {

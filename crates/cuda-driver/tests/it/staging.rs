@@ -410,8 +410,7 @@ fn copies_wait_for_no_other_stream() {
                 sender.send(()).unwrap();
             });
             let in_time = done.recv_timeout(Duration::from_secs(20));
-            // SAFETY: the word is allocated; the device reads it concurrently, and it is not used
-            // otherwise.
+            // SAFETY: the word is allocated, and only the device uses it (it reads) meanwhile.
             let word = unsafe { AtomicU32::from_ptr(gate.as_mut_ptr()) };
             word.store(1, Ordering::Release);
             in_time.expect("copies on another stream must not wait");

@@ -348,7 +348,7 @@ fn a_map_is_an_argument_with_its_own_memory_only() {
         };
         assert_eq!(wrong, Error::from(expected));
         assert!(map.writes(other.as_mut_slice()).is_err());
-        assert!(map.reads(buffer.slice(..BYTES - 1).unwrap()).is_err()); // one byte too short
+        assert!(map.reads(buffer.slice(..BYTES - 1).unwrap()).is_err()); // a byte short
         map.reads(buffer.as_slice()).unwrap();
         map.writes(buffer.as_mut_slice()).unwrap();
 
@@ -359,8 +359,8 @@ fn a_map_is_an_argument_with_its_own_memory_only() {
         assert_ne!(map.as_raw().opaque, before);
         assert!(map.reads(buffer.as_slice()).is_err());
         map.writes(other.as_mut_slice()).unwrap();
-        let fresh = TensorMap::tiled(&other.as_slice(), &fine(), &[8, 8, 4]).unwrap(); // the same as a new map
-        assert_eq!(map.as_raw().opaque, fresh.as_raw().opaque);
+        let fresh = TensorMap::tiled(&other.as_slice(), &fine(), &[8, 8, 4]).unwrap();
+        assert_eq!(map.as_raw().opaque, fresh.as_raw().opaque); // the same as a new map
     }
 }
 

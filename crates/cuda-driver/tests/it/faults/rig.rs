@@ -46,7 +46,7 @@ pub(super) struct Fault {
     pub(super) status: Status,
 }
 
-/// What a case did wrong.
+/// A failure of a case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wrong {
     Panicked(String),

@@ -130,7 +130,7 @@ const NOT_SUPPORTED: &[Status] = &[Status::CUDA_ERROR_NOT_SUPPORTED];
 /// Kinds of objects, with a number of each.
 type Kinds = &'static [(&'static str, isize)];
 
-/// What a failed call may leak: at most the given number of one of these kinds.
+/// Leaks that a failed call may cause: at most the given number of one of these kinds.
 const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuCtxDestroy_v2", &[("contexts", 1)], ITSELF),
     ("cuEventDestroy_v2", &[("events", 1)], ITSELF),

@@ -209,7 +209,7 @@ impl Run {
             11 => {
                 let at = self.any();
                 let (number, _) = self.buffers.swap_remove(at);
-                self.told.push(format!("let go of {number}"));
+                self.told.push(format!("drop {number}"));
                 self.make()?;
             }
             _ => self.update()?,
