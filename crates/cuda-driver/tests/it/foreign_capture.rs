@@ -62,9 +62,8 @@ fn pinned(context: &Context) -> PinnedBuffer<u32> {
     PinnedBuffer::zeroed(context, 64, PinnedFlags::empty()).unwrap()
 }
 
-/// An operation that a program runs in a context while another thread captures in it, prepared
-/// before the capture. The listed operations are named, and an operation fails where its C call
-/// fails.
+/// An operation that a program runs in a context while another thread captures in it. Explicit
+/// calls that C refuses during a capture fail here as well, so they are made before the capture.
 type Prepared = Box<dyn FnOnce() + Send>;
 
 fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {

@@ -334,8 +334,8 @@ fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
         simulator.add_rule(Rule::new(full).function("cuGraphLaunch"));
         assert_eq!(exec.launch(&other).unwrap_err().status(), Some(full));
         simulator.clear_rules();
-        // Access by the host and the free both wait for the first executable, whose launch is on a
-        // different stream than the second's.
+        // Access by the host and the free both wait for the first launch, which is on a different
+        // stream than the failed second one.
         assert!(host.read().unwrap().iter().all(|word| *word == 7), "{seed}");
         drop((exec, graph));
         assert_eq!(x.to_vec().unwrap(), vec![7; N as usize], "{seed}");

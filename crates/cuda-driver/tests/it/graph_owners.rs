@@ -235,10 +235,14 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
             (live.modules, live.host_allocations) == (0, 0)
         };
         late_ones += u32::from(!is_gone());
-        until("all is gone", Duration::from_secs(1), is_gone);
+        until(
+            "all resources are released",
+            Duration::from_secs(1),
+            is_gone,
+        );
     }
-    // The drops return at once: they do not wait for the thread that processes deferred work unless
-    // it is running at that moment.
+    // The resources are released at once, without the thread that processes deferred work, unless
+    // that thread is handling them at that moment.
     assert!(late_ones <= 2, "{late_ones} of 8");
 }
 

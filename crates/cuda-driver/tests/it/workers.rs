@@ -80,7 +80,7 @@ fn gives_back(context: &Context) {
     // SAFETY: `memory` has 4 aligned words there, is not used otherwise and outlives the buffer.
     let buffer = unsafe { DeviceBuffer::<u32>::from_foreign(&stream, memory.as_raw(), 4, owner) };
     in_host_function(&stream, buffer.unwrap());
-    until("a buffer is given back", SECOND, || {
+    until("a buffer is released", SECOND, || {
         is_dropped.load(Ordering::SeqCst)
     });
 }
@@ -113,7 +113,7 @@ fn a_blocked_context_holds_up_no_other_driver() {
         let before = simulator.live().host_allocations;
         let pinned = PinnedBuffer::<u32>::zeroed(&other.context, 4, PinnedFlags::empty()).unwrap();
         in_host_function(&stream, (other.kernel(COPY, "copy"), pinned));
-        until("all is given back", SECOND, || {
+        until("all resources are released", SECOND, || {
             let live = simulator.live();
             live.modules == 0 && live.host_allocations == before
         });

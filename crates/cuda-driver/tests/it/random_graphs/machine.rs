@@ -181,7 +181,7 @@ impl<'a> Machine<'a> {
             graph.remove(node).unwrap();
         }
         assert_eq!(graph.nodes().unwrap().len(), program.steps.len());
-        // Redundant edges are removed; the removal of the others is refused.
+        // Tries to remove a third of the edges; edges between conflicting nodes are refused.
         for (at, (edge, to)) in graph.edges().unwrap().into_iter().enumerate() {
             if (at + program.steps.len()).is_multiple_of(3) {
                 match graph.remove_edge(edge, to) {

@@ -18,7 +18,7 @@ use crate::support::{gpu, late, software};
 const FULL: u64 = 20_000;
 /// The number of programs in an ordinary run.
 const REDUCED: u64 = 120;
-/// The minimum number of programs on a GPU.
+/// The number of programs on a GPU.
 const ON_A_GPU: u64 = 200;
 
 #[test]

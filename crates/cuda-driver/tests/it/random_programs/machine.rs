@@ -339,7 +339,7 @@ impl Machine {
         let transfers = self.transfers.into_inner().unwrap();
         owners.extend(transfers.into_iter().map(|it| Box::new(it) as _));
         Rng::with_seed(seed).shuffle(&mut owners);
-        // Only resources whose release fails at the very end may be left.
+        // A resource whose release fails is leaked, so no call fails from here on.
         self.simulator.clear_rules();
         drop(owners);
         // Dropped transfers and host functions are completed by other threads.
