@@ -1,4 +1,4 @@
-//! How memory is made and given back.
+//! Allocating, freeing, filling and viewing device memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, late, software};
 
-/// Tells when it goes.
+/// Sets the flag when it is dropped.
 struct Owner(Arc<AtomicBool>);
 
 impl Drop for Owner {
@@ -35,7 +35,8 @@ fn an_address_goes_out_and_comes_back() {
         }
         .unwrap();
         let address = buffer.into_raw().unwrap();
-        // SAFETY: it is the memory of that buffer, all written, and `home` waits for `other`.
+        // SAFETY: this is the memory of that buffer, all of it is initialized, and `home` waits for
+        // `other`.
         let buffer = unsafe { DeviceBuffer::<u32>::from_raw(&home, address, 64) }.unwrap();
         assert_eq!(buffer.as_raw(), address);
         assert_eq!(buffer.to_vec().unwrap(), [5; 64], "{}", bench.name);
@@ -55,7 +56,8 @@ fn foreign_memory_is_let_go_after_its_uses() {
         let whole = Arc::new(DeviceBuffer::from_host(&home, &[3_u32; 64]).unwrap());
         let is_gone = Arc::new(AtomicBool::new(false));
         let owner = (Arc::clone(&whole), Owner(Arc::clone(&is_gone)));
-        // SAFETY: 32 words of a buffer that the owner keeps alive and nobody writes.
+        // SAFETY: these are 32 words of a buffer that the owner keeps alive and that is not written
+        // meanwhile.
         let half = unsafe { DeviceBuffer::<u32>::from_foreign(&home, whole.as_raw(), 32, owner) };
         let half = half.unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, 32).unwrap();
@@ -71,8 +73,8 @@ fn foreign_memory_is_let_go_after_its_uses() {
         assert!(!is_gone.load(Ordering::SeqCst));
         drop(half);
         assert!(is_gone.load(Ordering::SeqCst), "{}", bench.name);
-        // The drop has waited for the kernel on the other stream. (On a GPU a stream may say so a
-        // little later.)
+        // The drop has waited for the kernel on the other stream. (On a GPU the stream may report
+        // this a little later.)
         if bench.simulator.is_some() {
             assert!(other.is_done().unwrap(), "{}", bench.name);
         }
@@ -81,7 +83,7 @@ fn foreign_memory_is_let_go_after_its_uses() {
     }
 }
 
-/// `n` values, computed on the host.
+/// Returns `n` copies of `value`, computed on the host.
 fn expected<T: Clone>(value: T, n: usize) -> Vec<T> {
     vec![value; n]
 }
@@ -106,7 +108,7 @@ fn memory_is_filled_with_values_of_every_size() {
             let wide = DeviceBuffer::filled(&stream, n, [7_u64; 3]).unwrap();
             assert_eq!(wide.to_vec().unwrap(), expected([7; 3], n));
         }
-        // A part, at an address that is not that of a word.
+        // Fills a part that starts at an address that is not word-aligned.
         let mut buffer = DeviceBuffer::filled(&stream, 64, 9_u8).unwrap();
         let part = buffer.slice_mut(3..19).unwrap();
         part.cast::<[u8; 4]>().unwrap().fill([1, 2, 3, 4]).unwrap();
@@ -164,13 +166,13 @@ fn chunks_are_pieces_of_a_buffer() {
         assert_eq!(read, want, "{}", bench.name);
         assert!(buffer.chunks(0).is_none());
         assert!(buffer.chunks_mut(0).is_none());
-        // Each piece is written on another stream than its neighbour.
+        // Writes adjacent chunks on different streams.
         let source = DeviceBuffer::from_host(&home, &[70_u32, 71, 72]).unwrap();
         for (i, chunk) in buffer.chunks_mut(3).unwrap().enumerate() {
             let stream = if i % 2 == 0 { &home } else { &other };
             let n = chunk.len() as u32;
-            // SAFETY: the kernel reads up to 3 words of `source`, and writes as many as the piece
-            // has.
+            // SAFETY: the kernel reads up to 3 words of `source` and writes as many words as the
+            // chunk has.
             unsafe { stream.launch(&copy, LaunchConfig::new(1, 3), (&source, chunk, n)) }.unwrap();
         }
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What kernels take besides numbers and buffers: vectors, halves, structs; and the macro that
-//! launches them.
+//! Kernel arguments other than numbers and buffers (vectors, half floats, structs), and the
+//! `launch!` macro.
 
 use cuda_driver::prelude::*;
 use cuda_driver::vector::{Double2, Float3, Float4, Int4, UChar4, UInt2, UShort3};
@@ -7,8 +7,8 @@ use cuda_driver::{Error, launch};
 
 use crate::support::{COPY, everywhere};
 
-/// Writes the bytes of its arguments to `out`: 16 of a `float4`, 12 of a struct with three words, 2
-/// of a half.
+/// A kernel that writes the bytes of its arguments to `out`: 16 bytes of a `float4`, 12 bytes of a
+/// struct of three words and 2 bytes of a half float.
 #[cfg(all(feature = "derive", feature = "half"))]
 const ECHO: &str = include_str!("kernels/echo.ptx");
 
@@ -34,7 +34,7 @@ fn the_macro_launches_what_a_tuple_launches() {
         let make = || kernels.copy.clone();
         // SAFETY: as above.
         unsafe { launch!(stream, (make())[1_u32, 3_u32,](&input, third, 3_u32,)) }.unwrap();
-        // SAFETY: it is refused.
+        // SAFETY: the launch is refused.
         let error = unsafe { launch!(stream, copy[1, 2048](&input, fourth, 3_u32)) }.unwrap_err();
         assert!(matches!(error, Error::LaunchConfig(_)), "{error}");
         let got = out.map(|buffer| buffer.to_vec().unwrap());

@@ -1,5 +1,4 @@
-//! What a program can get wrong, each told by an error of its own kind before the driver could do
-//! harm.
+//! Invalid input: each mistake is reported by its own error variant before the driver can do harm.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
@@ -10,7 +9,7 @@ use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, MIX, everywhere, software};
 
-/// A module with variables.
+/// A module that contains variables.
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
 fn is_overflow(result: Result<(), Error>, what: &str) {
@@ -29,7 +28,7 @@ fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
             let pool = CachingPool::new(&bench.context);
             let what = format!("{}: {len}", bench.name);
             is_overflow(DeviceBuffer::<T>::zeroed(&stream, len).map(drop), &what);
-            // SAFETY: nothing reads it: there is none.
+            // SAFETY: there is no memory to read, as the allocation fails.
             let uninit = unsafe { DeviceBuffer::<T>::uninit(&stream, len) };
             is_overflow(uninit.map(drop), &what);
             is_overflow(
@@ -79,7 +78,7 @@ fn a_range_out_of_bounds_is_none_on_every_view() {
             assert!(buffer.as_slice().split_at(middle).is_none());
             assert!(buffer.as_mut_slice().split_at_mut(middle).is_none());
         }
-        // A view of a view stays within it.
+        // A view of a view is limited to the outer view.
         let inner = buffer.slice(1..3).unwrap();
         assert!(inner.slice(..3).is_none());
         assert!(inner.split_at(3).is_none());
@@ -146,7 +145,8 @@ impl Side {
         }
     }
 
-    /// The launch of a kernel of `self` with a buffer of `self`, and the other things of others.
+    /// Launches the kernel of `self` with the buffer `x` of `self`; the stream and `y` may belong
+    /// to another side.
     fn launch(&mut self, stream: &Stream, y: &DeviceBuffer<u32>) -> Result<(), Error> {
         let (kernel, x) = (&self.kernel, &mut self.buffer);
         let config = LaunchConfig::for_num_elems(4);
@@ -155,7 +155,7 @@ impl Side {
     }
 }
 
-/// What needs both sides to be of one context.
+/// Runs every operation that requires both sides to be in the same context.
 fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Result<(), Error>)> {
     let pool = CachingPool::new(&two.context);
     let (x, y) = (&mut one.buffer, &two.buffer);
@@ -204,7 +204,7 @@ fn an_object_of_another_context_is_an_error_on_one_device() {
         let (mut one, mut two) = (Side::new(&bench.context), Side::new(&own));
         are_of_another(within_one_context(&mut one, &mut two));
         are_of_another(within_one_context(&mut two, &mut one));
-        // What is between contexts by nature works.
+        // Operations that are defined between contexts succeed.
         one.event.record(&one.stream).unwrap();
         two.stream.wait(&one.event).unwrap();
         one.buffer.copy_from_pinned(&two.pinned).unwrap();
@@ -280,7 +280,7 @@ fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
         bytes_of(PinnedBuffer::<u32>::zeroed(&bench.context, len, flags).map(drop)),
         4 * len
     );
-    // What is made of no bytes of the program's has the status alone.
+    // Where the program requests no bytes, the error carries only the status.
     let simulator = bench.simulator.as_ref().unwrap();
     for call in [
         "cuCtxCreate_v2",

@@ -7,7 +7,7 @@ use cuda_nvrtc::{Options, Program};
 use crate::nvrtc::nvrtc;
 use crate::support::{Bench, everywhere};
 
-/// For each structure of a batch a block: sums over its atoms and its residues.
+/// One block per structure of a batch computes sums over its atoms and its residues.
 const SOURCE: &str = r#"
 struct Structure { unsigned atoms, ca, n_atoms, n_residues; };
 struct Config { float threshold, scale; unsigned n_structures, flags; };
@@ -49,7 +49,7 @@ extern "C" __global__ void by_struct(Batch b) {
 }
 "#;
 
-/// Where a structure's data lie in the packed arrays.
+/// The position of the data of one structure in the packed arrays.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Structure {
@@ -78,11 +78,11 @@ struct Addresses {
 macro_rules! on_the_device {
     ($($ty:ty),*) => {
         $(
-            // SAFETY: integers and floats without padding.
+            // SAFETY: the fields are integers and floats without padding.
             unsafe impl bytemuck::Zeroable for $ty {}
             // SAFETY: as above.
             unsafe impl bytemuck::Pod for $ty {}
-            // SAFETY: `repr(C)`, as the struct in the source.
+            // SAFETY: the type is `repr(C)` and has the fields of the struct in the source.
             unsafe impl DeviceRepr for $ty {}
         )*
     };
@@ -102,7 +102,7 @@ struct Host {
     velocity: Vec<f32>,
 }
 
-/// The same on the device.
+/// A batch in device memory.
 struct Packed {
     atoms: DeviceBuffer<f32>,
     ca: DeviceBuffer<u32>,
@@ -116,7 +116,7 @@ struct Packed {
 }
 
 const COUNT: usize = 37;
-/// Of numbers that are small multiples of a power of two, so that sums are exact in any order.
+/// The numbers are small multiples of a power of two, so that sums are exact in any order.
 const CONFIG: Config = Config {
     threshold: 4.0,
     scale: 0.5,
@@ -125,7 +125,7 @@ const CONFIG: Config = Config {
 };
 
 impl Host {
-    /// Structures of different sizes, one behind another.
+    /// Makes structures of different sizes, stored one after another.
     fn new() -> Self {
         let mut host = Self {
             atoms: vec![],
@@ -159,7 +159,7 @@ impl Host {
         host
     }
 
-    /// What the kernel makes of `out`, computed here.
+    /// Computes on the host what the kernel writes to `out`.
     fn scores(&self, out: &[f32]) -> Vec<f32> {
         let of = |(s, structure): (usize, &Structure)| {
             let atom = |i: u32, axis: usize| self.atoms[3 * (structure.atoms + i) as usize + axis];
@@ -254,7 +254,7 @@ fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
             &*velocity,
             CONFIG,
         );
-        // SAFETY: the arguments are what the kernel takes, and the structures lie within the
+        // SAFETY: the arguments match the kernel's parameters, and the structures lie within the
         // buffers.
         unsafe {
             bench
@@ -293,7 +293,7 @@ fn buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams() {
                 velocity,
                 out,
             } = &mut packed;
-            // Each on a stream of its own: only the uses that are named here keep them in order.
+            // Every launch is on its own stream: only the uses declared here order the launches.
             let stream = bench.stream();
             let memory = (
                 &mut *out,
@@ -309,7 +309,8 @@ fn buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams() {
             match round % 3 {
                 0 => {
                     let args = Using::new((addresses,), memory);
-                    // SAFETY: the kernel takes the struct, whose addresses are those of the memory.
+                    // SAFETY: the kernel takes the struct, and its addresses are those of the
+                    // declared memory.
                     unsafe { stream.launch(&kernel, config, args) }.unwrap();
                 }
                 1 => {

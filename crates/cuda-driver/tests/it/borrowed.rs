@@ -1,4 +1,4 @@
-//! Contexts that other code made.
+//! Borrowed contexts, which other code created.
 
 use std::ptr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cuda_sys::CUctx_st;
 
 use crate::support::{Bench, COPY, everywhere, software};
 
-/// Other code: makes a context through raw calls and destroys it when it goes.
+/// Plays the role of other code: creates a context through raw calls and destroys it when dropped.
 pub(crate) struct Foreign {
     driver: Driver,
     raw: *mut CUctx_st,
@@ -51,14 +51,14 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the context any more.
+        // SAFETY: the context is no longer in use.
         let status = unsafe { self.driver.library().cuCtxDestroy_v2(self.raw) };
         assert_eq!(status, Status::CUDA_SUCCESS);
         self.destroyed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// A token that keeps the owner.
+/// A token that keeps the owner of the context alive.
 impl LivenessToken for Foreign {}
 
 pub(crate) fn alive() -> Arc<AtomicBool> {
@@ -96,7 +96,7 @@ fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
         let words: Vec<u32> = (0..1000).collect();
         assert_eq!(copied(&context, &words), words, "{}", bench.name);
         context.close().unwrap();
-        // It is there as before.
+        // The context still exists, unchanged.
         assert_eq!(copied(&foreign.borrow(alive()).unwrap(), &words), words);
         drop(foreign);
         if let Some(simulator) = &bench.simulator {
@@ -114,7 +114,7 @@ fn two_borrows_of_one_context_are_one() {
             foreign.borrow(alive()).unwrap(),
         );
         assert_eq!(one, two);
-        // A buffer of the one is ordered on a stream of the other.
+        // A buffer of one handle is ordered with work on a stream of the other.
         let kernel = Module::load(&two, &Ptx::new(COPY).unwrap())
             .unwrap()
             .function("copy")
@@ -146,7 +146,7 @@ fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
         let driver = bench.context.driver();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         for context in [&bench.context, &own] {
-            // SAFETY: the context is alive, and counted.
+            // SAFETY: the context is alive and its reference is counted.
             let again = unsafe { Context::borrow_raw(driver, context.as_raw(), alive()) }.unwrap();
             assert_eq!(again, *context);
             assert!(!again.is_borrowed());
@@ -167,11 +167,11 @@ fn a_primary_context_that_only_other_code_holds_is_retained_when_it_is_borrowed(
             .cuDevicePrimaryCtxRetain(&raw mut raw, device.as_raw())
     };
     assert_eq!(status, Status::CUDA_SUCCESS);
-    // SAFETY: the context is alive, and counted from here on.
+    // SAFETY: the context is alive, and the handle holds a reference from here on.
     let context = unsafe { Context::borrow_raw(driver, raw, alive()) }.unwrap();
     assert!(context.is_primary());
     assert_eq!(context, device.primary_context().unwrap());
-    // SAFETY: this count is the one from above.
+    // SAFETY: this releases the reference retained above.
     let status = unsafe {
         driver
             .library()
@@ -334,10 +334,10 @@ fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
         tokens[1].store(false, Ordering::Release);
         let error = one.synchronize().unwrap_err();
         assert!(matches!(error, Error::ContextGone { .. }), "{error}");
-        // Dead is dead.
+        // A context that was declared dead stays dead.
         tokens[1].store(true, Ordering::Release);
         assert!(one.synchronize().is_err());
-        // A new borrow is of a new life: the handle may be that of another context by now.
+        // A new borrow starts a new lifetime: the same raw handle may name another context by now.
         let again = foreign.borrow(alive()).unwrap();
         assert_ne!(again, one);
         again.synchronize().unwrap();
@@ -366,7 +366,7 @@ fn the_current_context_is_told_if_it_is_known() {
                     Context::current(driver).unwrap().as_ref(),
                     Some(&bench.context)
                 );
-                // SAFETY: null is none.
+                // SAFETY: a null pointer makes no context current.
                 unsafe { driver.library().cuCtxSetCurrent(ptr::null_mut()) };
             });
         });

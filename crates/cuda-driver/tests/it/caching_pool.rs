@@ -1,4 +1,4 @@
-//! Memory that is handed out again.
+//! Caching pools, which reuse memory.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ fn copy(
     unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
 }
 
-/// Many late schedules, and the GPU.
+/// Software devices with 32 late schedules, and the GPU.
 fn schedules(test: &str) -> impl Iterator<Item = Bench> {
     (0..32).map(|seed| software(late(seed))).chain(gpu(test))
 }
@@ -36,7 +36,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
         }
-        // SAFETY: it is written before it is read.
+        // SAFETY: the memory is written before it is read.
         let mut again = unsafe { pool.uninit::<u8>(&stream, 3999) }.unwrap();
         assert_eq!(again.as_raw(), address, "{}", bench.name);
         if let Some(simulator) = &bench.simulator {
@@ -46,7 +46,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
         assert_eq!(again.to_vec().unwrap(), [7; 3999]);
         let now = pool.statistics();
         assert_eq!((now.hits, now.misses), (1, 1));
-        // 4000 bytes are rounded up to 4096, which an eighth above 3584 is.
+        // 4000 bytes are rounded up to 4096, an eighth above 3584.
         assert_eq!((now.bytes_in_use, now.bytes_cached), (4096, 0));
         drop(again);
         let now = pool.statistics();
@@ -55,7 +55,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
         assert_eq!(now.hit_ratio(), 0.5);
         pool.trim_to(0);
         assert_eq!(pool.statistics().bytes_reserved(), 0);
-        // Neither buffers of nothing nor those of the next class come from what is there.
+        // Neither an empty buffer nor one of the next size class reuses the cached block.
         assert_eq!(pool.zeroed::<u32>(&stream, 0).unwrap().as_raw(), 0);
         assert_eq!(pool.statistics().misses, 1);
     }
@@ -66,21 +66,21 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
     for bench in schedules("a_block_under_its_reader_is_not_written_by_the_next_owner") {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
-        // Room for one block, so that the next owner gets the same.
+        // The limit leaves room for one block, so the next owner gets the same one.
         let pool = CachingPool::with_limit(&bench.context, N as usize * 4);
         let source = pool.copy_of(&home, &vec![1_u32; N as usize]).unwrap();
         let address = source.as_raw();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
         copy(&kernel, &reader, &source, &mut result);
         drop(source);
-        // On the same stream.
+        // Reuses the block on the same stream.
         let mut again = pool.zeroed::<u32>(&home, N as usize).unwrap();
         assert_eq!(again.as_raw(), address);
         again.fill(2).unwrap();
         let mut second = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
         copy(&kernel, &reader, &again, &mut second);
         drop(again);
-        // On another one.
+        // Reuses the block on another stream.
         let third = pool.zeroed::<u32>(&next, N as usize).unwrap();
         assert_eq!((third.as_raw(), third.stream() == &next), (address, true));
         for (buffer, want) in [(result, 1), (second, 2), (third, 0)] {
@@ -102,11 +102,11 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
         assert_eq!((pool.statistics().hits, pool.statistics().misses), (1, 1));
         assert_eq!(moved.stream(), &other);
         drop(moved);
-        // It is of the other stream now.
+        // The block now belongs to the other stream.
         drop(pool.zeroed::<u8>(&other, 1000).unwrap());
         assert_eq!((pool.statistics().hits, pool.statistics().misses), (2, 1));
     }
-    // Where the first stream is busy, the second does not wait for it.
+    // If the first stream is busy, the second one does not wait for it.
     let bench = software(late(3));
     let (one, other) = (bench.stream(), bench.stream());
     let pool = CachingPool::new(&bench.context);
@@ -135,7 +135,7 @@ fn the_limit_holds() {
             }
         );
         drop(half);
-        // What waits goes to make room.
+        // Cached blocks are freed to make room.
         let whole = pool.filled_with(&stream, 4096, 2);
         assert_eq!(whole.to_vec().unwrap(), [2; 4096], "{}", bench.name);
         assert_eq!(pool.statistics().bytes_reserved(), 4096);
@@ -178,7 +178,7 @@ fn what_waits_makes_room_when_memory_runs_out() {
             matches!(error, Error::OutOfMemory { bytes: 655_360, .. }),
             "{error}"
         );
-        // The refused ones are not counted.
+        // Refused allocations are not counted.
         assert_eq!(pool.statistics().bytes_reserved(), 640 << 10);
     }
 }
@@ -209,7 +209,8 @@ fn an_address_that_goes_out_is_the_pool_s_no_more() {
         let pool = CachingPool::new(&bench.context);
         let address = pool.filled_with(&stream, 300, 4).into_raw().unwrap();
         assert_eq!(pool.statistics().bytes_reserved(), 0);
-        // SAFETY: it is the memory of that buffer, all written, on the same stream.
+        // SAFETY: this is the memory of that buffer, all of it is initialized, and it is used on
+        // the same stream.
         let buffer = unsafe { DeviceBuffer::<u8>::from_raw(&stream, address, 300) }.unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [4; 300], "{}", bench.name);
     }
@@ -307,7 +308,7 @@ fn page_locked_memory_is_handed_out_again() {
         pool.trim_to(0);
         assert_eq!(pool.statistics().bytes_reserved(), 4096);
         assert!(pool.take::<u32>(0).unwrap().is_empty());
-        // The buffer outlives the pool, and is freed.
+        // The buffer outlives the pool and is freed when dropped.
         drop(pool);
         assert_eq!(again[4], 5);
         drop((again, buffer, stream, bench.context));
@@ -348,7 +349,7 @@ fn page_locked_memory_of_a_transfer_that_failed_never_comes_back() {
     simulator.clear_rules();
     let before = simulator.live().host_bytes;
     drop(target);
-    // Not freed, nor handed out again; and no more the pool's.
+    // The memory is neither freed nor reused, and the pool no longer counts it.
     assert_eq!(simulator.live().host_bytes, before);
     assert_eq!(pool.statistics().bytes_reserved(), 0);
     drop(pool.take::<u32>(64).unwrap());

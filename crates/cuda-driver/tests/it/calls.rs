@@ -1,4 +1,4 @@
-//! How many driver calls things cost. A number here grows only knowingly.
+//! The number of driver calls per operation. Raise a number here only on purpose.
 
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
@@ -22,7 +22,7 @@ impl Counted {
         self.bench.simulator.as_ref().unwrap()
     }
 
-    /// The calls that `f` makes, by name.
+    /// Returns the driver calls that `f` makes, counted by name.
     fn calls<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(String, u64)>) {
         self.simulator().reset_calls();
         let result = f();
@@ -82,14 +82,13 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
     let counted = Counted::new();
     let other = counted.bench.stream();
     let (input, mut output) = (counted.buffer(), counted.buffer());
-    // So that the pool has events: making them is not what is counted.
+    // Fills the event pool first, so that creating events is not counted.
     {
         let (warm_input, mut warm_output) = (counted.buffer(), counted.buffer());
         counted.launch(&other, &warm_input, &mut warm_output);
     }
     let (_, calls) = counted.calls(|| {
-        // SAFETY: the kernel writes 8 words of the one buffer that it is given twice the address
-        // of.
+        // SAFETY: the kernel writes 8 words of a single buffer, whose address it is passed twice.
         unsafe {
             other.launch(
                 &counted.copy,
@@ -100,7 +99,7 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
         .unwrap();
     });
     assert_eq!(total(&calls), 3, "{calls:?}");
-    // The same stream again: ordered already; the use leaves an event behind.
+    // The same stream is ordered already; only recording the event of the use is left.
     let (_, calls) = counted.calls(|| {
         // SAFETY: as above.
         unsafe {
@@ -113,7 +112,7 @@ fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
         .unwrap();
     });
     assert_eq!(total(&calls), 2, "{calls:?}");
-    // It was recorded, so the free only has to wait for it.
+    // The event was recorded already, so the free only has to wait for it.
     let (_, calls) = counted.calls(|| drop(output));
     assert_eq!(total(&calls), 2, "{calls:?}");
     drop(input);
@@ -133,7 +132,7 @@ fn a_drop_after_one_use_elsewhere_is_two_calls_more() {
 fn a_small_copy_from_the_host_does_not_wait_and_one_to_it_waits_once() {
     let counted = Counted::new();
     let mut buffer = counted.buffer();
-    // So that there is a block to copy through.
+    // The first copy allocates the staging block.
     buffer.copy_from_host(&[1; 8]).unwrap();
     counted.home.synchronize().unwrap();
     let (_, calls) = counted.calls(|| buffer.copy_from_host(&[2; 8]).unwrap());
@@ -147,7 +146,7 @@ fn a_small_copy_from_the_host_does_not_wait_and_one_to_it_waits_once() {
             "cuThreadExchangeStreamCaptureMode"
         ]
     );
-    // The mode is exchanged for the query and exchanged back.
+    // The capture mode is changed for the query and restored afterwards.
     assert_eq!(total(&calls), 5, "{calls:?}");
     let mut destination = [0; 8];
     counted.home.synchronize().unwrap();

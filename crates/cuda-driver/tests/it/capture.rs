@@ -1,4 +1,4 @@
-//! Graphs made by capture.
+//! Graphs created by stream capture.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -45,9 +45,9 @@ fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
             assert_eq!(graph.len(), 4, "{}", bench.name);
             graph.instantiate().unwrap()
         };
-        // What is allocated now is not the memory of the buffers that went.
+        // These allocations must not reuse the memory of the dropped buffers.
         let others: Vec<_> = (0..4).map(|_| filled(&stream, 9)).collect();
-        // Nothing ran while it was captured.
+        // The captured work did not run during the capture.
         let mut x = 0_u32;
         for _ in 0..1000 {
             exec.launch(&stream).unwrap();
@@ -71,11 +71,11 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
             unsafe { side.launch(&mix, config(), (&mut x, &z, N)) }?;
             // SAFETY: as above.
             unsafe { scope.launch(&mix, config(), (&mut y, &z, N)) }?;
-            // Neither joined nor safe by its own line's order: it reads what the other line writes.
-            // SAFETY: as above.
+            // SAFETY: as above. The branch has not been joined and its own order is not enough: the
+            // kernel reads what the other branch writes.
             unsafe { scope.launch(&mix, config(), (&mut y, &x, N)) }?;
             scope.join(&side)?;
-            // Writes what the fork reads.
+            // This fill writes what the forked branch reads.
             scope.fill(&mut z, 20_u32)?;
             let mut late = side.fork()?;
             late.copy(&mut x, &y)?;
@@ -153,7 +153,7 @@ fn an_error_and_a_panic_end_the_capture() {
         }));
         assert!(panicked.is_err());
         drop(Capture::begin(&bench.context).unwrap());
-        // Nothing captures any more, and nothing ran.
+        // The capture has ended, and none of the captured work has run.
         bench.context.synchronize().unwrap();
         assert!(is_all(&x, 1), "{}", bench.name);
         // SAFETY: the kernel touches N words of each; each has N.
@@ -177,13 +177,13 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
             thread::scope(|threads| {
                 let other = threads.spawn(|| {
                     assert!(context.synchronize().is_err());
-                    // The last handle of its module.
+                    // This is the last handle of its module.
                     drop(gone.take());
                     drop(bench.kernel(COPY, "copy"));
                 });
                 other.join().unwrap();
             });
-            // Memory, streams and copies are as ever.
+            // Allocations, streams and copies work as usual.
             let other = bench.stream();
             let words = filled(&other, 6);
             assert!(is_all(&words, 6));
@@ -218,7 +218,7 @@ fn a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable() {
         let table = bench.context.driver().library().table();
         let broken = Graph::capture(&bench.context, |scope| {
             scope.fill(&mut x, 9_u32)?;
-            // SAFETY: the stream is alive; asking whether it is done is not legal under capture.
+            // SAFETY: the stream is alive; a query of its state is illegal during capture.
             let status = unsafe { table.cuStreamQuery(scope.as_raw()) };
             assert_eq!(status, Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
             assert!(!scope.is_capturing()?);
@@ -287,7 +287,7 @@ fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
         let exec = graph.instantiate().unwrap();
         let broken = graph.capture_into(&[first.edge()], |scope| {
             scope.copy(&mut y, &x)?;
-            // SAFETY: the stream is alive; asking whether it is done is not legal under capture.
+            // SAFETY: the stream is alive; a query of its state is illegal during capture.
             let status = unsafe { table.cuStreamQuery(scope.as_raw()) };
             assert_eq!(status, Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
             Ok(())
@@ -314,7 +314,8 @@ fn what_other_code_captures_is_followed() {
         let mut scope = capture.scope();
         scope.fill(&mut x, 5_u32).unwrap();
         for _ in 0..3 {
-            // SAFETY: the stream captures, and `x` has N words, which are kept by the node before.
+            // SAFETY: the stream is capturing, and `x` has N words, which the previous node keeps
+            // alive.
             let status = unsafe {
                 driver
                     .library()
@@ -368,7 +369,7 @@ fn objects_of_other_captures_and_contexts_are_refused() {
         let graph = Graph::capture(&bench.context, |scope| {
             let filled = scope.fill(&mut elsewhere, 2_u32);
             assert!(matches!(filled, Err(Error::OtherContext { .. })));
-            // SAFETY: the kernel is of another context, so nothing is launched.
+            // SAFETY: the kernel belongs to another context, so nothing is launched.
             let launched = unsafe { scope.launch(&mix, config(), (&mut x, &elsewhere, N)) };
             assert!(matches!(launched, Err(Error::OtherContext { .. })));
             let mut second = Capture::begin(&bench.context)?;

@@ -1,4 +1,4 @@
-//! Nodes of all kinds in captured graphs, and conditional nodes whose bodies are captured.
+//! Nodes of every kind in captured graphs, and conditional nodes with captured bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
             let one = LaunchConfig::new(1, 1);
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
-            // SAFETY: the kernel counts one word, and sets the condition of this graph.
+            // SAFETY: the kernel decrements one word and sets the condition of this graph.
             unsafe { scope.launch(&count_down, one, (&mut counter, condition.as_raw())) }
         })
         .unwrap();
@@ -81,7 +81,7 @@ fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
             .capture_into(&[], |scope| {
                 scope.fill(&mut x, 1_u32)?;
                 let one = LaunchConfig::new(1, 1);
-                // SAFETY: the kernel reads one word, and sets the condition of this graph.
+                // SAFETY: the kernel reads one word and sets the condition of this graph.
                 unsafe { scope.launch(&choose, one, (&word, condition.as_raw())) }?;
                 scope.node(|graph, after| {
                     let (node, inside) = graph.switch_node(after, condition, 3)?;
@@ -130,7 +130,7 @@ fn closures_children_events_and_host_memory_are_captured() {
         })
         .unwrap();
         drop(child);
-        // Each behind the one before, as on a stream.
+        // Each node depends on the previous one, as on a stream.
         let edges = graph.edges().unwrap();
         assert!(edges.len() >= 4, "{edges:?}");
         let exec = graph.instantiate().unwrap();

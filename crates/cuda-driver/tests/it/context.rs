@@ -1,4 +1,4 @@
-//! Contexts: sharing, and what is current on a thread.
+//! Contexts: shared handles, and the current context of a thread.
 
 use std::ptr;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn the_primary_context_is_released_once_with_its_last_handle() {
         .unwrap();
 }
 
-/// What is current on this thread, asked past the safe layer.
+/// Returns the current context of this thread, queried past the safe layer.
 fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
     let mut current = ptr::null_mut();
     // SAFETY: the pointer is to a local.
@@ -78,7 +78,7 @@ fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
 fn calls_put_back_what_was_current() {
     for bench in everywhere("calls_put_back_what_was_current") {
         let context = bench.context.clone();
-        // A thread on which nothing is current.
+        // A new thread has no current context.
         thread::spawn(move || {
             let driver = context.driver().clone();
             assert!(current(&driver).is_null());
@@ -144,8 +144,8 @@ fn a_stream_waits_for_an_event_of_another_device() {
     bench.stream().wait(&event).unwrap();
 }
 
-/// Threads that make and drop their handles at the same time: each of them gets one that is alive,
-/// and the same as others have at that moment.
+/// Threads create and drop handles at the same time: each gets a live handle to the context that
+/// the other threads share at that moment.
 #[test]
 fn threads_that_come_and_go_share_one_primary_context() {
     let bench = software(Builder::new().devices(2));
@@ -172,7 +172,7 @@ fn threads_that_come_and_go_share_one_primary_context() {
         }
     });
     let calls = simulator.calls();
-    // One count of the other device is the bench's.
+    // The test bench holds one reference to the primary context of the other device.
     assert_eq!(
         calls["cuDevicePrimaryCtxRetain"],
         calls["cuDevicePrimaryCtxRelease_v2"] + 1
@@ -196,6 +196,6 @@ fn all_drivers_of_one_library_are_one() {
     );
     drop((contexts, drivers));
     assert!(simulator.live().is_empty(), "{}", simulator.live());
-    // And a new one after the last is gone.
+    // A new driver can be created after the last handle is dropped.
     Driver::new(library).unwrap().device(0).unwrap();
 }

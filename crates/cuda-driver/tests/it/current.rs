@@ -1,4 +1,5 @@
-//! What is current on a thread: guards, and other code that changes it between our calls.
+//! The current context of a thread: guards, and other code that changes it between calls of this
+//! crate.
 
 use std::ptr;
 use std::sync::Barrier;
@@ -10,7 +11,7 @@ use cuda_sys::CUctx_st;
 
 use crate::support::{Bench, everywhere};
 
-/// What is current on this thread, asked past the safe layer.
+/// Returns the current context of this thread, queried past the safe layer.
 fn current(driver: &Driver) -> *mut CUctx_st {
     let mut current = ptr::null_mut();
     // SAFETY: the pointer is to a local.
@@ -37,13 +38,14 @@ fn pop(driver: &Driver) -> *mut CUctx_st {
     popped
 }
 
-/// Runs `test` on a thread of its own, on which nothing is current, with the primary context and
-/// two of our own.
+/// Runs `test` on its own thread, which has no current context, with the primary context and two
+/// created ones.
 fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
     let own = || Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
     let contexts = [bench.context.clone(), own(), own()];
     thread::scope(|scope| {
-        // Joined, as a scope does not wait for what a thread does at its very end.
+        // Joins explicitly, because a scope does not wait for the thread-local destructors of its
+        // threads.
         let thread = scope.spawn(|| test(bench.context.driver(), contexts));
         thread.join().unwrap();
     });
@@ -60,9 +62,9 @@ fn guards_make_current_and_put_back_in_any_order() {
             let third = three.make_current().unwrap();
             assert_eq!(current(driver), raw[2]);
             drop(second);
-            assert_eq!(current(driver), raw[2], "the last made stays");
+            assert_eq!(current(driver), raw[2], "the guard made last stays current");
             drop(third);
-            assert_eq!(current(driver), raw[0], "and both go with it");
+            assert_eq!(current(driver), raw[0], "back to the first guard");
             let again = one.make_current().unwrap();
             drop(first);
             assert_eq!(current(driver), raw[0]);
@@ -115,7 +117,7 @@ fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
             assert_eq!(again.as_raw(), raw);
             again.synchronize().unwrap();
         });
-        // The thread is gone, and with it what it had current.
+        // The thread has ended and released its current context.
         if let Some(simulator) = &bench.simulator {
             assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
         }
@@ -129,7 +131,7 @@ fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
             for before in [ptr::null_mut(), three.as_raw()] {
                 set_current(driver, before);
                 let guard = two.make_current().unwrap();
-                // As the CUDA runtime does for `cudaSetDevice`.
+                // The CUDA runtime does the same for `cudaSetDevice`.
                 set_current(driver, one.as_raw());
                 drop(guard);
                 assert_eq!(current(driver), before, "replaced");
@@ -148,7 +150,8 @@ fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
     }
 }
 
-/// Other code changes the current context between any two calls of ours, on four threads at once.
+/// Other code changes the current context between any two calls of this crate, on four threads at
+/// once.
 #[test]
 fn calls_are_right_though_other_code_changes_the_current_context_between_them() {
     let test = "calls_are_right_though_other_code_changes_the_current_context_between_them";
@@ -210,7 +213,8 @@ fn calls_are_right_though_other_code_changes_the_current_context_between_them() 
 fn contexts_and_their_objects_move_between_threads() {
     for bench in everywhere("contexts_and_their_objects_move_between_threads") {
         let device = bench.context.device().clone();
-        // Made on one thread, used on a second, dropped on a third; nothing is current on any.
+        // The objects are created on one thread, used on a second and dropped on a third; none has
+        // a current context.
         let made = thread::spawn(move || {
             let context = Context::new(&device, ContextFlags::empty()).unwrap();
             let stream = context.default_stream().unwrap();
@@ -248,7 +252,7 @@ fn contexts_and_their_objects_move_between_threads() {
     }
 }
 
-/// Whether a context is the primary one is found out without waiting for what others do there.
+/// The test for a primary context does not wait for the work of other code in that context.
 #[test]
 fn asking_for_a_context_of_other_code_breaks_no_capture() {
     for bench in everywhere("asking_for_a_context_of_other_code_breaks_no_capture") {
@@ -262,7 +266,7 @@ fn asking_for_a_context_of_other_code_breaks_no_capture() {
         assert_eq!(pop(driver), foreign);
         assert!(capture.scope().is_capturing().unwrap(), "{}", bench.name);
         capture.end().unwrap();
-        // SAFETY: nobody uses the context any more.
+        // SAFETY: the context is no longer in use.
         assert!(unsafe { driver.library().cuCtxDestroy_v2(foreign) }.is_success());
     }
 }

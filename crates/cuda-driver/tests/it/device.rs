@@ -102,7 +102,7 @@ fn a_device_is_found_by_its_address_on_the_bus() {
         for device in driver.devices().unwrap() {
             let id = device.pci_bus_id().unwrap();
             assert_eq!(Device::by_pci_bus_id(driver, &id).unwrap(), device, "{id}");
-            // The address in other words.
+            // The components of the address.
             let (domain, bus, slot) = (
                 device.pci_domain().unwrap(),
                 device.pci_bus().unwrap(),

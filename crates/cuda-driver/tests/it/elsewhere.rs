@@ -17,17 +17,17 @@ use crate::task::until;
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 const LIMIT: Duration = Duration::from_secs(5);
-/// Long enough to see that a thread waits.
+/// Long enough to observe that a thread is blocked.
 const WHILE: Duration = Duration::from_millis(100);
 
-/// Two software devices, eager and late, and the GPUs.
+/// Two software devices, with eager and late schedules, and the GPUs.
 fn benches(test: &str) -> impl Iterator<Item = Bench> {
     let builders = [Builder::new(), late(1), late(2)];
     let software = builders.map(|builder| software(builder.devices(2)));
     software.into_iter().chain(gpu(test))
 }
 
-/// A context beside that of `bench`: on the next device if there is one, else on the same.
+/// Creates a second context: on the last device if there are several, otherwise on the same device.
 fn second(bench: &Bench) -> Context {
     let devices = bench.context.driver().devices().unwrap();
     Context::new(devices.last().unwrap(), ContextFlags::empty()).unwrap()
@@ -37,7 +37,7 @@ fn stream(context: &Context) -> Stream {
     Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
 }
 
-/// A stream of `context` that waits until something is sent.
+/// Creates a stream of `context` that is blocked until a message is sent.
 fn held(context: &Context) -> (Stream, Sender<()>) {
     let stream = stream(context);
     let (open, gate) = mpsc::channel();
@@ -52,13 +52,13 @@ fn ptx() -> Ptx {
     Ptx::new(VARIABLES).unwrap()
 }
 
-/// How often the software driver was called so.
+/// Returns how often `call` was made on the software driver.
 fn count(simulator: &Simulator, call: &str) -> u64 {
     simulator.calls().get(call).copied().unwrap_or_default()
 }
 
-/// Drops `code` on a thread of its own while a stream of another context is to copy from its
-/// variable: `unload` is called when the copy is done.
+/// Drops `code` on its own thread while a blocked stream of another context still has to copy from
+/// its variable: `unload` must be called only once the copy is done.
 fn unload_behind_copies(
     bench: &Bench,
     unload: &str,
@@ -75,7 +75,7 @@ fn unload_behind_copies(
     let mut view = factors_there.as_mut_slice();
     view.copy_from_peer(&factors.as_slice()).unwrap();
     drop(factors);
-    // The next owner of a variable takes its uses over.
+    // The next owner of a variable takes over its recorded uses.
     let factors = is_retaken.then(|| variable("factors", &stream(&bench.context)));
     let mut view = counter_there.as_mut_slice();
     view.copy_from_peer(&counter.as_slice()).unwrap();
@@ -98,7 +98,7 @@ fn unload_behind_copies(
         let after = before.map(|before| before + 1);
         assert_eq!(Some(count(simulator, unload)), after, "{}", bench.name);
     }
-    // Another module may get the memory.
+    // Another module may reuse the memory.
     let next = Module::load(&bench.context, &ptx()).unwrap();
     let mut factors = next.global::<u32>("factors", &home).unwrap();
     factors.copy_from_host(&[9; 4]).unwrap();
@@ -172,7 +172,7 @@ fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
     let mut view = there.as_mut_slice();
     view.copy_from_peer(&factors.as_slice()).unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
-    // Nor does the context end, with which the variable would go.
+    // The context must not end either, because this would free the variable.
     drop((factors, module, one));
     simulator.clear_rules();
     assert_eq!(count(simulator, "cuModuleUnload"), 0);
@@ -205,8 +205,8 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
 
-/// A copy from memory of `bench` into another context, which is still to run when all handles of
-/// that context are dropped. What is sent lets it run.
+/// Queues a copy from memory of `bench` into another context and drops all handles of that context
+/// before the copy runs. A message to the returned sender lets the copy run.
 fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>) {
     let (holding, open) = held(&bench.context);
     let event = cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
@@ -225,8 +225,8 @@ fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>)
     (source, open)
 }
 
-/// Calls `call` on a copied buffer: it must return before the copy has run, and the context of the
-/// copy ends later.
+/// Calls `call` on a buffer with a queued copy: it must return before the copy has run. The context
+/// of the copy ends later.
 fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
     for bench in benches(test) {
         let (source, open) = copied_by_a_dropped_context(&bench);
@@ -241,7 +241,7 @@ fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<
         let left = worker.join().unwrap();
         assert!(
             result.is_ok(),
-            "{}: waits for the other context",
+            "{}: the call waits for the other context",
             bench.name
         );
         if let Some(left) = left {
@@ -280,7 +280,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let (copying, open) = held(&second(&bench));
-        // More than one piece of a copy through the host.
+        // The size is more than one chunk of a copy through the host.
         let words: Vec<u32> = (0..(3 << 20)).collect();
         let source = DeviceBuffer::from_host(&stream(&borrowed), &words).unwrap();
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, words.len()).unwrap();
@@ -289,7 +289,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
             copied.unwrap();
             (source, there)
         });
-        // So many bytes are more than can wait in page-locked memory.
+        // The copy exceeds what can be queued in page-locked memory.
         let early = if bench.simulator.is_some() {
             WHILE
         } else {
@@ -298,7 +298,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
         thread::sleep(early / 2);
         open.send(()).unwrap();
         let (source, there) = worker.join().unwrap();
-        // All that was queued in it is done, as its owner promises.
+        // All work queued in the context is done, as its owner promises.
         borrowed.synchronize().unwrap();
         token.store(false, Ordering::SeqCst);
         drop(foreign);
@@ -322,10 +322,10 @@ fn borrowed_memory_may_end_while_the_copy_is_queued() {
             .as_mut_slice()
             .copy_from_peer(&source.as_slice())
             .unwrap();
-        // All that was queued in it is done, as its owner promises.
+        // All work queued in the context is done, as its owner promises.
         borrowed.synchronize().unwrap();
         token.store(false, Ordering::SeqCst);
-        // A driver may let the end of a context wait for host functions of others.
+        // A driver may delay the end of a context for host functions of other contexts.
         let end = thread::spawn(move || drop(foreign));
         thread::sleep(WHILE);
         open.send(()).unwrap();
@@ -363,8 +363,8 @@ fn borrowed_locked_memory_is_not_used_elsewhere() {
     }
 }
 
-/// Page-locked memory of one context is used by a copy in another, and the copy cannot be awaited.
-/// The memory must not end with its context.
+/// A copy in one context uses page-locked memory of another, and waiting for the copy fails. The
+/// memory must not be freed with its context.
 #[test]
 fn a_failed_copy_keeps_the_context_of_its_memory() {
     for kind in ["transfer", "dropped transfer", "download", "upload"] {
@@ -393,7 +393,7 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
             "dropped transfer" => {
                 let transfer = there.as_mut_slice().copy_from_pinned_async(pinned, &queue);
                 drop(transfer.unwrap());
-                // The service thread asks three times.
+                // The service thread tries three times.
                 thread::sleep(10 * WHILE);
             }
             "download" => {
@@ -409,7 +409,7 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
         assert_eq!(count(simulator, "cuMemFreeHost"), 0, "{kind}");
         assert!(
             matches!(one.close(), Err(Error::StillInUse { .. })),
-            "{kind}: the context ends under the copy"
+            "{kind}: the context ended during the copy"
         );
         assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0, "{kind}");
     }

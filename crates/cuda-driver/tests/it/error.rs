@@ -1,4 +1,4 @@
-//! What errors say.
+//! The contents of errors.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Status};
@@ -17,7 +17,7 @@ fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
         "{error}"
     );
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
-    // The device goes on.
+    // The device is still usable.
     assert_eq!(
         DeviceBuffer::<u8>::zeroed(&stream, 3)
             .unwrap()
@@ -60,8 +60,8 @@ fn a_fault_is_told_as_sticky_at_the_next_synchronise_and_drops_stay_quiet() {
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 16).unwrap();
-    // SAFETY: none: the addresses are wild, which is what this test is about. It is a software
-    // device.
+    // SAFETY: none: the addresses are invalid, which is the point of this test. It runs on a
+    // software device.
     unsafe {
         stream.launch(
             &mix,
@@ -71,7 +71,7 @@ fn a_fault_is_told_as_sticky_at_the_next_synchronise_and_drops_stay_quiet() {
     }
     .unwrap();
     let Err(Error::Driver(error)) = stream.synchronize() else {
-        panic!("the fault was not told")
+        panic!("the fault was not reported")
     };
     assert_eq!(error.status(), Status::CUDA_ERROR_ILLEGAL_ADDRESS);
     assert!(error.is_sticky());

@@ -1,4 +1,4 @@
-//! Events: time, and what flags go together.
+//! Events: elapsed time, and valid combinations of flags.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn time_runs_forward_and_is_told_both_ways() {
         let milliseconds = end.milliseconds_since(&start).unwrap();
         assert!((f64::from(milliseconds) / 1e3 - time.as_secs_f64()).abs() < 1e-6);
         assert_eq!(start.milliseconds_till(&end).unwrap(), milliseconds);
-        // The wrong way round: below zero, which a `Duration` cannot be.
+        // In reverse order the time is negative, which a `Duration` cannot represent.
         assert!(start.milliseconds_since(&end).unwrap() < -19.0);
         assert_eq!(start.time_since(&end).unwrap(), Duration::ZERO);
     }

@@ -1,5 +1,5 @@
-//! Kernels that lose the device: what the program is told, and what goes on. Each in a process of
-//! its own.
+//! Kernels that lose the device: the reported errors, and what remains usable. Each test runs in
+//! its own process.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::support::{Bench, COPY};
 
 const FATAL: &str = include_str!("kernels/fatal.ptx");
 const N: u32 = 1 << 12;
-/// Nothing that a lost device is asked takes so long.
+/// Upper bound for any call on a lost device.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A stream, and what a copying kernel did there before the device was lost.
+/// A stream, with the copy that ran on it before the device was lost.
 struct Before {
     stream: Stream,
     copy: Function,
@@ -41,7 +41,7 @@ impl Before {
 
     fn launch_copy(&mut self) -> Result<(), Error> {
         let config = LaunchConfig::for_num_elems(N);
-        // SAFETY: the kernel copies `N` words of the one to the other; each has as many.
+        // SAFETY: the kernel copies `N` words from one buffer to the other; each has `N`.
         unsafe {
             self.stream
                 .launch(&self.copy, config, (&self.input, &mut self.output, N))
@@ -49,23 +49,23 @@ impl Before {
     }
 }
 
-/// Launches the fatal kernel of this name on the stream of `before`.
+/// Launches the fatal kernel `name` on the stream of `before`.
 fn launch_fatal(before: &mut Before, name: &str) {
     let ptx = Ptx::new(FATAL).unwrap();
     let module = Module::load(before.stream.context(), &ptx).unwrap();
     let fatal = module.function(name).unwrap();
-    // SAFETY: none: it loses the device, as it should.
+    // SAFETY: none: the kernel loses the device on purpose.
     unsafe {
         before
             .stream
             .launch(&fatal, LaunchConfig::new(1, 1), (&mut before.output,))
     }
     .unwrap();
-    // Unloading would wait for the kernel, and be told of the fault.
+    // Unloading would wait for the kernel and report the fault.
     std::mem::forget((module, fatal));
 }
 
-/// What each of these calls answers, which all must fail.
+/// Returns the errors of calls that must all fail.
 fn later_calls(bench: &Bench, before: &mut Before, other: &Stream) -> Vec<(&'static str, Error)> {
     let mut words = vec![0; N as usize];
     let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING);
@@ -90,7 +90,7 @@ fn later_calls(bench: &Bench, before: &mut Before, other: &Stream) -> Vec<(&'sta
     ]
 }
 
-/// Loses the device by the kernel `name`, which the driver calls `status`.
+/// Loses the device through the kernel `name`; the driver must report `status`.
 fn lose_by(name: &str, status: Status) {
     let Some(bench) = child_of(Builder::new()) else {
         return;
@@ -113,12 +113,12 @@ fn lose_by(name: &str, status: Status) {
     println!("told: {error}");
     assert_eq!(error.status(), Some(status));
     assert!(matches!(&error, Error::Driver(error) if error.is_sticky()));
-    // It names what was in flight, and only that: what came before was waited for.
+    // The error lists the launches in flight and no others: earlier launches were waited for.
     let loss = error.loss().unwrap();
     assert_eq!((loss.device(), loss.status()), (0, status));
     assert_eq!(loss.call().name, "cuStreamSynchronize");
     let [launches] = loss.launches() else {
-        panic!("launches of one stream: {loss}")
+        panic!("expected launches of one stream: {loss}")
     };
     assert!(launches.are_of(&before.stream));
     let kernels: Vec<&str> = launches.kernels().collect();
@@ -136,7 +136,7 @@ fn lose_by(name: &str, status: Status) {
     let lost_at = Instant::now();
     for (what, later) in later_calls(&bench, &mut before, &other) {
         assert_eq!(later.status(), Some(status), "{what}");
-        // Of the same loss, which the first call told.
+        // The error reports the same loss as the first call.
         let later = later.loss().unwrap_or_else(|| panic!("{what}: {later}"));
         assert_eq!(later.to_string(), loss.to_string(), "{what}");
     }
@@ -149,7 +149,7 @@ fn lose_by(name: &str, status: Status) {
     assert_eq!(copied, before.expected);
     assert_eq!(&pinned[..], &before.expected[..]);
     let expected = before.expected.clone();
-    // Drops say nothing, on any thread, and end.
+    // Drops report nothing on any thread, and return.
     thread::spawn(move || drop(before)).join().unwrap();
     assert_eq!(&pinned[..], &expected[..]);
     drop((pinned, other, bench));
@@ -163,7 +163,7 @@ fn an_illegal_address_is_told_with_the_launches() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_beyond() {
     lose_by("beyond", Status::CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -174,7 +174,7 @@ fn a_misaligned_address_is_told_with_the_launches() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_misaligned() {
     lose_by("misaligned", Status::CUDA_ERROR_MISALIGNED_ADDRESS);
 }
@@ -185,7 +185,7 @@ fn a_trap_is_told_with_the_launches() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_traps() {
     lose_by("traps", Status::CUDA_ERROR_LAUNCH_FAILED);
 }
@@ -196,7 +196,7 @@ fn an_assertion_is_told_with_the_launches() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_asserts() {
     lose_by("asserts", Status::CUDA_ERROR_ASSERT);
 }
@@ -207,7 +207,7 @@ fn of_two_devices_the_other_goes_on() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_of_two_devices() {
     let Some(bench) = child_of(Builder::new().devices(2)) else {
         return;
@@ -222,7 +222,7 @@ fn child_of_two_devices() {
         Before::new(&bench.context, 1),
         Before::new(&other, 1_000_000),
     );
-    // Both have launches in flight when the one is lost.
+    // Both devices have launches in flight when the first one is lost.
     fine.launch_copy().unwrap();
     launch_fatal(&mut lost, "beyond");
     let error = lost.stream.synchronize().unwrap_err();
@@ -237,8 +237,8 @@ fn child_of_two_devices() {
 
     let copied = fine.output.to_vec();
     if let (None, Err(error)) = (&bench.simulator, &copied) {
-        // Driver 580 takes the other device with it (docs/safety.md): that is told as well, and
-        // drops stay quiet.
+        // Driver 580 loses the other device as well (docs/safety.md): the loss is reported too, and
+        // drops stay silent.
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS));
         assert_eq!(error.loss().unwrap().device(), 1);
         return;

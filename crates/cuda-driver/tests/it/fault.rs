@@ -1,5 +1,5 @@
-//! What a lost GPU does to memory of the host. Each in a process of its own, which has no GPU after
-//! it.
+//! Effects of a lost GPU on host memory. Each test runs in its own process, which cannot use the
+//! GPU afterwards.
 
 use std::env;
 use std::process::Command;
@@ -10,11 +10,11 @@ use cuda_driver::prelude::*;
 
 use crate::support::{Bench, COPY, gpu};
 
-/// Runs `child` in a process of its own, in the test of this name.
+/// Runs `child` in its own process, which runs only the test named `test`.
 fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
     const CHILD: &str = "CUDA_DRIVER_TEST_CHILD";
     if env::var(CHILD).is_ok_and(|name| name == test) {
-        return child(gpu(test).expect("the parent found one"));
+        return child(gpu(test).expect("the parent process found a GPU"));
     }
     if gpu(test).is_none() {
         return;
@@ -27,14 +27,15 @@ fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
     let said = String::from_utf8_lossy(&output.stdout);
     let erred = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{erred}");
-    // A filter that names no test would succeed too.
+    // A filter that matches no test would also succeed.
     assert!(said.contains("1 passed"), "{said}{erred}");
 }
 
-/// Loses the device: writes where nothing is.
+/// Loses the device by a write to an unmapped address.
 fn lose(bench: &Bench, copy: &Function, stream: &Stream) {
     let input = DeviceBuffer::<u32>::zeroed(stream, 32).unwrap();
-    // SAFETY: none: it writes to an address that is nobody's, which loses the device, as it should.
+    // SAFETY: none: the kernel writes to an address outside any allocation, which loses the device
+    // on purpose.
     unsafe { stream.launch(copy, LaunchConfig::new(1, 32), (&input, 64_u64, 32_u32)) }.unwrap();
     let error = stream.synchronize().unwrap_err();
     println!("{}: {error}", bench.name);
@@ -54,7 +55,7 @@ fn a_lost_device_writes_to_no_slice_after_its_copy_has_failed() {
             PinnedBuffer::<u8>::zeroed(&bench.context, len, PinnedFlags::empty()).unwrap();
         let address = pinned.as_mut_ptr();
         stream.synchronize().unwrap();
-        // The fault comes some milliseconds into the copies, which take tens.
+        // The fault occurs a few milliseconds into the copies, which take tens of milliseconds.
         let (into_slice, into_pinned) = thread::scope(|scope| {
             let fault = scope.spawn(|| {
                 thread::sleep(Duration::from_millis(8));
@@ -76,10 +77,10 @@ fn a_lost_device_writes_to_no_slice_after_its_copy_has_failed() {
             assert!(slice == source);
         }
         if into_pinned.is_err() {
-            // What may be written still is nobody's any more.
+            // Memory that the device may still write is no longer accessible.
             assert!(pinned.is_empty());
-            // SAFETY: none by the rules: it is looked at whether the device is still writing. It is
-            // mapped, as it was never freed.
+            // SAFETY: none by the rules: this checks whether the device is still writing. The
+            // memory was never freed, so it is still mapped.
             let last = unsafe { address.add(len - 1) };
             // SAFETY: as above.
             let first = unsafe { last.read_volatile() };

@@ -1,4 +1,5 @@
-//! Captures of other code in global mode, the usual one: no hidden call of this crate breaks them.
+//! Captures of other code in global mode, the usual one: no internal call of this crate breaks
+//! them.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::task::block_on;
 const SECOND: Duration = Duration::from_secs(1);
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/// A capture of other code, through the raw table.
+/// A capture by other code, through the raw function table.
 struct Foreign<'a> {
     table: &'a DriverTable,
     stream: &'a Stream,
@@ -36,13 +37,13 @@ impl<'a> Foreign<'a> {
                 .cuStreamEndCapture(self.stream.as_raw(), &raw mut graph)
         };
         assert_eq!(status, Status::CUDA_SUCCESS, "{what}");
-        // SAFETY: the graph must be alive and not used after ← it was made just now.
+        // SAFETY: the graph must be alive and not used after ← it was just created.
         let status = unsafe { self.table.cuGraphDestroy(graph) };
         assert_eq!(status, Status::CUDA_SUCCESS);
     }
 }
 
-/// The mode of this thread, which stays as it is.
+/// Returns the capture mode of this thread without changing it.
 fn mode(table: &DriverTable) -> CUstreamCaptureMode {
     let mut mode = GLOBAL;
     // SAFETY: the pointer must be valid ← it is to a local.
@@ -61,8 +62,8 @@ fn pinned(context: &Context) -> PinnedBuffer<u32> {
     PinnedBuffer::zeroed(context, 64, PinnedFlags::empty()).unwrap()
 }
 
-/// What programs do in a context that another thread captures in. Made before the capture: what is
-/// called by name, and fails as the call of C does.
+/// An operation that a program runs in a context while another thread captures in it. Explicit
+/// calls that C refuses during a capture fail here as well, so they are made before the capture.
 type Prepared = Box<dyn FnOnce() + Send>;
 
 fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {
@@ -102,7 +103,7 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
                 large.copy_from_host(&vec![5; 1 << 20]).unwrap();
                 assert_eq!(large.to_vec().unwrap(), vec![5; 1 << 20]);
                 drop((buffer, large));
-                // The service thread asks for the transfer that was dropped.
+                // The service thread queries the dropped transfer.
                 thread::sleep(SECOND / 3);
             })
         }),
@@ -162,13 +163,13 @@ fn a_query_that_a_capture_refuses_is_asked_again() {
     let stream = bench.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
     let memory = pinned(&bench.context);
-    // So that the service thread has to ask.
+    // Forces the service thread to query.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuLaunchHostFunc"));
     let refused = Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     simulator.add_rule(Rule::new(refused).function("cuEventQuery"));
     let copy = buffer.copy_from_pinned_async(memory, &stream).unwrap();
     let copied = thread::spawn(move || block_on(copy, 5 * SECOND).is_ok());
-    // Longer than what is given up after some failures.
+    // Longer than the time after which a failing query is given up.
     thread::sleep(SECOND);
     assert!(!copied.is_finished());
     simulator.clear_rules();

@@ -1,4 +1,4 @@
-//! Awaiting streams and events.
+//! Futures of streams and events.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::task::{Count, block_on, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Queues a host function that holds up `stream` until the sender is used or dropped.
+/// Queues a host function that blocks `stream` until the sender is used or dropped.
 fn gate(stream: &Stream) -> mpsc::Sender<()> {
     let (open, gate) = mpsc::channel();
     let call = stream.launch_host(move || {
@@ -54,12 +54,12 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
     for bench in everywhere("an_event_is_awaited_as_it_was_recorded_at_the_call") {
         let (stream, other) = (bench.stream(), bench.stream());
         let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
-        // Never recorded: nothing to wait for.
+        // The event was never recorded, so there is nothing to wait for.
         block_on(event.completion(), 10 * SECOND).unwrap();
         let open = gate(&stream);
         event.record(&stream).unwrap();
         let mut completion = event.completion();
-        // Recorded anew where nothing is queued: that is another point.
+        // The event is recorded again on an idle stream, which replaces the earlier record.
         event.record(&other).unwrap();
         event.synchronize().unwrap();
         let count = Arc::<Count>::default();
@@ -87,7 +87,7 @@ fn the_driver_wakes_the_task_that_asked_last_and_once() {
     open.send(()).unwrap();
     until("the task is woken", SECOND, || last.get() == 1);
     assert_eq!(first.get(), 0);
-    // Asked again and again, it is ready.
+    // A completed future stays ready when polled again.
     for _ in 0..2 {
         assert_eq!(poll(&mut completion, &last), Poll::Ready(Ok(())));
     }
@@ -130,14 +130,14 @@ fn futures_may_be_dropped_at_any_time() {
         stream.synchronize().unwrap();
         drop((bench, stream));
         kept.wait().unwrap();
-        // The late driver calls no host function until it is asked a few times.
-        until("all is given back", 4 * SECOND, || {
+        // The late driver calls host functions only after several queries.
+        until("all resources are released", 4 * SECOND, || {
             simulator.live().is_empty()
         });
     }
 }
 
-/// A task that owns everything, and is dropped where it is woken.
+/// A waker that owns all objects and drops them when it is woken.
 struct Owner(Mutex<Option<(Context, Stream, DeviceBuffer<u32>)>>);
 
 impl Wake for Owner {
@@ -163,7 +163,7 @@ fn a_waker_may_drop_the_last_handle_of_the_context() {
         drop((bench, waker));
         open.send(()).unwrap();
         completion.wait().unwrap();
-        until("all is given back", 4 * SECOND, || {
+        until("all resources are released", 4 * SECOND, || {
             simulator.live().is_empty()
         });
     }
@@ -187,12 +187,12 @@ fn a_lost_device_is_the_answer_within_a_second() {
         for completion in pending {
             assert_eq!(block_on(completion, SECOND).unwrap_err().status(), lost);
         }
-        // What is asked for now fails at once.
+        // A future that is created now fails at once.
         assert_eq!(block_on(stream.completion(), SECOND).status(), lost);
     }
 }
 
-/// So that an error can be asked for its status.
+/// Returns the status of a result's error.
 trait Answer {
     fn status(self) -> Option<Status>;
 }

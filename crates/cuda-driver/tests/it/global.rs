@@ -1,4 +1,4 @@
-//! Variables of modules.
+//! Module variables.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Global};
@@ -24,8 +24,8 @@ fn constants_and_globals_are_read_and_written() {
         factors.slice_mut(1..2).unwrap().fill(7).unwrap();
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let scale = module.function("scale").unwrap();
-        // SAFETY: the kernel scales 4 words, and reads the constants on the stream that they were
-        // written on.
+        // SAFETY: the kernel scales 4 words, and reads the constants on the stream on which they
+        // were written.
         unsafe { stream.launch(&scale, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
         assert_eq!(words.to_vec().unwrap(), [10, 14, 90, 160], "{}", bench.name);
         let counter: Global<u32> = module.global("counter", &stream).unwrap();
@@ -35,7 +35,7 @@ fn constants_and_globals_are_read_and_written() {
             unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (10_u32,)) }.unwrap();
         }
         assert_eq!(counter.to_vec().unwrap(), [35], "{}", bench.name);
-        // The same bytes as another type; each module has its own.
+        // The same bytes can be accessed as another type, and each module has its own variable.
         drop(counter);
         let signed: Global<[i8; 4]> = module.global("counter", &stream).unwrap();
         assert_eq!(signed.to_vec().unwrap(), [[35, 0, 0, 0]]);
@@ -72,7 +72,7 @@ fn a_variable_has_one_owner_and_keeps_the_order_of_its_uses() {
         }
         .unwrap();
         drop(factors);
-        // The next owner is at home on another stream, and sees what was written.
+        // The next owner has another home stream and sees the earlier writes.
         let factors: Global<u32> = module.global("factors", &third).unwrap();
         assert_eq!(factors.stream(), &third);
         assert_eq!(factors.to_vec().unwrap(), [9, 8, 7, 6], "{}", bench.name);
@@ -116,7 +116,7 @@ fn what_is_no_such_variable_is_an_error() {
         assert_eq!(error, Error::Uneven { bytes: 4, size: 8 }, "{}", bench.name);
         let error = module.global::<[u8; 2]>("odd", &stream).unwrap_err();
         assert_eq!(error, Error::Uneven { bytes: 7, size: 2 });
-        // What was refused is still to be had.
+        // A refused access leaves the variable available.
         assert_eq!(
             module
                 .global::<u8>("odd", &stream)

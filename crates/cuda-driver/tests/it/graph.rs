@@ -1,4 +1,4 @@
-//! Graphs built node by node.
+//! Graphs that are built node by node.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
             (exec, result)
         };
         let (exec, result) = exec;
-        // What is allocated now is not the memory of the buffers that went.
+        // These allocations must not reuse the memory of the dropped buffers.
         let others: Vec<_> = (0..4).map(|_| filled(&stream, 9)).collect();
         let mut expected = 0_u32;
         for _ in 0..1000 {
@@ -154,7 +154,7 @@ fn bad_edges_are_errors_and_change_nothing() {
             graph.add_edge(foreign.edge(), first),
             Err(Error::OtherGraph)
         );
-        // One that is there already changes nothing.
+        // Adding an existing edge changes nothing.
         graph.add_edge(first.edge(), second).unwrap();
         graph.add_edge(first.edge(), third).unwrap();
         assert_eq!(graph.len(), before);
@@ -178,7 +178,7 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
         outer.child(&[], &inner).unwrap();
         outer.child(&[], &inner).unwrap();
         outer.fill(&[], &mut y, 4_u32).unwrap();
-        // What a child is given later, it is not.
+        // Nodes that are added to the child later do not appear in its copy.
         inner.fill(&[], &mut x, 100_u32).unwrap();
         let clone = outer.try_clone().unwrap();
         assert_eq!(clone.nodes().unwrap().len(), 4);
@@ -248,7 +248,7 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
-        // SAFETY: as above; the two share only what both read.
+        // SAFETY: as above; the two kernels share only memory that both read.
         let second =
             unsafe { graph.kernel(&[first.programmatic_edge()], &copy, config, (&x, &mut z, N)) }
                 .unwrap();
@@ -259,7 +259,7 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         let refused = graph.empty(&[first.programmatic_edge()]);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
-        // It is behind the second, which need not be behind the first: so it waits for both.
+        // It depends on the second node, which need not run after the first, so it waits for both.
         let last = graph.fill(&[second.edge()], &mut y, 9_u32).unwrap();
         let edges = graph.edges().unwrap();
         assert!(edges.contains(&(first.edge(), last.id())), "{edges:?}");
@@ -313,7 +313,7 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
         let exec = graph.instantiate().unwrap();
         stream.synchronize().unwrap();
         exec.launch(&stream).unwrap();
-        // The launch waits for this, which does not wait for the launch.
+        // The launch waits for this write, and the write does not wait for the launch.
         other.write_value(&flag, 0, 7_u32).unwrap();
         assert!(is_all(&x, 6), "{}", bench.name);
         assert_eq!(flag.to_vec().unwrap(), [7, 1]);
@@ -333,8 +333,7 @@ fn memory_of_a_graph_is_there_while_it_is_used() {
             unsafe { graph.kernel(&[], &mix, config, (&mut own, &x, N)) }.unwrap();
         }
         graph.copy(&[], &mut result, &own).unwrap();
-        // Outside of the graph it is no memory.
-        // SAFETY: nothing is launched.
+        // SAFETY: nothing is launched: the memory is not accessible outside of the graph.
         let refused = unsafe { stream.launch(&mix, config, (&mut own, &x, N)) };
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         let mut other = Graph::new(&bench.context).unwrap();
@@ -407,7 +406,7 @@ fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
             let first = graph.fill(&[], &mut x, 1_u32).unwrap();
             let (node, mut body) = graph.if_node(&[], handle).unwrap();
             let last = graph.copy(&[], &mut y, &x).unwrap();
-            // Only now it is known that the body is in the way of both.
+            // Only this node makes the body conflict with both other nodes.
             body.fill(&[], &mut x, 2_u32).unwrap();
             let edges = graph.edges().unwrap();
             assert!(edges.contains(&(first.edge(), node.id())), "{edges:?}");
@@ -459,7 +458,7 @@ fn what_a_graph_cannot_use_is_an_error() {
         ));
         exec.launch(&stream).unwrap();
         assert!(is_all(&x, 4), "{}", bench.name);
-        // Held memory stays with the graph.
+        // Memory that a graph leases cannot be released from its buffer.
         assert!(matches!(x.into_raw(), Err(Error::StillInUse { .. })));
         exec.launch(&stream).unwrap();
         stream.synchronize().unwrap();

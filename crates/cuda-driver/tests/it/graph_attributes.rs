@@ -8,7 +8,7 @@ use crate::support::{MIX, everywhere, late, software};
 
 const N: u32 = 1 << 8;
 
-/// Writes the blocks of its cluster.
+/// A kernel that writes the number of blocks in its cluster.
 const CLUSTER: &str = "
     .version 7.8
     .target sm_90
@@ -56,7 +56,7 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         assert_eq!(x.to_vec().unwrap(), vec![10; N as usize], "{}", bench.name);
         let mut other = Graph::new(&bench.context).unwrap();
         assert_eq!(other.kernel_attributes(plain), Err(Error::OtherGraph));
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused.
         let refused = unsafe { other.set_kernel_attributes(plain, &attributes) };
         assert_eq!(refused, Err(Error::OtherGraph));
         graph.remove(plain).unwrap();
@@ -115,8 +115,8 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         }
         assert!(graph.is_empty() && graph.nodes().unwrap().is_empty());
     }
-    // What the driver refuses leaves none either; nor does the graph run if the node cannot be
-    // taken out again.
+    // A node that the driver refuses is removed again. If it cannot be removed, the graph does not
+    // run.
     for stays in [false, true] {
         let bench = software(if stays { late(1) } else { Builder::new() });
         let simulator = bench.simulator.as_ref().unwrap();

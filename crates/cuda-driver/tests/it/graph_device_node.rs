@@ -1,5 +1,4 @@
-//! Kernel nodes that kernels change on the device: what the host can do with them, and what is
-//! refused.
+//! Device-updatable kernel nodes: which host operations are allowed and which are refused.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceNode, Error, Graph, Node, node_kind};
@@ -10,7 +9,7 @@ use crate::support::{Bench, MIX, everywhere, has_version, software};
 
 const N: u32 = 1 << 8;
 
-/// Writes the number that it is given.
+/// A kernel that writes its argument.
 const TELL: &str = "
     .version 7.0
     .target sm_70
@@ -24,7 +23,7 @@ const TELL: &str = "
         ret;
     }";
 
-/// Devices whose driver knows such nodes.
+/// Returns devices whose driver supports device-updatable nodes.
 fn benches(test: &str) -> Vec<Bench> {
     if has_version(test, (12, 4)) {
         everywhere(test).collect()
@@ -37,7 +36,7 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
     DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
 }
 
-/// A graph of one node, which makes `2 * x + y` of `x`, and which kernels may change.
+/// A graph with one device-updatable node, which computes `x = 2 * x + y`.
 struct Ground {
     stream: Stream,
     mix: Function,
@@ -69,7 +68,7 @@ impl Ground {
         }
     }
 
-    /// A graph of the same nodes and edges that no kernel changes.
+    /// Returns a graph with the same nodes and edges, none of them device-updatable.
     fn plain(&mut self) -> Graph {
         let mut graph = Graph::new(self.stream.context()).unwrap();
         let config = LaunchConfig::for_num_elems(N);
@@ -102,7 +101,7 @@ fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
     let config = LaunchConfig::for_num_elems(N);
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the call is refused.
     let refused = unsafe { graph.set_device_updatable(node) }.unwrap_err();
     let status = refused.status();
     assert_eq!(status, Some(CUresult::CUDA_ERROR_INVALID_VALUE));
@@ -126,10 +125,10 @@ fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
         let mut out = DeviceBuffer::<u64>::zeroed(&ground.stream, 1).unwrap();
         let tell = bench.kernel(TELL, "tell");
         let (config, args) = (LaunchConfig::new(1, 1), (&mut out, ground.handle));
-        // SAFETY: the kernel writes one number, and only looks at the handle as one.
+        // SAFETY: the kernel writes one number and uses the handle only as a number.
         unsafe { ground.stream.launch(&tell, config, args) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), [raw], "{}", bench.name);
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused.
         let refused = unsafe { ground.graph.set_device_updatable(other.node) };
         assert_eq!(refused, Err(Error::OtherGraph));
     }
@@ -148,12 +147,12 @@ fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
         exec.launch(&ground.stream).unwrap();
         // 2 * (2 * 1 + 10) + 10
         ground.expect(34);
-        // What the host changes has to be brought there too.
+        // Changes by the host have to be uploaded as well.
         let fresh = filled(&ground.stream, 100);
         let config = LaunchConfig::for_num_elems(N);
         let args = (&mut ground.x, &fresh, N);
         // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
-        // kernel changes this one.
+        // kernel changes this node.
         unsafe { exec.set_kernel(ground.node, &ground.mix, config, args) }.unwrap();
         drop(fresh);
         assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
@@ -222,13 +221,13 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         refused(changed.update(&plain), "an update of an executable");
         let exec = plain.instantiate().unwrap();
         refused(exec.update(&ground.graph), "an update from a graph");
-        // Both are as before.
+        // Both executables are unchanged.
         exec.launch(&ground.stream).unwrap();
         ground.expect(12);
         changed.upload(&ground.stream).unwrap();
         changed.launch(&ground.stream).unwrap();
         ground.expect(34);
-        // Of graphs that it runs a node cannot be one either.
+        // A child graph of the executable cannot have a device-updatable node either.
         let mut outer = Graph::new(&bench.context).unwrap();
         let child = outer.child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();

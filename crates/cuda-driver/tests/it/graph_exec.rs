@@ -1,4 +1,4 @@
-//! Executable graphs: launches, updates, and what they cost.
+//! Executable graphs: launches, updates, and their costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
     buffer.to_vec().unwrap().iter().all(|word| *word == value)
 }
 
-/// `x = 2 * x + y` in a graph of one kernel.
+/// Returns an executable with one kernel node that computes `x = 2 * x + y`.
 fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
     let mix = bench.kernel(MIX, "mix");
     let mut graph = Graph::new(&bench.context).unwrap();
@@ -48,15 +48,15 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
     exec.launch(&home).unwrap();
     let one = [("cuGraphLaunch".to_owned(), 1)];
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
-    // The driver orders launches of one executable.
+    // The driver orders the launches of one executable.
     assert_eq!(calls(&|| exec.launch(&other).unwrap()), one);
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
-    // Reading waits for the last launch, on the same stream.
+    // The read waits for the last launch, on the same stream.
     let _ = x.to_vec().unwrap();
-    // The use at home left an event, for which a launch there need not wait.
+    // The use on the home stream left an event, which a launch on that stream need not wait for.
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
-    // The first launch on another stream waits for what left no trace at home; later ones for one
-    // use.
+    // The first launch on another stream waits for the untracked uses on the home stream; later
+    // launches wait for one use.
     let _ = x.to_vec().unwrap();
     exec.launch(&other).unwrap();
     let _ = x.to_vec().unwrap();
@@ -96,7 +96,7 @@ fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
                 unsafe { reader.launch(&copy, LaunchConfig::for_num_elems(N), (&x, &mut seen, N)) }
                     .unwrap();
                 let words = seen.to_vec().unwrap();
-                // Not in the middle of a launch.
+                // A reader never observes a partial launch.
                 assert!(words.iter().all(|word| *word == words[0]), "{}", bench.name);
                 assert!((words[0].wrapping_add(1)).count_ones() <= 1, "{}", words[0]);
             }
@@ -142,7 +142,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
             unsafe { exec.set_kernel(kernel, &mix, config, (&mut x, &z, N)) }.unwrap();
         }
         exec.set_copy(copy, &mut other, &x).unwrap();
-        // The memory of `z` is not that of what comes next.
+        // The next buffer must not reuse the memory of `z`.
         let next = filled(&stream, 77);
         exec.launch(&stream).unwrap();
         assert!(is_all(&other, 25) && is_all(&out, 21), "{}", bench.name);
@@ -150,7 +150,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         assert!(!exec.is_enabled(kernel).unwrap() && exec.is_enabled(fill).unwrap());
         exec.launch(&stream).unwrap();
         assert!(is_all(&other, 10) && is_all(&next, 77), "{}", bench.name);
-        // An update that fails changes nothing.
+        // A failed update changes nothing.
         let late = graph.fill(&[], &mut y, 1_u32).unwrap();
         assert_eq!(exec.set_fill(late, &mut y, 2_u32), Err(Error::OtherGraph));
         let before = filled(&stream, 0);
@@ -174,7 +174,7 @@ fn an_update_must_not_let_two_nodes_race() {
         let exec = graph.instantiate().unwrap();
         let other = Error::GraphOrder { other: 1 };
         assert_eq!(exec.set_fill(first, &mut y, 5_u32), Err(other));
-        // These two are ordered.
+        // These two nodes are ordered.
         exec.set_fill(third, &mut y, 5_u32).unwrap();
         exec.launch(&stream).unwrap();
         assert!(
@@ -223,7 +223,7 @@ fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
         assert_eq!(refused.reason(), topology, "{refused}");
         exec.launch(&stream).unwrap();
         assert!(is_all(&out, 6), "{}", bench.name);
-        // A node may still change on its own.
+        // A single node can still be changed.
         let mut again = filled(&stream, 0);
         exec.set_fill(fill, &mut again, 8_u32).unwrap();
         exec.launch(&stream).unwrap();
@@ -293,13 +293,13 @@ fn host_memory(bench: &Bench) {
     let borrowed = |result: Result<(), Error>| matches!(result, Err(Error::Borrowed { .. }));
     {
         let reading = input.read().unwrap();
-        // The graph only reads it too.
+        // The graph only reads the memory too.
         exec.launch(&stream).unwrap();
         assert!(input.read().is_ok() && borrowed(input.write().map(drop)));
         drop(reading);
         let _writing = input.write().unwrap();
         assert!(borrowed(exec.launch(&stream)) && borrowed(input.read().map(drop)));
-        // One that is made meanwhile is held up as well.
+        // An executable that is instantiated meanwhile is refused as well.
         let second = graph.instantiate().unwrap();
         assert!(borrowed(second.launch(&stream)));
     }
@@ -334,8 +334,8 @@ fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
         simulator.add_rule(Rule::new(full).function("cuGraphLaunch"));
         assert_eq!(exec.launch(&other).unwrap_err().status(), Some(full));
         simulator.clear_rules();
-        // The host and the memory wait for the first one, which is on another stream than the
-        // second.
+        // Access by the host and the free both wait for the first launch, which is on a different
+        // stream than the failed second one.
         assert!(host.read().unwrap().iter().all(|word| *word == 7), "{seed}");
         drop((exec, graph));
         assert_eq!(x.to_vec().unwrap(), vec![7; N as usize], "{seed}");

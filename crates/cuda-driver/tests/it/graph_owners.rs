@@ -1,4 +1,4 @@
-//! What graphs keep, and when it goes.
+//! Resources that graphs keep alive, and when they are released.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -18,7 +18,8 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
     DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
 }
 
-/// How many there are of the handles that graphs and their owners have, and of page-locked blocks.
+/// Returns the number of live handles of graphs and of the objects that they own, and of
+/// page-locked blocks.
 fn live(bench: &Bench) -> Option<[usize; 5]> {
     let simulator = bench.simulator.as_ref()?;
     let Live {
@@ -32,11 +33,11 @@ fn live(bench: &Bench) -> Option<[usize; 5]> {
     Some([modules, graphs, graph_execs, allocations, host_allocations])
 }
 
-/// Waits until as much is live as before: what a launch under way has used is looked after ten
+/// Waits until as many objects are live as before: resources of running launches are checked ten
 /// times a second.
 fn expect_live(bench: &Bench, before: Option<[usize; 5]>) {
     let start = Instant::now();
-    // The context keeps blocks to copy through.
+    // The context keeps staging blocks.
     let differs = |before: [usize; 5]| {
         let now = live(bench).unwrap();
         now[..4] != before[..4] || now[4] > before[4] + 2
@@ -51,7 +52,8 @@ fn expect_live(bench: &Bench, before: Option<[usize; 5]>) {
     }
 }
 
-/// An executable of all kinds of nodes that keep something; its result goes to the host buffer.
+/// Returns an executable with every kind of node that owns something; it writes its result to the
+/// host buffer.
 fn everything(
     bench: &Bench,
     stream: &Stream,
@@ -83,7 +85,7 @@ fn everything(
 fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
     for bench in everywhere("a_thousand_launches_after_every_owner_is_gone") {
         let stream = bench.stream();
-        // So that what the context keeps for later is there.
+        // Fills the caches of the context first.
         drop(everything(&bench, &stream, Arc::default()));
         stream.synchronize().unwrap();
         let before = live(&bench);
@@ -105,7 +107,7 @@ fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
         while Arc::strong_count(&closure) > 1 {
             assert!(
                 start.elapsed() < Duration::from_secs(5),
-                "the closure stays"
+                "the closure is still alive"
             );
             thread::sleep(Duration::from_millis(5));
         }
@@ -118,7 +120,7 @@ fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
 fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
     for bench in everywhere("a_graph_that_is_dropped_while_it_runs_runs_to_its_end") {
         let stream = bench.stream();
-        // So that there are blocks to copy through.
+        // Allocates the staging blocks first.
         assert_eq!(filled(&stream, 1).to_vec().unwrap(), vec![1; N as usize]);
         stream.synchronize().unwrap();
         let before = live(&bench);
@@ -136,7 +138,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
         unsafe { graph.kernel(&after, &mix, config, (&mut x, &y, N)) }.unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        // None of this waits, and none of it frees what the launch will use.
+        // None of these drops waits, and none frees memory that the launch will use.
         drop((graph, exec, y));
         let others: Vec<_> = (0..4)
             .map(|_| DeviceBuffer::filled(&bench.stream(), N as usize, 9_u32).unwrap())
@@ -196,7 +198,8 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
         exec.launch(&other).unwrap();
         drop(exec);
         assert_eq!(pool.statistics().bytes_in_use, 0);
-        // The same block, of whose use elsewhere its next owner must not lose sight.
+        // The pool returns the same block, and its next owner must take over its uses on other
+        // streams.
         let mut next = pool.zeroed::<u32>(&stream, N as usize).unwrap();
         next.fill(6).unwrap();
         assert_eq!(pool.statistics().hits, 1);
@@ -220,7 +223,7 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
             let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
             let exec = graph.instantiate().unwrap();
             exec.launch(&stream).unwrap();
-            // The launch is under way, and keeps the kernel that it began with.
+            // The launch is in flight and keeps its original kernel.
             let again = bench.kernel(MIX, "mix");
             // SAFETY: as above.
             unsafe { exec.set_kernel(node, &again, config, (&mut x, &y, N)) }.unwrap();
@@ -232,10 +235,14 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
             (live.modules, live.host_allocations) == (0, 0)
         };
         late_ones += u32::from(!is_gone());
-        until("all is gone", Duration::from_secs(1), is_gone);
+        until(
+            "all resources are released",
+            Duration::from_secs(1),
+            is_gone,
+        );
     }
-    // At once: nobody waits for the thread that looks after what is pending, unless that is just at
-    // it.
+    // The resources are released at once, without the thread that processes deferred work, unless
+    // that thread is handling them at that moment.
     assert!(late_ones <= 2, "{late_ones} of 8");
 }
 

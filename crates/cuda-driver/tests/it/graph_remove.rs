@@ -1,4 +1,4 @@
-//! Taking nodes and edges out of graphs.
+//! Removing nodes and edges from graphs.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Graph, Status};
@@ -43,7 +43,7 @@ fn remove_between(bench: &Bench) {
     assert_eq!(graph.add_edge(first.edge(), between), Err(Error::NodeGone));
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert!(is_all(&y, 1) && is_all(&z, 0), "{}", bench.name);
-    // One that was made before has it, and cannot change it.
+    // An executable from before still has the node, but cannot change it.
     assert_eq!(
         before.set_fill(between, &mut z, 3_u32),
         Err(Error::NodeGone)
@@ -114,10 +114,10 @@ fn bodies_go_with_their_node() {
             assert!(gone.fill(&[], &mut x, 2_u32).is_err());
             assert_eq!(gone.remove(in_body), Err(Error::OtherGraph));
         }
-        // Both values are to be given to others.
+        // Both condition handles should be reusable.
         for (value, handle) in [(5_u32, handle), (6, inner)] {
             let Ok((_, mut body)) = graph.if_node(&[], handle) else {
-                // It is not said that a driver does so.
+                // Drivers are not documented to allow this.
                 assert!(bench.simulator.is_none());
                 continue 'benches;
             };
@@ -211,11 +211,11 @@ fn what_waits_by_an_edge_that_is_not_full_still_waits_for_all_before_it() {
             unsafe { graph.kernel(&[first.edge()], &copy, config, (&from, &mut other, N)) }
                 .unwrap();
         let early = [middle.programmatic_edge()];
-        // SAFETY: as above; it shares with the one before only what both read.
+        // SAFETY: as above; this kernel and the previous one share only memory that both read.
         let second = unsafe { graph.kernel(&early, &copy, config, (&from, &mut x, N)) }.unwrap();
         let last = graph.fill(&[], &mut x, 9_u32).unwrap();
         assert!(!graph.edges().unwrap().contains(&(first.edge(), last.id())));
-        // It is there, but is none of the other kind.
+        // The edge exists, but it is of a different type.
         let none = graph.remove_edge(middle.edge(), second).unwrap_err();
         assert_eq!(none.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
         let edges = graph.edges().unwrap();

@@ -1,4 +1,4 @@
-//! Updates of executables with conditional nodes, and what is checked then.
+//! Updates of executables with conditional nodes, and the checks of updates.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -22,8 +22,8 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
 
 type Fill = Node<node_kind::Memset>;
 
-/// A graph with a fill of `inner` in the body of a conditional node, which runs, and a fill of
-/// `beside` that waits for nothing.
+/// Returns a graph with a conditional node that runs and fills `inner` in its body, and with a fill
+/// of `beside` that has no dependencies.
 fn conditional(
     bench: &Bench,
     inner: &mut DeviceBuffer<u32>,
@@ -83,14 +83,14 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let (graph, in_body, beside) = conditional(&bench, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
-        // The node beside the conditional one writes this.
+        // The node beside the conditional node writes this memory.
         assert!(is_race(exec.set_fill(in_body, &mut c, 3_u32)));
         let changed = exec.set_fill(in_body, &mut b, 5_u32);
         if bench.simulator.is_some() {
             assert_eq!(changed, Ok(()));
         }
         if changed.is_ok() {
-            // Now it is this that the node beside must not write, and the old one it may.
+            // Now the node beside must not write this memory, and may write the old one.
             assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
             exec.set_fill(beside, &mut a, 4_u32).unwrap();
             exec.launch(&stream).unwrap();
@@ -150,7 +150,7 @@ fn what_a_body_comes_to_use_closes_no_circle() {
         let last = graph.copy(&[], &mut y, &x).unwrap();
         let (node, mut body) = graph.if_node(&[], handle).unwrap();
         let first = graph.copy(&[], &mut z, &x).unwrap();
-        // The later node first. Both read what the body is to write.
+        // The later node is added first. Both nodes read what the body will write.
         graph.add_edge(first.edge(), last).unwrap();
         body.fill(&[], &mut x, 2_u32).unwrap();
         let edges = graph.edges().unwrap();
@@ -161,7 +161,7 @@ fn what_a_body_comes_to_use_closes_no_circle() {
     }
 }
 
-/// Asks an executable when it is dropped.
+/// Queries an executable when it is dropped.
 struct Asks(Arc<GraphExec>, mpsc::Sender<()>);
 
 impl Drop for Asks {
@@ -193,7 +193,7 @@ fn a_closure_that_is_refused_may_use_the_executable_as_it_goes() {
             });
             receiver
                 .recv_timeout(Duration::from_secs(20))
-                .expect("it waits for itself");
+                .expect("the update waits for itself");
             assert_eq!(changing.join().unwrap(), Err(error), "{}", bench.name);
         }
     }

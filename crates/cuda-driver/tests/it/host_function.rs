@@ -1,4 +1,4 @@
-//! Closures in the order of a stream.
+//! Host functions in stream order.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::task::{block_on, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says when it is dropped.
+/// Counts its drops.
 struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
@@ -35,7 +35,7 @@ fn host_functions_are_called_once_in_the_order_of_their_stream() {
             let call = stream.launch_host(move || seen.lock().unwrap().push(i));
             calls.push(call.unwrap());
         }
-        // The last first: it is behind the others.
+        // Waits for the last one first, which runs after the others.
         for call in calls.into_iter().rev() {
             call.wait().unwrap();
             assert_eq!(*seen.lock().unwrap(), (0..50).collect::<Vec<_>>());
@@ -117,7 +117,7 @@ fn what_a_host_function_drops_is_given_back_by_another_thread() {
         call.wait().unwrap();
         let left = || {
             let mut live = simulator.live();
-            // Pools of the context keep some.
+            // Pools of the context keep some of these.
             live.streams = baseline.streams;
             live.events = baseline.events;
             live
@@ -142,7 +142,7 @@ fn the_last_handle_of_a_context_may_go_inside_a_host_function() {
     }
 }
 
-/// The calls that were refused, but for questions that may be answered with "not yet".
+/// Returns the calls that failed, except queries that may return "not ready".
 fn refused(trace: &[TraceEntry]) -> Vec<String> {
     trace
         .iter()
@@ -151,7 +151,7 @@ fn refused(trace: &[TraceEntry]) -> Vec<String> {
         .collect()
 }
 
-/// Also what its copies went through, which was in use.
+/// This includes the staging block of its copies, which was in use.
 #[test]
 fn what_is_given_back_late_goes_before_its_context() {
     let bench = software(Builder::new().trace(true));
@@ -166,7 +166,7 @@ fn what_is_given_back_late_goes_before_its_context() {
     until("the context ends", SECOND, || {
         simulator.live().contexts == 1
     });
-    // Behind all that was put off.
+    // This runs after all the deferred work.
     stream.launch_host(move || drop(last)).unwrap();
     until("a stream ends", SECOND, || simulator.live().streams == 1);
     let trace = simulator.take_trace();
@@ -244,7 +244,7 @@ fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(name));
         let error = stream.launch_host(move || {
             let _captured = captured;
-            panic!("it was not queued");
+            panic!("the function was not queued");
         });
         let error = error.unwrap_err();
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
@@ -258,7 +258,7 @@ fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
 fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends() {
     for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
         let (first, second) = (bench.stream(), bench.stream());
-        // Used at home, and late on another stream.
+        // The buffer is used on its home stream, and later on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
         let copy = bench.kernel(COPY, "copy");
@@ -275,7 +275,7 @@ fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends(
         // SAFETY: as above.
         unsafe { second.launch(&copy, config, (&other, &mut result, 64_u32)) }.unwrap();
         assert_eq!(result.to_vec().unwrap(), [7; 64], "{}", bench.name);
-        // Only now: behind the reader.
+        // The first stream is released only now, after the read.
         open.send(()).unwrap();
         blocked.wait().unwrap();
         first.synchronize().unwrap();

@@ -1,4 +1,4 @@
-//! Typed kernels, lists of arguments, attributes of launches and of functions, occupancy.
+//! Typed kernels, argument lists, attributes of launches and functions, and occupancy.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, older, skipped, software};
 
-/// What `out[block]` is after the kernel, if each block has `bytes` of dynamic shared memory.
+/// Sets `out[block] = block + 1` through the last word of `bytes` bytes of dynamic shared memory.
 const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
 
 struct Counting;
@@ -21,16 +21,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,14 +38,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The allocations of this thread while `f` runs.
+/// Returns the number of allocations on this thread while `f` runs.
 fn allocations(f: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     f();
     ALLOCATIONS.get() - before
 }
 
-/// `shared_tail` on `blocks` blocks.
+/// Runs `shared_tail` on `blocks` blocks and returns its output.
 fn tails(
     stream: &Stream,
     kernel: &Kernel<(Writes<u32>, u32)>,
@@ -54,7 +54,7 @@ fn tails(
 ) -> Vec<u32> {
     let mut out = DeviceBuffer::<u32>::zeroed(stream, blocks as usize).unwrap();
     let config = LaunchConfig::new(blocks, 32).with_shared_bytes(bytes);
-    // SAFETY: the kernel writes a word for each block, and uses `bytes` of shared memory.
+    // SAFETY: the kernel writes a word per block and uses `bytes` bytes of shared memory.
     unsafe { kernel.launch(stream, config, (&mut out, bytes)) }.unwrap();
     out.to_vec().unwrap()
 }
@@ -114,7 +114,7 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
     );
 }
 
-/// Uses through a list are ordered across streams like those of a tuple.
+/// Uses through an argument list are ordered across streams like those of a tuple.
 #[test]
 fn a_list_is_ordered_across_streams() {
     for bench in everywhere("a_list_is_ordered_across_streams") {
@@ -148,7 +148,7 @@ fn a_list_that_does_not_match_is_an_error() {
     let mut list = ArgList::new();
     list.push(&input).push(4_u32);
     assert_eq!(list.len(), 2);
-    // SAFETY: it does not launch.
+    // SAFETY: the launch fails.
     let error = unsafe { stream.launch(&copy, LaunchConfig::new(1, 4), &list) }.unwrap_err();
     assert!(matches!(error, Error::Argument(_)), "{error}");
 }
@@ -169,10 +169,10 @@ fn no_form_of_launch_allocates() {
     let mut launch = |with_typed: bool| {
         let args = (&input, &mut output, 8_u32);
         let _ = if with_typed {
-            // SAFETY: it does not run.
+            // SAFETY: the kernel does not run.
             unsafe { typed.launch(&home, config, args) }
         } else {
-            // SAFETY: it does not run.
+            // SAFETY: the kernel does not run.
             unsafe { home.launch(&copy, config, args) }
         };
     };
@@ -185,11 +185,11 @@ fn no_form_of_launch_allocates() {
         });
         assert_eq!(counted, 100 * driver_alone, "typed: {with_typed}");
     }
-    // The list has room for its arguments, and its pointers.
+    // The list has room for its arguments and their pointers.
     let counted = allocations(|| {
         let mut list = ArgList::new();
         list.push(&input).push(&mut elsewhere).push(8_u32);
-        // SAFETY: it does not run.
+        // SAFETY: the kernel does not run.
         let _ = unsafe { home.launch(&copy, config, &list) };
     });
     assert_eq!(counted, driver_alone);
@@ -212,12 +212,12 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
         }
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        // So that only this crate's part is counted: from now on the software driver does nothing.
+        // From now on the software driver fails at once, so only this crate is counted.
         let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuGraphLaunch");
         bench.simulator.as_ref().unwrap().add_rule(rule);
         let driver = bench.context.driver().library();
         let raw = || {
-            // SAFETY: both are alive, and used by this thread alone.
+            // SAFETY: both are alive and used by this thread alone.
             let _ = unsafe { driver.cuGraphLaunch(exec.as_raw(), stream.as_raw()) };
         };
         raw();
@@ -231,7 +231,7 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
     }
 }
 
-/// Two threads raise the limit to different sizes at once. Neither lowers that of the other.
+/// Two threads raise the limit to different sizes at once; neither lowers the limit of the other.
 #[test]
 fn dynamic_shared_memory_above_48_kib_just_works() {
     for bench in everywhere("dynamic_shared_memory_above_48_kib_just_works") {
@@ -252,13 +252,13 @@ fn dynamic_shared_memory_above_48_kib_just_works() {
                 });
             }
         });
-        // Another handle of the same function does not lower it.
+        // Another handle of the same function does not lower the limit.
         let again = bench.kernel(SHARED_TAIL, "shared_tail").typed().unwrap();
         assert_eq!(tails(&bench.stream(), &again, 1, 60 << 10), [1]);
         let stream = bench.stream();
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let config = LaunchConfig::new(1, 32).with_shared_bytes(most + 4);
-        // SAFETY: it does not launch.
+        // SAFETY: the launch fails.
         let error = unsafe { stream.launch(&function, config, (&mut out, most)) }.unwrap_err();
         let Error::LaunchConfig(error) = error else {
             panic!("{error}")
@@ -345,7 +345,7 @@ fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
             let what = "remainder of grid.x divided by cluster.x";
             assert_eq!(numbers(error), (what, 1, 0));
         }
-        // Nothing was launched, and the stream goes on.
+        // Nothing was launched, and the stream is still usable.
         launch(&LaunchAttributes::new(), 1).unwrap();
         stream.synchronize().unwrap();
 
@@ -386,7 +386,7 @@ fn occupancy_agrees_with_itself() {
             128
         );
 
-        // A block that takes all of the shared memory leaves none for a second.
+        // A block that uses all shared memory leaves none for a second block.
         let most = device.max_shared_memory_per_block_optin().unwrap() as usize;
         let stream = bench.stream();
         tails(
@@ -444,11 +444,11 @@ fn clusters_fit_on_a_device_where_there_are_any() {
             assert!(most.is_err() && active(2).is_err(), "{}", bench.name);
             continue;
         }
-        // Without asking for more, 8 are the most that a cluster has, in CUDA's programming guide.
+        // By default a cluster has at most 8 blocks, according to CUDA's programming guide.
         assert_eq!(most.unwrap(), 8, "{}", bench.name);
         let [two, four, eight] = [2, 4, 8].map(|blocks| active(blocks).unwrap());
         assert!(two > four && four > eight && eight > 0, "{}", bench.name);
-        // Two such blocks are the most on a multiprocessor.
+        // A multiprocessor runs at most two such blocks.
         assert!(two <= device.multiprocessor_count().unwrap());
         let refused = active(16).unwrap_err().status();
         assert_eq!(refused, Some(Status::CUDA_ERROR_INVALID_CLUSTER_SIZE));
@@ -463,7 +463,7 @@ fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
     let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);
 }
 
-/// The second kernel may start before the first ends. After its wait it sees the first's writes.
+/// The second kernel may start before the first one ends, and sees its writes after its wait.
 #[test]
 fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
     const PAIR: &str = include_str!("kernels/dependent.ptx");
@@ -482,12 +482,12 @@ fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
         let dependent = LaunchAttributes::new().programmatic_serialization();
         let (mut of_x, mut of_y) = (vec![0_u32; N as usize], vec![0_u32; N as usize]);
         for round in 0..50 {
-            // SAFETY: the kernel reads and writes a word for each thread.
+            // SAFETY: the kernel reads and writes one word per thread.
             unsafe { stream.launch(&first, config, (&mut x, round)) }.unwrap();
             let args = (&x, &mut y);
-            // SAFETY: the kernel reads a word of `x` for each thread once it has waited, and writes
-            // one of `y`, which nothing before it uses but the second kernel of the round before,
-            // for whose end the first one has waited.
+            // SAFETY: after its wait the kernel reads one word of `x` per thread, and it writes one
+            // word of `y` per thread. The only earlier use of `y` is by the second kernel of the
+            // previous round, for whose end the first kernel has waited.
             unsafe { stream.launch_with(&second, config, &dependent, args) }.unwrap();
             for (i, (x, y)) in of_x.iter_mut().zip(&mut of_y).enumerate() {
                 *x = x.wrapping_mul(3).wrapping_add(i as u32 ^ round);

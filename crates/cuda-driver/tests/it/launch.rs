@@ -1,4 +1,4 @@
-//! Launches: arguments and configurations that are wrong, and ones that are right.
+//! Launches: invalid and valid arguments and configurations.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{ArgumentError, Error};
@@ -6,7 +6,7 @@ use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, software};
 
-/// `x[i] = 2 * x[i] + y[i]`, on the host.
+/// Computes `x[i] = 2 * x[i] + y[i]` on the host.
 fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
     x.iter()
         .zip(y)
@@ -70,7 +70,7 @@ fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
         }
-        // SAFETY: none of these launches: their arguments do not match.
+        // SAFETY: none of these kernels runs: their arguments do not match.
         let few = unsafe { stream.launch(&copy, config, (&input, &mut output)) }.unwrap_err();
         // SAFETY: as above.
         let many = unsafe { stream.launch(&copy, config, (&input, &mut output, 4_u32, 4_u32)) }
@@ -133,7 +133,7 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
             ),
         ];
         for (config, what, given) in cases {
-            // SAFETY: the kernel touches one word of each; and none of these is launched.
+            // SAFETY: the kernel touches one word of each, and no launch here succeeds.
             let error =
                 unsafe { stream.launch(&copy, config, (&input, &mut output, 1_u32)) }.unwrap_err();
             let Error::LaunchConfig(error) = error else {
@@ -180,7 +180,7 @@ fn objects_of_another_context_are_errors() {
         Error::OtherContext { what: found } => assert_eq!(found, what),
         error => panic!("{error}"),
     };
-    // SAFETY: the kernel touches one word of each; and none of these is launched.
+    // SAFETY: the kernel touches one word of each, and no launch here succeeds.
     is_other(
         unsafe { ours.launch(&copy, config, (&input, &mut output, 1_u32)) },
         "a buffer",
@@ -213,7 +213,7 @@ fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
     let mut x = DeviceBuffer::from_host(&stream, &[5_u32, 6]).unwrap();
     let y = DeviceBuffer::from_host(&stream, &[100_u32, 200]).unwrap();
     // SAFETY: the kernel touches two words of each; each has two. The second launch has too few
-    // arguments, and is none.
+    // arguments and is refused.
     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }.unwrap();
     // SAFETY: as above.
     let few = unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y)) };
@@ -240,8 +240,9 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
     }
 }
 
-/// Values go to the driver in one block where they are laid out as the kernel has its parameters,
-/// and one by one where not: here the kernel aligns the four floats to 16 bytes, or does not.
+/// Arguments are passed to the driver as one packed block if their layout matches the kernel's
+/// parameters, and otherwise as an array of pointers. Here the kernel may or may not align the four
+/// floats to 16 bytes.
 #[test]
 fn values_arrive_wherever_the_kernel_has_its_parameters() {
     let test = "values_arrive_wherever_the_kernel_has_its_parameters";

@@ -1,4 +1,4 @@
-//! Allocate, use, drop, many times on many threads: at the end nothing is left.
+//! Threads allocate, use and drop resources in many cycles; at the end nothing is leaked.
 //!
 //! `CUDA_FULL=1` runs the full number of cycles.
 
@@ -15,24 +15,24 @@ use cuda_sim::{Builder, Rule, Simulator};
 use crate::support::{COPY, gpu, software};
 
 const THREADS: u64 = 8;
-/// Elements of a buffer: more than a staging block of the smallest kind has.
+/// The maximum length of a buffer in elements: more than the smallest staging block holds.
 const MOST: usize = 5000;
 
-/// The full number with `CUDA_FULL=1`, else the one for every day.
+/// Returns `full` if `CUDA_FULL=1` is set, otherwise `daily`.
 fn cycles(full: u64, daily: u64) -> u64 {
     let is_full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     if is_full { full } else { daily }
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Rig {
     contexts: [Context; 2],
     kernel: Function,
     pool: CachingPool,
-    /// Whether calls are made to fail.
+    /// Whether faults are injected.
     is_failing: bool,
     failed: AtomicU32,
-    /// How often nodes of graphs have called the host; they own it too.
+    /// How often host nodes of graphs were called; the nodes share ownership of this counter.
     calls: Arc<AtomicU32>,
 }
 
@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// `count` cycles over all threads; prints how long they took.
+    /// Runs `count` cycles over all threads and prints the elapsed time.
     fn run(&self, count: u64, full: u64) {
         let start = Instant::now();
         thread::scope(|scope| {
@@ -57,7 +57,7 @@ impl Rig {
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(thread);
                     for cycle in 0..count / THREADS {
-                        // Each makes its own streams, now and then.
+                        // Some cycles create their own streams.
                         match self.cycle(cycle, &mut random) {
                             Ok(()) => {}
                             Err(_) if self.is_failing => {
@@ -100,7 +100,7 @@ impl Rig {
                 let buffer = DeviceBuffer::from_host(&home, &words)?;
                 assert_eq!(buffer.to_vec()?, words);
             }
-            // The source and its stream go before what was copied from it.
+            // The source and its stream are dropped before the copy that was made from it.
             2 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&stream, &words)?;
@@ -114,8 +114,8 @@ impl Rig {
                 let source = DeviceBuffer::from_host(&home, &words[..words.len().min(64)])?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, source.len())?;
                 let config = LaunchConfig::for_num_elems(n.min(64));
-                // SAFETY: the kernel reads so many words of the one and writes as many of the
-                // other; each has as many.
+                // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
+                // the other; each has `n`.
                 unsafe { stream.launch(&self.kernel, config, (&source, &mut copy, n.min(64)))? };
                 drop(source);
             }
@@ -141,16 +141,16 @@ impl Rig {
                 drop(source);
                 assert_eq!(there.to_vec()?, words);
             }
-            // The source and the graph go before the launch, and the executable and its stream
-            // while it runs.
+            // The source and the graph are dropped before the launch, and the executable and its
+            // stream while it runs.
             8 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&home, &words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
                 let mut graph = Graph::new(one)?;
                 let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
-                // SAFETY: the kernel reads so many words of the one and writes as many of the
-                // other; each has as many.
+                // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
+                // the other; each has `n`.
                 let node = unsafe { graph.kernel(&[], &self.kernel, config, args) }?;
                 let owned = Arc::clone(&self.calls);
                 let call = move || {
@@ -175,8 +175,8 @@ impl Rig {
     }
 }
 
-/// What an executable that was dropped while it ran has kept, another thread lets go a little
-/// later: again and again, where no event could be had.
+/// Waits until nothing is left: another thread releases the resources of an executable that was
+/// dropped while it ran, and retries if no event could be created.
 fn nothing_is_left(simulator: &Simulator) {
     let start = Instant::now();
     while !simulator.live().is_empty() {
@@ -197,10 +197,10 @@ fn a_million_cycles_on_eight_threads_leave_nothing() {
     drop((rig, bench.context, two));
     nothing_is_left(&simulator);
     assert!(calls.load(Ordering::Relaxed) > 100);
-    assert_eq!(Arc::strong_count(&calls), 1, "closures are left");
+    assert_eq!(Arc::strong_count(&calls), 1, "closures were leaked");
 }
 
-/// The same where memory and other things cannot be had now and then.
+/// Runs the cycles while allocations and other calls fail at times.
 #[test]
 fn cycles_that_fail_half_way_leave_nothing() {
     let bench = software(Builder::new().devices(2));
@@ -234,8 +234,8 @@ fn cycles_that_fail_half_way_leave_nothing() {
     nothing_is_left(&simulator);
 }
 
-/// `bundle/run.sh` runs tests of such names one by one: what other tests allocate would be taken
-/// for a leak.
+/// `bundle/run.sh` runs tests with names like this one alone: allocations of other tests would
+/// count as a leak.
 #[test]
 #[ignore = "needs the GPU to itself"]
 fn a_gpu_gets_all_memory_back_by_itself() {
@@ -251,17 +251,17 @@ fn a_gpu_gets_all_memory_back_by_itself() {
         }
         rig.contexts[0].memory_info().unwrap().0
     };
-    // What the driver allocates once and keeps.
+    // Lets the driver make the allocations that it keeps.
     rig.run(20_000, 20_000);
     let before = free(&rig);
     rig.run(100_000, 100_000);
     let after = free(&rig);
     println!("free before: {before} bytes, after: {after} bytes");
-    // A page of the driver's more or less, of 2 MiB, is no leak: one in a hundred cycles would be 4
-    // GiB.
+    // A difference of a few of the driver's pages of 2 MiB is not a leak: a leak in every hundredth
+    // cycle would add up to 4 GiB.
     assert!(
         after + (8 << 20) >= before,
-        "{} bytes are gone",
+        "{} bytes were leaked",
         before - after
     );
 }

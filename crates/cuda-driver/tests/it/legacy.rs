@@ -1,5 +1,5 @@
-//! Work on the legacy stream behind a stream that waits for the program: what was ready before must
-//! still run.
+//! Work on the legacy stream behind a stream that waits for the program: work that was ready before
+//! must still run.
 
 use std::any::Any;
 
@@ -9,13 +9,13 @@ use cuda_driver::{Error, Graph, ManagedAttachment, ManagedBuffer, MemoryLocation
 use crate::support::{Bench, everywhere, flags};
 use crate::task::in_time;
 
-/// What an operation on the legacy stream uses.
+/// The objects that an operation on the legacy stream uses.
 struct Fixture {
     context: Context,
     legacy: Stream,
-    /// Waits for no other stream, and no test waits for it.
+    /// A stream that waits for no other stream, and that no test waits for.
     own: Stream,
-    /// At home on the legacy stream.
+    /// A buffer whose home stream is the legacy stream.
     buffer: DeviceBuffer<u32>,
     words: DeviceBuffer<u32>,
     event: Event,
@@ -26,7 +26,8 @@ type Operation = (
     fn(&mut Fixture) -> Result<Box<dyn Any>, Error>,
 );
 
-/// Each queues something on the legacy stream. What it returns is kept until the stream goes on.
+/// Operations that queue work on the legacy stream. Their results are kept until the stream is
+/// released.
 const OPERATIONS: &[Operation] = &[
     ("record", |it| {
         it.event.record(&it.legacy)?;
@@ -94,7 +95,8 @@ const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// Whether the legacy stream is known before the streams that it waits for.
+/// Checks an operation. `legacy_first` is whether the legacy stream is known before the streams
+/// that it waits for.
 fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
     let context = bench.context.clone();
     let (name, queue) = operation;
@@ -121,7 +123,7 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
         one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
         let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
-        // It waits for `one`, and `two` for it.
+        // The operation waits for `one`, and `two` waits for the operation.
         let kept = queue(&mut fixture).unwrap_or_else(|error| panic!("{what}: {error}"));
         result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
         assert_eq!(result.to_vec().unwrap(), [1; 4], "{what}");
@@ -131,7 +133,7 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
     });
 }
 
-/// Checks the operations for whose name `is_it` holds.
+/// Checks the operations whose names match `is_it`.
 fn check_all(test: &str, is_it: impl Fn(&str) -> bool) {
     let operations: Vec<_> = OPERATIONS.iter().filter(|it| is_it(it.0)).collect();
     assert!(!operations.is_empty());
@@ -187,8 +189,8 @@ fn an_idle_legacy_stream_makes_no_stream_wait() {
             context.synchronize().unwrap();
             one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
                 .unwrap();
-            // Nothing was queued on the legacy stream since: the checkpoint of this wait must not
-            // be either.
+            // Nothing was queued on the legacy stream since, so this wait must not queue a fence
+            // there either.
             two.wait_value(&flag, 1, WaitCondition::EQUAL, 0_u32)
                 .unwrap();
             two.write_value(&flag, 0, 1_u32).unwrap();

@@ -1,4 +1,4 @@
-//! Libraries: one image for all contexts.
+//! Libraries: one loaded image for all contexts.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
@@ -14,12 +14,12 @@ fn load(driver: &Driver, ptx: &str) -> Library {
     Library::load(driver, &Ptx::new(ptx).unwrap(), &JitOptions::new()).unwrap()
 }
 
-/// Doubles `x` and adds `y`.
+/// Returns `2 * x + y` as computed on the device.
 fn mix(stream: &Stream, function: &Function, x: &[u32], y: &[u32]) -> Vec<u32> {
     let mut out = DeviceBuffer::from_host(stream, x).unwrap();
     let y = DeviceBuffer::from_host(stream, y).unwrap();
     let n = x.len() as u32;
-    // SAFETY: the kernel touches `n` words of each; each has as many.
+    // SAFETY: the kernel touches `n` words of each; each has `n`.
     unsafe { stream.launch(function, LaunchConfig::for_num_elems(n), (&mut out, &y, n)) }.unwrap();
     out.to_vec().unwrap()
 }
@@ -39,14 +39,14 @@ fn one_kernel_runs_in_every_context() {
             let got = mix(&stream, &function, &[1, 2, 3], &[10, 20, 30]);
             assert_eq!(got, [12, 24, 36], "{}", bench.name);
         }
-        // A function keeps the library, and runs in its own context only.
+        // A function keeps its library alive and runs only in its own context.
         let function = kernel.function(&own).unwrap();
         drop((library, kernel));
         let stream = bench.stream();
         let mut x = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let y = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let config = LaunchConfig::for_num_elems(1);
-        // SAFETY: it is refused.
+        // SAFETY: the launch is refused.
         let error = unsafe { stream.launch(&function, config, (&mut x, &y, 1_u32)) }.unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
         let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
@@ -79,7 +79,7 @@ fn kernels_are_enumerated_with_parameters_and_attributes() {
             let size = if kernel.name() == "bump" { 4 } else { 8 };
             assert_eq!(parameters.len(), 1);
             assert_eq!((parameters[0].offset, parameters[0].size), (0, size));
-            // The kernel says what its function says.
+            // A kernel and its function report the same parameters and attributes.
             let function = kernel.function(&bench.context).unwrap();
             assert_eq!(function.parameters(), Some(&parameters[..]));
             let most = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
@@ -119,7 +119,7 @@ fn each_context_has_its_own_variables() {
             unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (by,)) }.unwrap();
             assert_eq!(counter.to_vec().unwrap(), [5 + by], "{}", bench.name);
         }
-        // The order of its uses is kept for the next owner, on another stream.
+        // The next owner, on another stream, takes over the recorded uses.
         let [first, _] = &streams;
         let mut counter: Global<u32> = library.global("counter", first).unwrap();
         counter.as_mut_slice().fill(7).unwrap();
@@ -204,7 +204,7 @@ fn what_a_library_has_not_is_an_error() {
             matches!(error, Error::NulByte { position: 2, .. }),
             "{error}"
         );
-        // A context of another driver: its handles mean nothing to this one.
+        // A context of another driver, whose handles are not valid here.
         let elsewhere = software(Builder::new());
         let mix = library.kernel("mix").unwrap();
         let error = mix.function(&elsewhere.context).unwrap_err();
@@ -212,7 +212,7 @@ fn what_a_library_has_not_is_an_error() {
         let most = FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
         let error = mix.attribute(most, elsewhere.context.device()).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
-        // A driver may leave the work to the first use.
+        // A driver may defer compilation to the first use.
         let wrong = Ptx::new("this is no PTX").unwrap();
         let found = Library::load(driver, &wrong, &JitOptions::new())
             .and_then(|library| library.kernel("mix"))

@@ -9,10 +9,11 @@ use cuda_sim::Builder;
 use crate::support::{MIX, everywhere, software};
 use crate::task::until;
 
-/// A kernel that calls `weigh` and reads `offset`, both defined elsewhere: `x[i] = weigh(x[i]) +
-/// offset`.
+/// A kernel that calls `weigh` and reads `offset`, both defined in another module: `x[i] =
+/// weigh(x[i]) + offset`.
 const CALLER: &str = include_str!("kernels/link_caller.ptx");
-/// `weigh(x) = 3 * x + bias`, with a `bias` of its own, and `offset`, which is 1000.
+/// A module that defines `weigh(x) = 3 * x + bias` with its own `bias`, and `offset`, which is
+/// 1000.
 const CALLEE: &str = include_str!("kernels/link_callee.ptx");
 
 fn ptx(text: &str) -> Ptx {
@@ -43,7 +44,7 @@ fn functions_and_variables_are_found_across_modules() {
                 .unwrap();
             let want: Vec<u32> = (1..=4).map(|x| 3 * x + 11 + 1000).collect();
             assert_eq!(x.to_vec().unwrap(), want, "{}", bench.name);
-            // Both mean one variable.
+            // Both names refer to the same variable.
             let mut offset: Global<u32> = module.global("offset", &stream).unwrap();
             offset.copy_from_host(&[5]).unwrap();
             x.copy_from_host(&[0, 0, 0, 0]).unwrap();
@@ -161,24 +162,25 @@ fn files_are_linked_too() {
     for bench in everywhere("files_are_linked_too") {
         let mut linker = linker(&bench.context);
         for path in [&caller, &callee] {
-            // SAFETY: it is PTX.
+            // SAFETY: the file is PTX.
             unsafe { linker.add_file(LinkFile::Ptx, path) }.unwrap();
         }
         let linked = linker.complete().unwrap();
         let module = Module::load(&bench.context, &linked.cubin).unwrap();
         module.function("weigh_all").unwrap();
         let mut linker = self::linker(&bench.context);
-        // SAFETY: there is no such file; and what is PTX is no fat binary.
+        // SAFETY: the file does not exist, so nothing is read.
         let error = unsafe { linker.add_file(LinkFile::Cubin, dir.join("none")) }.unwrap_err();
         assert!(matches!(error, Error::File { .. }), "{error}");
-        // SAFETY: it is refused before the driver sees it.
+        // SAFETY: the file is refused before it reaches the driver.
         let error = unsafe { linker.add_file(LinkFile::Fatbin, &caller) }.unwrap_err();
         assert!(matches!(error, Error::Image(_)), "{error}");
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Its buffers stay until it is destroyed, by another thread: AddressSanitizer tells.
+/// The buffers of the link stay alive until another thread destroys it; AddressSanitizer checks
+/// this.
 #[test]
 fn a_link_may_go_inside_a_host_function() {
     let bench = software(Builder::new());
@@ -196,7 +198,7 @@ fn a_link_may_go_inside_a_host_function() {
 fn the_software_device_says_what_it_does_not_link_and_leaks_nothing() {
     let bench = software(Builder::new());
     let mut linker = linker(&bench.context);
-    // SAFETY: the software device does not read it.
+    // SAFETY: the software device does not read the bytes.
     let cubin = unsafe { Cubin::from_bytes(b"\x7fELF".to_vec()) };
     let error = linker.add(&cubin, "machine code").unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));

@@ -1,5 +1,5 @@
-//! A device that is lost while work is pending. Each test does it in a process of its own, which
-//! has no device after it.
+//! A device that is lost while work is pending. Each test runs in its own process, which cannot use
+//! the device afterwards.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -41,7 +41,7 @@ impl Drop for Dropped {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_with_everything_pending() {
     let Some(bench) = child_of(Builder::new()) else {
         return;
@@ -53,10 +53,10 @@ fn child_with_everything_pending() {
     let memory = [pinned(), pinned(), pinned()];
     let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
     stream.synchronize().unwrap();
-    // On the software device all of it is queued before anything runs.
+    // On the software device all of this is queued before anything runs.
     let drops = Arc::new(AtomicUsize::new(0));
     let captured = Dropped(Arc::clone(&drops));
-    // Only so that the first calls of their kind are not made after the trap.
+    // Makes the first calls of their kinds before the trap.
     block_on(stream.completion(), 10 * SECOND).unwrap();
     let kernel = bench.kernel(TRAP, "late_trap");
     let (open, gate) = mpsc::channel::<()>();
@@ -66,7 +66,7 @@ fn child_with_everything_pending() {
     queue_trap(&bench, &kernel, &stream);
     let call = stream.launch_host(move || {
         let _captured = captured;
-        panic!("it is behind a trap");
+        panic!("queued after a trap, so it must not run");
     });
     let call = call.unwrap();
     event.record(&stream).unwrap();
@@ -78,7 +78,7 @@ fn child_with_everything_pending() {
     open.send(()).unwrap();
     drop(blocked.unwrap());
     let lost = Some(Status::CUDA_ERROR_LAUNCH_FAILED);
-    // Until the kernel has trapped.
+    // Waits until the kernel has trapped.
     assert_eq!(stream.synchronize().unwrap_err().status(), lost);
     let start = Instant::now();
     for future in futures {
@@ -102,7 +102,7 @@ fn a_copy_in_flight_when_the_device_is_lost_keeps_its_memory() {
 }
 
 #[test]
-#[ignore = "it loses the device: in a process of its own"]
+#[ignore = "loses the device: runs in its own process"]
 fn child_with_a_copy_in_flight() {
     let Some(bench) = child_of(Builder::new()) else {
         return;
@@ -116,7 +116,7 @@ fn child_with_a_copy_in_flight() {
     let source = DeviceBuffer::filled(&copying, words, 7_u32).unwrap();
     let zeroed = |len| PinnedBuffer::<u32>::zeroed(&bench.context, len, PinnedFlags::empty());
     let mut pinned = zeroed(words).unwrap();
-    // Memory that was given back before, and is somebody else's now.
+    // This memory was returned before and has a new owner now.
     let done = source.slice(..1024).unwrap();
     let done = done.copy_to_pinned_async(zeroed(1024).unwrap(), &copying);
     let mut given_back = done.unwrap().wait().unwrap();
@@ -125,7 +125,7 @@ fn child_with_a_copy_in_flight() {
     copying.synchronize().unwrap();
     let kernel = bench.kernel(TRAP, "late_trap");
     queue_trap(&bench, &kernel, &trapping);
-    // Copies of 1 GiB until the trap: one is in flight then.
+    // Copies 1 GiB repeatedly until the trap, so that one copy is in flight when it occurs.
     let mut count = 0;
     let error = loop {
         let copy = match source.copy_to_pinned_async(pinned, &copying) {
@@ -143,22 +143,22 @@ fn child_with_a_copy_in_flight() {
             Ok(memory) => {
                 pinned = memory;
                 count += 1;
-                // Nobody waits for the trap on the late software device.
+                // The late software device runs the trap only when something waits for it.
                 if count == 100 {
                     let _ = trapping.synchronize();
                 }
             }
             Err(error) => break error,
         }
-        assert!(count < 1000, "the trap does not come");
+        assert!(count < 1000, "the kernel did not trap");
     };
     assert_eq!(
         error.error().status(),
         Some(Status::CUDA_ERROR_LAUNCH_FAILED)
     );
     assert!(error.into_memory().is_none());
-    // The memory was not given back: it is there, and nobody's. Whether anything is written to it
-    // is only told.
+    // The memory was not returned: it stays allocated and has no owner. Writes by the device are
+    // reported, not checked.
     for i in (0..words).step_by(1024) {
         // SAFETY: the word must be allocated ← it is in the buffer, which is never freed.
         unsafe { start.wrapping_add(i).write_volatile(9) };
@@ -175,5 +175,7 @@ fn child_with_a_copy_in_flight() {
             break;
         }
     }
-    println!("told: {written} words of the copy came after the error; {count} copies were done");
+    println!(
+        "told: {written} words of the copy were written after the error; {count} copies were done"
+    );
 }

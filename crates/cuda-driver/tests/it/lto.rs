@@ -1,4 +1,4 @@
-//! Linking of LTO-IR. It needs NVRTC and nvJitLink, and no device.
+//! Linking LTO-IR. The tests need NVRTC and nvJitLink but no device.
 
 use std::env;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const CALLEE: &str = "__device__ unsigned weigh(unsigned x) { return 3 * x + 11;
 
 const HOPPER: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 
-/// The compiler and the linker of its major version.
+/// Returns NVRTC and the nvJitLink library of the same major version.
 fn tools(test: &str) -> Option<(Nvrtc, Arc<NvJitLinkLibrary>)> {
     let nvrtc = nvrtc(test)?;
     match NvJitLinkLibrary::system(nvrtc.version().number() / 1000) {
@@ -62,7 +62,7 @@ fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
     let bytes = cubin.as_bytes();
     assert!(bytes.starts_with(b"\x7fELF"));
     assert!(bytes.windows(9).any(|window| window == b"weigh_all"));
-    // The function went into its caller: that is what LTO-IR is for.
+    // Link-time optimization has inlined the function into its caller.
     assert!(!bytes.windows(10).any(|window| window == b".text._Z5w"));
     let Some(bench) = bench else { return };
     let stream = bench.stream();
@@ -80,7 +80,7 @@ fn what_the_linker_of_lto_ir_has_against_it_is_told() {
     let Some((nvrtc, library)) = tools(test) else {
         return;
     };
-    // A name that nobody defines.
+    // Links a reference to an undefined name.
     let mut linker = LtoLinker::new(&library, HOPPER, &[]).unwrap();
     linker
         .add_lto_ir(&lto_ir(&nvrtc, CALLER, HOPPER), "caller")
@@ -97,7 +97,7 @@ fn what_the_linker_of_lto_ir_has_against_it_is_told() {
             .any(|one| one.severity.is_error() && one.message.contains(text))
     };
     assert!(named("weigh"), "{error}");
-    // An option, and an architecture, that there is not.
+    // Passes an option and an architecture that do not exist.
     let error = LtoLinker::new(&library, HOPPER, &["--no-such-option"]).unwrap_err();
     let Error::Lto(lto) = &error else {
         panic!("{error}")
@@ -118,11 +118,11 @@ fn what_the_linker_of_lto_ir_has_against_it_is_told() {
 
 #[test]
 fn a_library_that_is_not_there_is_an_error_with_what_was_tried() {
-    // No release has this number.
+    // No release has this version.
     let error = NvJitLinkLibrary::system(99).unwrap_err();
     let fine = match &error {
         LoadError::NotFound { tried, .. } => !tried.is_empty(),
-        // The library that the environment names is of another version.
+        // The library that the environment variable names has another version.
         LoadError::Variable {
             variable, error, ..
         } => {

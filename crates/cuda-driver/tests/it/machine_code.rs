@@ -1,5 +1,5 @@
-//! Machine code in every form that the driver takes: loaded, and linked. The software device runs
-//! none of it, and says so.
+//! Machine code in every form that the driver accepts, both loaded and linked. The software device
+//! runs none of these forms and reports this.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use cuda_sim::Builder;
 use crate::nvrtc::nvrtc;
 use crate::support::{Bench, gpu, skipped, software};
 
-/// `x[i] = weigh(x[i]) + offset`, both defined elsewhere.
+/// `x[i] = weigh(x[i]) + offset`, where both are defined in another module.
 const CALLER: &str = r#"
 extern "C" __device__ unsigned weigh(unsigned x);
 extern __device__ unsigned offset;
@@ -34,7 +34,7 @@ fn weighed(x: &[u32]) -> Vec<u32> {
     x.iter().map(|x| 3 * x + 11 + 1000).collect()
 }
 
-/// Runs the kernel of `function` and compares what it makes.
+/// Runs `function` and compares its output with the expected values.
 fn check(stream: &Stream, function: &Function, what: &str) {
     let input: Vec<u32> = (0..77).map(|x| x * x).collect();
     let mut x = DeviceBuffer::from_host(stream, &input).unwrap();
@@ -42,7 +42,7 @@ fn check(stream: &Stream, function: &Function, what: &str) {
     // SAFETY: the kernel touches 77 words.
     unsafe { stream.launch(function, config, (&mut x, 77_u32)) }.unwrap();
     assert_eq!(x.to_vec().unwrap(), weighed(&input), "{what}");
-    // What it takes is known for machine code too, where the driver tells it.
+    // The parameters of machine code are also known if the driver reports them.
     if let Some(parameters) = function.parameters() {
         let sizes: Vec<usize> = parameters.iter().map(|parameter| parameter.size).collect();
         assert_eq!(sizes, [8, 4], "{what}");
@@ -54,7 +54,7 @@ fn check_module(bench: &Bench, module: &Module, what: &str) {
     check(&bench.stream(), &function, what);
 }
 
-/// NVIDIA's compiler, and a folder for what it makes, removed in the end.
+/// NVIDIA's compiler, with a folder for its output that is removed when this is dropped.
 struct Nvcc {
     program: PathBuf,
     folder: PathBuf,
@@ -62,7 +62,7 @@ struct Nvcc {
 }
 
 impl Nvcc {
-    /// `None` where there is none.
+    /// Returns `None` if no compiler is installed.
     fn find(test: &str, bench: &Bench) -> Option<Self> {
         let roots = ["CUDA_PATH", "CUDA_HOME"].map(|name| env::var_os(name).map(PathBuf::from));
         let toolkits = roots
@@ -101,7 +101,7 @@ impl Nvcc {
         assert!(output.status.success(), "{said}");
     }
 
-    /// The file that nvcc makes of `source` with these options.
+    /// Compiles `source` with these options to `file` and returns its path.
     fn compile(&self, source: &str, options: &[&str], file: &str) -> PathBuf {
         let arch = format!("-arch=sm_{}", self.arch);
         self.run(
@@ -135,7 +135,7 @@ fn cubins_and_fat_binaries_load_and_compute() {
     let driver = bench.context.driver();
     let cubin_file = nvcc.compile("whole.cu", &["-cubin"], "whole.cubin");
     let fatbin_file = nvcc.compile("whole.cu", &["-fatbin"], "whole.fatbin");
-    // SAFETY: NVIDIA's compiler has just made it.
+    // SAFETY: NVIDIA's compiler has just produced the bytes.
     let cubin = unsafe { Cubin::from_bytes(bytes(&cubin_file)) };
     // SAFETY: as above.
     let fatbin = unsafe { Fatbin::from_bytes(bytes(&fatbin_file)) }.unwrap();
@@ -160,7 +160,7 @@ fn cubins_and_fat_binaries_load_and_compute() {
         &function.function(&bench.context).unwrap(),
         "a library of a fat binary",
     );
-    // One with PTX only is compiled by the driver.
+    // The driver compiles a fat binary that contains only PTX.
     let code = format!("-gencode=arch=compute_{0},code=compute_{0}", nvcc.arch);
     nvcc.run([code.as_str(), "-fatbin", "whole.cu", "-o", "ptx.fatbin"]);
     // SAFETY: as above.
@@ -194,7 +194,7 @@ fn every_kind_of_machine_code_is_linked() {
         (LinkFile::Object, object),
         (LinkFile::Archive, nvcc.folder.join("libcallee.a")),
     ];
-    // SAFETY: NVIDIA's compiler has just made it, as all here.
+    // SAFETY: NVIDIA's compiler has just produced the bytes, here and below.
     let caller = unsafe { Cubin::from_bytes(bytes(&caller)) };
     for (kind, file) in callees {
         for is_file in [true, false] {
@@ -260,7 +260,7 @@ fn cubins_of_the_runtime_compiler_are_linked() {
         let module = Module::load(&bench.context, &linked.cubin).unwrap();
         check_module(bench, &module, "cubins");
     }
-    // The software device says by name what it does not do.
+    // The software device names the kinds of image that it does not support.
     let software = software(Builder::new());
     let whole = Program::new(&nvrtc, format!("{CALLEE}{CALLER}"));
     let arch = software.context.device().arch().unwrap();

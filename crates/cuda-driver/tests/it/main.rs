@@ -1,4 +1,4 @@
-//! What the safe layer promises, on the software device and, where there is one, on a GPU.
+//! Integration tests of the safe layer, on the software device and on a GPU if there is one.
 
 mod allocation;
 mod arguments;

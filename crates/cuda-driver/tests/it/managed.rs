@@ -10,10 +10,10 @@ use crate::support::{Bench, COPY, everywhere, gpu, late, skipped, software};
 
 const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
-/// Enough words that a kernel on a GPU takes longer than queueing the next.
+/// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 18;
 
-/// The benches on which the host may touch managed memory beside kernels.
+/// Returns the benches whose host may access managed memory while kernels run.
 fn concurrent(
     test: &'static str,
     benches: impl Iterator<Item = Bench>,
@@ -46,16 +46,16 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { other.launch(&kernel, config, (&source, &mut target, N)) }.unwrap();
-        // The kernel still reads: so does the host.
+        // The kernel is still reading; concurrent reads by the host are allowed.
         assert_eq!(source.host().unwrap(), words, "{}", bench.name);
         assert_eq!(target.host().unwrap(), words, "{}", bench.name);
-        // Written under a reader: the host waits for it.
+        // Before a write the host waits for the kernel that reads.
         let mut second = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
         // SAFETY: as above.
         unsafe { home.launch(&kernel, config, (&target, &mut second, N)) }.unwrap();
         target.host_mut().unwrap().fill(7);
         assert_eq!(second.to_vec().unwrap(), words, "{}", bench.name);
-        // And what it wrote is read on the device, through the buffer that it is there.
+        // The device reads what the host wrote, through the buffer itself.
         assert_eq!(
             target.to_vec().unwrap(),
             vec![7; N as usize],
@@ -133,7 +133,7 @@ fn advice_is_kept_and_taken_back() {
     ) {
         let stream = bench.stream();
         let here = MemoryLocation::Device(bench.context.device().clone());
-        // Two pages of 64 KiB, of which advice goes to the second.
+        // Two pages of 64 KiB; only the second one gets advice.
         let half = (64 << 10) / 4;
         let buffer = ManagedBuffer::<u32>::zeroed(&stream, 2 * half).unwrap();
         let (lower, upper) = buffer.as_slice().split_at(half).unwrap();
@@ -214,11 +214,11 @@ fn attached_memory_is_used_where_it_is_attached() {
     for bench in everywhere("attached_memory_is_used_where_it_is_attached") {
         let stream = bench.stream();
         let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
-        // SAFETY: it is used on its home stream alone, which it is attached to.
+        // SAFETY: the buffer is used only on its home stream, to which it is attached.
         unsafe { buffer.attach(&stream, ManagedAttachment::Single) }.unwrap();
         buffer.as_mut_slice().fill(8).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
-        // SAFETY: all may use it.
+        // SAFETY: every stream may use the buffer.
         unsafe { buffer.attach(&stream, ManagedAttachment::Global) }.unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
     }

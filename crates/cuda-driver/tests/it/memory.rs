@@ -90,7 +90,7 @@ fn ranges_out_of_bounds_are_none() {
         assert!(buffer.slice(..=usize::MAX).is_none());
         #[allow(
             clippy::reversed_empty_ranges,
-            reason = "a range that is the wrong way round is the case"
+            reason = "the test passes a reversed range"
         )]
         let reversed = buffer.slice(4..3);
         assert!(reversed.is_none());

@@ -1,4 +1,4 @@
-//! Modules: images that are right and wrong, options, what a module has.
+//! Modules: valid and invalid images, JIT options, and the contents of modules.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
                 assert_eq!(jit.ptx_version(), Some((7, 0)));
             }
         }
-        // The device goes on.
+        // The device is still usable.
         Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
     }
 }
@@ -54,7 +54,7 @@ fn a_wrong_line_is_named_by_the_log() {
             "{}: {text}",
             bench.name
         );
-        // The same, parsed.
+        // The same log as parsed diagnostics.
         let Error::Jit(jit) = &error else {
             panic!("{error}")
         };
@@ -113,7 +113,7 @@ fn a_function_keeps_its_module_loaded() {
         // SAFETY: the kernel touches one word of each.
         unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(1), (&mut x, &y, 1_u32)) }
             .unwrap();
-        // The kernel may not have run yet: unloading waits for it.
+        // The kernel may not have run yet, so unloading waits for it.
         drop(mix);
         assert_eq!(x.to_vec().unwrap(), [15], "{}", bench.name);
     }
@@ -128,7 +128,7 @@ fn a_module_whose_kernels_may_still_run_stays_loaded() {
     drop(module);
     assert_eq!(simulator.calls().get("cuModuleUnload"), None);
     simulator.clear_rules();
-    // It goes with its context, and keeps nothing else.
+    // The module ends with its context and keeps nothing else alive.
     drop(bench.context);
     assert!(simulator.live().is_empty(), "{}", simulator.live());
 }
@@ -155,10 +155,10 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
         unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }
             .unwrap();
         assert_eq!(x.to_vec().unwrap(), [15, 18], "{}", bench.name);
-        // A driver that has the code in its cache compiles nothing, and says nothing.
+        // A driver that finds the code in its cache compiles nothing and logs nothing.
         let info = module.log().info();
         if info.is_empty() && bench.simulator.is_none() {
-            skipped("what a GPU's compiler says of registers: the code was in its cache");
+            skipped("the register usage in the GPU's log: the code was cached");
             continue;
         }
         assert!(
@@ -231,7 +231,7 @@ fn a_file_is_loaded_as_what_it_begins_as() {
     let options = JitOptions::new();
     for bench in everywhere("a_file_is_loaded_as_what_it_begins_as") {
         let load = |path: &std::path::Path| {
-            // SAFETY: the file is PTX, or is refused before the driver sees it.
+            // SAFETY: the file is PTX, or is refused before it reaches the driver.
             unsafe { Module::load_file(&bench.context, path, &options) }
         };
         let copy = load(&ptx).unwrap().function("copy").unwrap();
@@ -271,14 +271,14 @@ fn functions_are_enumerated_and_loaded_before_they_are_used() {
         assert_eq!(names, ["bump", "scale"], "{}", bench.name);
         let mode = bench.context.driver().module_loading_mode().unwrap();
         for function in &functions {
-            // The same whether modules are loaded lazily or eagerly.
+            // The result is the same with lazy and eager module loading.
             assert!(function.is_loaded().unwrap(), "{}: {mode:?}", bench.name);
             function.load().unwrap();
             function.set_cache_config(CacheConfig::L1).unwrap();
             let wrong = function.set_cache_config(CacheConfig(77)).unwrap_err();
             assert_eq!(wrong.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
         }
-        // One that was enumerated is the same as one that was asked for, and keeps the module.
+        // An enumerated function equals the one found by name, and keeps its module alive.
         let scale = module.function("scale").unwrap();
         let same = functions.iter().find(|one| one.name() == "scale").unwrap();
         assert_eq!(same.as_raw(), scale.as_raw(), "{}", bench.name);

@@ -1,4 +1,4 @@
-//! Source to module in one call, and the tuner.
+//! Compiling source to a module in one call, and the tuner.
 
 use std::env;
 use std::fs;
@@ -11,7 +11,7 @@ use cuda_sim::Builder;
 
 use crate::support::{Bench, everywhere, software};
 
-/// Adds 1 to each of `n` numbers, `UNROLL` of them in each thread.
+/// A kernel that adds 1 to each of `n` numbers, `UNROLL` of them per thread.
 const ADD: &str = r#"
 extern "C" __global__ void add(float *x, unsigned n) {
     for (unsigned u = 0; u < UNROLL; ++u) {
@@ -21,15 +21,16 @@ extern "C" __global__ void add(float *x, unsigned n) {
 }
 "#;
 
-/// How many numbers there are.
+/// The number of elements.
 const N: u32 = 1000;
 
-/// The compiler, if there is one. Says what was skipped if not, and fails if it is required.
+/// Returns NVRTC if it is installed. Otherwise reports the test as skipped, or fails if NVRTC is
+/// required.
 pub(crate) fn nvrtc(test: &str) -> Option<Nvrtc> {
     test_needs::found("NVRTC", test, Nvrtc::load())
 }
 
-/// A folder for a cache, removed in the end.
+/// A folder for a cache, which is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -53,12 +54,12 @@ impl AsRef<Path> for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays in a folder for temporary files does no harm.
+        // Leftovers in a temporary folder do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Tunes `add`, and checks that every launch that ran added 1 to each number.
+/// Tunes `add` and checks that every launch added 1 to each number.
 fn tune(bench: &Bench, tuner: &Tuner, options: &Options) -> (Result<Tuning, TuneError>, u32) {
     let stream = bench.stream();
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, N as usize).unwrap();
@@ -67,7 +68,7 @@ fn tune(bench: &Bench, tuner: &Tuner, options: &Options) -> (Result<Tuning, Tune
         let unroll: u32 = candidate.define("UNROLL").unwrap().parse().unwrap();
         let blocks = N.div_ceil(candidate.block * unroll);
         let config = LaunchConfig::new(blocks, candidate.block);
-        // SAFETY: the kernel touches N numbers of `x`, which has as many.
+        // SAFETY: the kernel touches N numbers of `x`, which has N.
         unsafe { stream.launch(kernel, config, (&mut x, N)) }?;
         launched += 1;
         Ok(())
@@ -115,7 +116,7 @@ fn source_is_compiled_for_the_device_and_computes_what_it_says() {
             let before: Vec<f32> = (0..1000_u16).map(f32::from).collect();
             let mut x = DeviceBuffer::from_host(&stream, &before).unwrap();
             let config = LaunchConfig::new(N.div_ceil(3 * 64), 64);
-            // SAFETY: the kernel touches N numbers of `x`, which has as many.
+            // SAFETY: the kernel touches N numbers of `x`, which has N.
             unsafe { stream.launch(&add, config, (&mut x, N)) }.unwrap();
             let after: Vec<f32> = before.iter().map(|x| x + 1.0).collect();
             assert_eq!(x.to_vec().unwrap(), after, "{}", bench.name);
@@ -141,8 +142,8 @@ fn each_candidate_is_tried_and_what_fails_is_told() {
             .samples(3);
         let (tuning, launched) = tune(&bench, &tuner, &Options::new());
         let tuning = tuning.unwrap();
-        // Two block sizes with two constants ran, each once to warm up and three times for the
-        // clock.
+        // Two block sizes with two constants ran, each once as a warm-up and three times for the
+        // measurement.
         assert_eq!(launched, 2 * 2 * 4, "{}", bench.name);
         assert_eq!(tuning.trials().len(), 9);
         assert!(!tuning.is_remembered());
@@ -176,7 +177,7 @@ fn each_candidate_is_tried_and_what_fails_is_told() {
         for part in ["least µs", "block 128, UNROLL=2", "block 4096, UNROLL=1: "] {
             assert!(table.contains(part), "{part} is not in\n{table}");
         }
-        // The winner can be had again.
+        // The best candidate can be compiled again.
         let best = tuning.best().unwrap();
         let options = best.options(&Options::new());
         assert_eq!(
@@ -223,7 +224,8 @@ fn where_nothing_runs_the_error_is_the_table() {
             (wrong, 2, "error"),
             (none, 1, ""),
         ] {
-            // Also with a cache: a failure of everything is nothing to remember.
+            // The result is the same with a cache, because a failure of all candidates is not
+            // stored.
             for tuner in [tuner.clone(), tuner.remember(&cache, "")] {
                 let (tuning, launched) = tune(&bench, &tuner, &Options::new());
                 let Err(TuneError::NothingRan(tuning)) = tuning else {
@@ -244,7 +246,7 @@ fn where_nothing_runs_the_error_is_the_table() {
     }
 }
 
-/// Only on the software device: a GPU would be lost to the whole process.
+/// Runs only on the software device: a GPU would be lost to the whole process.
 #[test]
 fn a_kernel_that_takes_the_device_with_it_is_named() {
     let test = "a_kernel_that_takes_the_device_with_it_is_named";
@@ -259,7 +261,7 @@ fn a_kernel_that_takes_the_device_with_it_is_named() {
     let mut tried = Vec::new();
     let lost = tuner.tune(&stream, &Options::new(), |candidate, kernel| {
         tried.push(candidate.defines[0].1.clone());
-        // SAFETY: with UNROLL 2 the kernel follows a null pointer, which the software device
+        // SAFETY: with `UNROLL` 2 the kernel dereferences a null pointer, which the software device
         // survives.
         unsafe { stream.launch(kernel, LaunchConfig::new(1, 1), (&mut x, &y)) }
     });
@@ -319,9 +321,10 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
     let told = |tuning: &Tuning| format!("{:?}", tuning.trials());
     assert_eq!(told(&again), told(&first));
 
-    // Whatever may decide makes it another question, each asked for the first time.
+    // Every input that may affect the result changes the cache key, so each of these tunes for the
+    // first time.
     let other = software(Builder::new().compute_capability(8, 0));
-    // It may be too old for what this NVRTC writes; then nothing runs there.
+    // This driver may be too old for the PTX of this NVRTC; then no candidate runs on it.
     let older = software(Builder::new().version(12080));
     let traced = Options::new().line_info(true);
     let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(n == 77u ? 2.0f : 1.0f)"));
@@ -341,7 +344,7 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
     ] {
         assert!(!tuning.is_remembered(), "another {changed}: {tuning}");
     }
-    // The same machine code is the same question, and the first one is still known.
+    // The same machine code has the same cache key, and the first entry still exists.
     assert!(
         run(
             &bench,
@@ -353,7 +356,7 @@ fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
         .is_remembered()
     );
 
-    // A record that was altered is found out.
+    // A modified cache entry is detected.
     for file in fs::read_dir(folder.as_ref().join("entries")).unwrap() {
         let path = file.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();

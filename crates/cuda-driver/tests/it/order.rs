@@ -1,4 +1,5 @@
-//! Buffers used on several streams, on a device that runs as late and as oddly as it may.
+//! Buffers that are used on several streams, on a device that delays and reorders work as far as it
+//! is allowed to.
 
 use std::thread;
 
@@ -6,10 +7,11 @@ use cuda_driver::prelude::*;
 
 use crate::support::{Bench, COPY, MIX, gpu, late, software};
 
-/// Enough words that a kernel on a GPU takes longer than queueing the next.
+/// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
 
-/// One at a time: a process has room for so many software drivers.
+/// Creates the benches one at a time, because the number of software drivers per process is
+/// limited.
 fn benches(test: &str) -> impl Iterator<Item = Bench> {
     (0..32).map(|seed| software(late(seed))).chain(gpu(test))
 }
@@ -66,7 +68,7 @@ fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
         let source = filled(&home, 1);
         copy(&kernel, &reader, &source, &mut result);
         drop(source);
-        // Likely the same memory, written at once.
+        // This buffer probably gets the same memory, and is written at once.
         let next = filled(&home, 9);
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 1),
@@ -131,7 +133,7 @@ fn a_chain_over_many_streams_is_as_on_one() {
         let mut y = filled(&streams[1], 3);
         let (mut x_host, mut y_host) = (1_u32, 3_u32);
         for step in 0..40_usize {
-            // The streams come in an order that repeats late.
+            // Switches streams in an uneven order.
             let stream = &streams[step * step % 5];
             let config = LaunchConfig::for_num_elems(N);
             if step % 3 == 0 {

@@ -1,4 +1,4 @@
-//! Contexts of our own, what can be set on a context, and the state of primary ones.
+//! Created contexts, the settings of contexts, and the state of primary contexts.
 
 use std::thread;
 use std::time::Duration;
@@ -36,8 +36,8 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
         let mut x = DeviceBuffer::from_host(&home, &words).unwrap();
         let y = DeviceBuffer::from_host(&other, &words).unwrap();
         for on in [&home, &other] {
-            // SAFETY: the kernel reads 10,000 words of each and writes as many of `x`; each has as
-            // many.
+            // SAFETY: the kernel reads 10,000 words of each and writes 10,000 words of `x`; each
+            // has 10,000.
             unsafe {
                 on.launch(
                     &kernel,
@@ -92,7 +92,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
                 bench.name
             );
         }
-        // To wait for each other is fine.
+        // Contexts may wait for each other's events.
         event.record(&there).unwrap();
         here.wait(&event).unwrap();
         assert_eq!(x.to_vec().unwrap(), [1; 4]);
@@ -167,7 +167,7 @@ fn flags_are_those_that_a_context_was_made_with() {
             ContextFlags::SCHED_BLOCKING_SYNC | ContextFlags::MAP_HOST,
         ] {
             let context = Context::new(device, flags).unwrap();
-            // `MAP_HOST` is always on, and some drivers say so.
+            // `MAP_HOST` is always on, and some drivers report it.
             let told = context.flags().unwrap() | ContextFlags::MAP_HOST;
             assert_eq!(told, flags | ContextFlags::MAP_HOST, "{}", bench.name);
         }
@@ -210,7 +210,7 @@ fn limits_are_what_was_asked_for_or_more() {
             Status::CUDA_ERROR_INVALID_VALUE,
         ];
         assert!(expected.contains(&status), "{error}");
-        // The other context has its own.
+        // The other context has its own limit.
         let of_primary = bench.context.limit(Limit::STACK_SIZE).unwrap();
         assert!(of_primary < 4096, "{}: {of_primary}", bench.name);
     }
@@ -223,7 +223,7 @@ fn the_preference_for_the_cache_is_kept() {
         assert_eq!(context.cache_config().unwrap(), CacheConfig::NONE);
         for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {
             context.set_cache_config(config).unwrap();
-            // A device whose parts are fixed need not keep it.
+            // A device with a fixed cache split need not keep the preference.
             let told = context.cache_config().unwrap();
             assert!([config, CacheConfig::NONE].contains(&told), "{told:?}");
         }
@@ -255,7 +255,7 @@ fn a_reset_destroys_what_is_in_the_primary_context() {
     std::mem::forget(DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap());
     std::mem::forget(stream);
     assert_eq!(simulator.live().streams, 1);
-    // SAFETY: nothing of the context is used any more.
+    // SAFETY: the context is no longer in use.
     unsafe { bench.context.device().reset_primary_context() }.unwrap();
     assert_eq!(simulator.live().streams, 0);
     std::mem::forget(bench.context);
@@ -282,8 +282,8 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
                 .copy_from_peer(&source.as_slice())
                 .unwrap();
             drop((target, context));
-            // The use of the source keeps the context of the copy alive, whose end does not hold up
-            // the drop.
+            // The recorded use of the source keeps the context of the copy alive. The drop does not
+            // wait for the end of that context.
             assert!(simulator.pending() > 0);
             assert_eq!(simulator.live().contexts, 2);
             drop(source);

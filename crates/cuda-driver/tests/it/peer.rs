@@ -1,4 +1,4 @@
-//! Work between contexts, of two devices and of one.
+//! Work between contexts, on two devices and on a single one.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{ContextFlags, Error, PeerAttribute};
@@ -6,7 +6,7 @@ use cuda_sim::{Builder, Simulator};
 
 use crate::support::{COPY, MIX, gpu, late, software};
 
-/// Enough words that a kernel on a GPU takes longer than queueing the next.
+/// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
 
 /// Two contexts of one driver.
@@ -30,7 +30,8 @@ fn stream(context: &Context) -> Stream {
     Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
 }
 
-/// The second contexts for a first one: on the next device if there is one, and on the same.
+/// Returns second contexts for `one`: one on the same device, and one on another device if there is
+/// one.
 fn second(one: &Context) -> Vec<Context> {
     let driver = one.driver();
     let mut seconds = vec![Context::new(one.device(), ContextFlags::empty()).unwrap()];
@@ -40,8 +41,8 @@ fn second(one: &Context) -> Vec<Context> {
     seconds
 }
 
-/// On late software devices, and on the GPUs. One at a time: a process has room for so many
-/// software drivers.
+/// Returns pairs on late software devices and on the GPUs. They are created one at a time, because
+/// the number of software drivers per process is limited.
 fn pairs(test: &str, seeds: u64) -> impl Iterator<Item = Pair> {
     let benches = (0..seeds).map(|seed| software(late(seed).devices(2)));
     benches.chain(gpu(test)).flat_map(|bench| {
@@ -103,7 +104,7 @@ fn bytes_go_to_another_context_and_back() {
             .unwrap();
         assert_eq!(there.to_vec().unwrap(), words[400..], "{}", pair.name);
         assert_eq!(back.to_vec().unwrap(), words[400..], "{}", pair.name);
-        // Within one context it is a usual copy.
+        // Within one context this is an ordinary copy.
         back.slice_mut(..100)
             .unwrap()
             .copy_from_peer(&source.slice(..100).unwrap())
@@ -125,7 +126,7 @@ fn a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones() 
             .as_mut_slice()
             .copy_from_peer(&source.as_slice())
             .unwrap();
-        // On another stream of the source's context, at once.
+        // This runs at once, on another stream of the source's context.
         copy(&kernel, &writer, &nine, &mut source);
         assert_all(&target, 7, &pair.name);
         assert_all(&source, 9, &pair.name);
@@ -159,7 +160,7 @@ fn a_source_that_is_dropped_is_freed_behind_the_copy() {
             .copy_from_peer(&source.as_slice())
             .unwrap();
         drop(source);
-        // Likely the same memory, written at once.
+        // This buffer probably gets the same memory, and is written at once.
         let next = filled(&one, 8);
         assert_all(&target, 3, &pair.name);
         assert_all(&next, 8, &pair.name);
@@ -185,7 +186,7 @@ fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
         assert_all(&source, 4, &pair.name);
         let simulator = pair.simulator.take();
         drop((source, four, kernel, one, other, pair));
-        // The other pair of this driver may be yet to come, with its context made.
+        // The other pair on this driver may still have to run, and its context already exists.
         if let Some(simulator) = simulator {
             let live = simulator.live();
             assert_eq!((live.allocations, live.streams), (0, 0), "{live}");
@@ -193,8 +194,8 @@ fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
     }
 }
 
-/// Random kernels and copies in two contexts, with two streams each, against the same arithmetic on
-/// the host.
+/// Runs random kernels and copies in two contexts with two streams each, and compares the results
+/// with the same arithmetic on the host.
 #[test]
 fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
     let test = "random_programs_over_two_contexts_do_what_they_do_in_turn";
@@ -259,7 +260,7 @@ fn peer_access_can_be_asked_for_and_switched() {
                 .is_err()
         );
         let Some(two) = driver.devices().unwrap().into_iter().nth(1) else {
-            crate::support::skipped(&format!("{test} on GPUs: there is one"));
+            crate::support::skipped(&format!("{test} on two GPUs: there is only one"));
             continue;
         };
         let attributes = one.peer_attributes(&two).unwrap();
@@ -328,7 +329,7 @@ fn peer_copies_need_equal_lengths() {
             destination_len: 2
         }
     );
-    // None of none is fine, and calls nothing.
+    // An empty copy succeeds without a driver call.
     let empty = DeviceBuffer::<u8>::zeroed(&bench.stream(), 0).unwrap();
     target
         .slice_mut(2..)

@@ -1,4 +1,4 @@
-//! Page-locked memory of the host.
+//! Page-locked host memory.
 
 use std::thread;
 
@@ -25,7 +25,7 @@ fn pinned_memory_is_a_slice() {
         let copy = PinnedBuffer::from_slice(&bench.context, &source, flags).unwrap();
         assert_eq!(*copy, *source);
         assert!(copy.flags().unwrap().contains(PinnedFlags::DEVICE_MAP));
-        // It needs no current context to go, and may go on another thread.
+        // Dropping it requires no current context and may happen on another thread.
         let context = bench.context.clone();
         thread::spawn(move || {
             assert_eq!(copy[999], 998_001);
@@ -54,8 +54,8 @@ fn kernels_reach_host_memory_at_its_device_address() {
             input.device_address().unwrap(),
             output.device_address().unwrap(),
         );
-        // SAFETY: the kernel reads 256 words of the one and writes 256 of the other; nobody else
-        // uses them before the stream has been waited for.
+        // SAFETY: the kernel reads 256 words of one buffer and writes 256 of the other; neither is
+        // used otherwise before the wait for the stream.
         unsafe {
             stream.launch(
                 &copy,
@@ -107,7 +107,8 @@ fn a_vec_that_cannot_be_registered_comes_back_too() {
         let address = vec.as_ptr();
         let first =
             RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap();
-        // SAFETY: the three bytes are registered, which is the case: nothing comes of it.
+        // SAFETY: the three bytes must not be registered yet. They are, so the call fails without
+        // effect.
         let again = unsafe {
             RegisteredBuffer::from_raw_parts(
                 &bench.context,
@@ -142,7 +143,7 @@ fn what_cannot_be_unregistered_is_never_freed() {
         closed.close().unwrap_err().status(),
         Some(Status::CUDA_ERROR_UNKNOWN)
     );
-    // An allocator gives freed memory to the next that asks for as much.
+    // An allocator reuses freed memory for the next request of the same size.
     let fresh: Vec<Vec<u8>> = (0..64).map(|_| vec![0; 100]).collect();
     assert!(
         fresh

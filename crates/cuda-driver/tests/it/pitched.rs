@@ -1,4 +1,4 @@
-//! Memory in rows and planes.
+//! Pitched memory, in rows and planes.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ fn whole(extent: Extent) -> [Range<usize>; 3] {
     [0..extent.width, 0..extent.height, 0..extent.depth]
 }
 
-/// The elements of a box of `all`, in order.
+/// Returns the elements of a box of `all`, in order.
 fn cut(all: &[u32], extent: Extent, [x, y, z]: &[Range<usize>; 3]) -> Vec<u32> {
     let mut part = Vec::new();
     for z in z.clone() {
@@ -40,7 +40,7 @@ fn paste(all: &mut [u32], extent: Extent, [x, y, z]: &[Range<usize>; 3], part: &
     }
 }
 
-/// Small, a row longer than a staging block, many rows, many planes, and odd ends.
+/// Extents: small, a row longer than a staging block, many rows, many planes, and odd sizes.
 const EXTENTS: [(usize, usize, usize); 7] = [
     (1, 1, 1),
     (7, 5, 1),
@@ -121,7 +121,7 @@ fn random_boxes_are_those_of_a_vec() {
                         paste(&mut model, extent, &part, &pinned);
                     }
                     _ => {
-                        // Through another buffer, of another pitch.
+                        // Copies through another buffer with another pitch.
                         let small = Extent::from((x.len(), y.len(), z.len()));
                         let mut other = PitchedBuffer::<u32>::zeroed(&stream, small).unwrap();
                         let view = buffer.region(x, y, z).unwrap();
@@ -155,7 +155,7 @@ fn linear_memory_is_copied_as_rows() {
         let mut pitched = PitchedBuffer::<u32>::zeroed(&stream, (17, 20)).unwrap();
         pitched.as_mut_slice().copy_from(&view).unwrap();
         assert!(pitched.to_vec().unwrap() == cut(&source, extent, &part));
-        // And back, to another place.
+        // Copies back to another position.
         let rows = linear.as_mut_slice().into_rows(40).unwrap();
         let mut view = rows.into_region(20..37, 0..20, ..).unwrap();
         view.copy_from(&pitched.as_slice()).unwrap();
@@ -177,7 +177,7 @@ fn kernels_find_rows_at_the_pitch() {
         let mut output = DeviceBuffer::<u32>::zeroed(&other, words).unwrap();
         let second = input.region(.., 1.., ..).unwrap();
         assert_eq!(second.as_raw(), input.as_raw() + input.pitch() as u64);
-        // SAFETY: the kernel reads a row with what fills it up, and writes as many words.
+        // SAFETY: the kernel reads a row including its padding and writes as many words.
         unsafe {
             other.launch(
                 &copy,
@@ -271,7 +271,8 @@ fn copies_of_rows_that_fail_are_errors_and_leave_a_block_at_most() {
             let result = PitchedBuffer::from_host(&stream, extent, &source);
             match result {
                 Err(error) => assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN)),
-                // All pieces may be parts of planes, or all whole ones.
+                // The copy may use only the 2D function or only the 3D function, so the rule may
+                // not apply.
                 Ok(buffer) => {
                     assert_ne!(function, "cuMemAllocPitch");
                     drop(buffer);

@@ -1,4 +1,4 @@
-//! What the driver says of addresses.
+//! Pointer attributes that the driver reports.
 
 use std::ptr;
 
@@ -26,7 +26,7 @@ fn an_address_of_a_buffer_is_of_the_device_and_within_its_allocation() {
         assert_eq!(whole.host_address, 0);
         assert!(!whole.is_managed);
         assert!(whole.is_mapped);
-        // Buffers are made in the order of a stream, from a pool, where the device has those.
+        // If the device has memory pools, buffers are stream-ordered allocations from a pool.
         let has_pools = bench.context.device().has_memory_pools().unwrap();
         assert_eq!(!whole.pool_as_raw().is_null(), has_pools, "{}", bench.name);
         let (start, end) = (
@@ -34,7 +34,7 @@ fn an_address_of_a_buffer_is_of_the_device_and_within_its_allocation() {
             whole.range_start + whole.range_bytes as u64,
         );
         assert!(start <= buffer.as_raw() && buffer.as_raw() + 4000 <= end);
-        // An address in the middle is of the same allocation.
+        // An address in the middle belongs to the same allocation.
         let rest = buffer.slice(500..).unwrap().pointer_attributes().unwrap();
         assert_eq!(rest.device_address, buffer.as_raw() + 2000);
         assert_eq!((rest.range_start, rest.buffer_id), (start, whole.buffer_id));
@@ -76,7 +76,7 @@ fn an_address_of_managed_memory_is_of_both() {
         assert_eq!(attributes.range_start, address);
         assert_eq!(attributes.device_address, address + 8);
         assert_eq!(attributes.host_address, address + 8);
-        // SAFETY: it was allocated above, and nobody uses it.
+        // SAFETY: the memory was allocated above and is not in use.
         let status = unsafe { driver.cuMemFree_v2(address) };
         assert!(status.is_success());
     }

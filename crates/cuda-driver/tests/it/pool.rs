@@ -1,4 +1,4 @@
-//! Memory pools of the driver.
+//! The driver's memory pools.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use cuda_sim::Builder;
 
 use crate::support::{Bench, COPY, everywhere, skipped, software};
 
-/// The benches whose device has memory pools.
+/// Returns the benches whose device has memory pools.
 fn benches(test: &'static str) -> impl Iterator<Item = Bench> {
     everywhere(test).filter(move |bench| {
         let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
@@ -40,7 +40,7 @@ fn buffers_come_from_the_pool_that_is_named() {
         }
         .unwrap();
         assert!(pool.statistics().unwrap().used >= 8000, "{}", bench.name);
-        // What was allocated outlives the pool, and its reader it.
+        // The allocation outlives the pool, and its reader outlives the allocation.
         drop(source);
         drop(pool);
         assert_eq!(target.to_vec().unwrap(), [6; 1000], "{}", bench.name);
@@ -91,7 +91,7 @@ fn a_threshold_keeps_memory_over_a_wait() {
         assert_eq!(pool.reuse().unwrap(), PoolReuse::ALLOW_OPPORTUNISTIC);
         drop(pool.zeroed::<u8>(&stream, 1 << 20).unwrap());
         stream.synchronize().unwrap();
-        // The software device keeps nothing.
+        // The software device caches no memory.
         if bench.simulator.is_none() {
             assert!(pool.statistics().unwrap().reserved >= 1 << 20);
         }
@@ -155,7 +155,7 @@ fn access_is_given_to_peers_and_taken_away() {
         assert_eq!(pool.access(&devices[1]).unwrap(), access);
     }
     assert!(pool.set_access(&devices[0], PoolAccess::None).is_err());
-    // A stream of the other device takes nothing from it.
+    // A stream of the other device cannot allocate from the pool.
     let context = devices[1].primary_context().unwrap();
     let stream = context.default_stream().unwrap();
     let error = pool.zeroed::<u8>(&stream, 10).unwrap_err();
@@ -171,7 +171,7 @@ fn a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current() {
     {
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         let legacy = bench.context.legacy_stream();
-        // Nothing is current on a new thread.
+        // A new thread has no current context.
         let words = thread::scope(|scope| {
             let allocate = || pool.zeroed::<u32>(&legacy, 8)?.to_vec();
             scope.spawn(allocate).join().unwrap()

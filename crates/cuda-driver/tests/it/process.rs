@@ -1,4 +1,5 @@
-//! Tests that lose the device, each in a process of its own, which has no device after it.
+//! Runs tests that lose the device, each in its own process, which cannot use the device
+//! afterwards.
 
 use std::env;
 use std::process::Command;
@@ -7,10 +8,10 @@ use cuda_sim::{Builder, Schedule};
 
 use crate::support::{Bench, gpu, software};
 
-/// Where a child runs: `eager`, `late` or `gpu`.
+/// The device of a child process: `eager`, `late` or `gpu`.
 const WHERE: &str = "CUDA_DRIVER_TEST_LOSE";
 
-/// Runs a test of this binary that is ignored, on every kind of device, in a process for each.
+/// Runs an ignored test of this binary on every kind of device, in one process for each.
 pub(crate) fn in_processes(child: &str) {
     let has_gpu = gpu(child).is_some();
     for device in ["eager", "late", "gpu"] {
@@ -37,8 +38,8 @@ pub(crate) fn in_processes(child: &str) {
     }
 }
 
-/// The device of this child, `builder`'s where it is a software one; `None` in a process that is no
-/// child.
+/// Returns the device of this child process, configured by `builder` if it is a software device;
+/// `None` in a process that is not a child.
 pub(crate) fn child_of(builder: Builder) -> Option<Bench> {
     match env::var(WHERE).ok()?.as_str() {
         "eager" => Some(software(builder)),

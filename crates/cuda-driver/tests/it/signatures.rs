@@ -1,7 +1,7 @@
-//! Kernels with random parameter lists: what does not match is an error, and what matches arrives
-//! byte by byte.
+//! Kernels with random parameter lists: mismatches are errors, and matching arguments arrive byte
+//! by byte.
 //!
-//! `CUDA_FULL=1` runs them all.
+//! `CUDA_FULL=1` runs all of them.
 
 use std::env;
 use std::fmt::Write;
@@ -18,15 +18,15 @@ use fastrand::Rng;
 use crate::nvrtc::nvrtc;
 use crate::support::{Bench, gpu, software};
 
-/// All signatures.
+/// The number of signatures with `CUDA_FULL=1`.
 const FULL: usize = 10_000;
-/// As many as everybody has the time for.
+/// The number of signatures in an ordinary run.
 const REDUCED: usize = 300;
-/// So many of them are kernels of one program.
+/// The number of kernels in one program.
 const KERNELS: usize = 100;
-/// The largest value, in bytes.
+/// The size of the largest value, in bytes.
 const LARGEST: usize = 32;
-/// Bytes that a kernel may write.
+/// The number of bytes that a kernel may write.
 const OUT: usize = 1024;
 
 const SCALARS: [(&str, usize); 10] = [
@@ -42,7 +42,7 @@ const SCALARS: [(&str, usize); 10] = [
     ("double", 8),
 ];
 
-/// Writes the bytes of a value.
+/// A device function that writes the bytes of a value.
 const PUT: &str = "template <class T> __device__ void put(unsigned char *&to, const T &value) {
     const unsigned char *from = reinterpret_cast<const unsigned char *>(&value);
     for (unsigned i = 0; i < sizeof(T); ++i) to[i] = from[i];
@@ -50,18 +50,18 @@ const PUT: &str = "template <class T> __device__ void put(unsigned char *&to, co
 }
 ";
 
-/// A type of CUDA C++ as this test reckons it to lie.
+/// A type of CUDA C++ with the layout that this test computes for it.
 struct Type {
     name: String,
     size: usize,
     align: usize,
-    /// Which of its bytes are padding.
+    /// For each byte, whether it is padding.
     padding: Vec<bool>,
 }
 
 #[derive(Clone)]
 enum Arg {
-    /// Where the kernel writes.
+    /// The output buffer of the kernel.
     Out,
     /// The address of this word.
     Word(usize),
@@ -94,7 +94,7 @@ impl Type {
         }
     }
 
-    /// A struct of a few numbers, which `source` then has.
+    /// Generates a struct of a few numbers and appends its definition to `source`.
     fn structure(rng: &mut Rng, name: String, source: &mut String) -> Self {
         let mut made = Self {
             name,
@@ -122,7 +122,7 @@ impl Type {
     }
 }
 
-/// A program of random kernels, the same for a seed, and its source.
+/// Generates a program of random kernels from a seed; returns the kernels and the source.
 fn program_of(seed: u64) -> (Vec<Kernel>, String) {
     let mut rng = Rng::with_seed(seed);
     let mut source = PUT.to_owned();
@@ -186,7 +186,7 @@ fn push_bytes(list: &mut ArgList<'_>, bytes: &[u8]) {
     push_sized!(list, bytes: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
 }
 
-/// Launches with these arguments.
+/// Launches the function with these arguments.
 fn launch(
     stream: &Stream,
     function: &Function,
@@ -207,12 +207,12 @@ fn launch(
             Arg::Bytes(bytes) => push_bytes(&mut list, bytes),
         }
     }
-    // SAFETY: the kernel writes what it is given to `out`, which is longer; of wrong sizes it is
-    // refused.
+    // SAFETY: the kernel writes the values of its arguments to `out`, which is longer. Arguments of
+    // wrong sizes are refused.
     unsafe { stream.launch(function, LaunchConfig::new(1, 1), &list) }
 }
 
-/// Arguments that the kernel does not take, and what must be said of them.
+/// Returns argument lists that the kernel does not accept, each with the expected error.
 fn mismatches(rng: &mut Rng, kernel: &Kernel) -> Vec<(Vec<Arg>, ArgumentError)> {
     let name = || kernel.name.clone();
     let expected = kernel.args.len();
@@ -251,7 +251,7 @@ fn mismatches(rng: &mut Rng, kernel: &Kernel) -> Vec<(Vec<Arg>, ArgumentError)> 
     found
 }
 
-/// Checks the program of a seed. Answers how many launches were refused.
+/// Checks the program of a seed and returns the number of refused launches.
 fn check(bench: &Bench, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
     let (kernels, source) = program_of(seed);
     let program = Program::new(nvrtc, source).name(format!("signatures-{seed}.cu"));

@@ -1,4 +1,4 @@
-//! Blocking copies from and to memory of the program's.
+//! Blocking copies from and to pageable host memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use cuda_sim::{Builder, Rule, Simulator};
 use crate::support::{Bench, everywhere, late, software};
 
 const KIB: usize = 1 << 10;
-/// One block, several pieces on one thread, pieces on several threads, and odd ends.
+/// Sizes: a single block, several chunks on one thread, chunks on several threads, and odd sizes.
 const SIZES: [usize; 9] = [
     1,
     4 * KIB,
@@ -32,7 +32,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The kinds of copy that take different ways.
+/// The kinds of copy that take different code paths.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Up(usize),
@@ -142,7 +142,7 @@ fn elements_of_no_bytes_are_copied_without_a_call() {
     assert!(calls.is_empty(), "{calls:?}");
 }
 
-/// A driver that takes its time also with pageable memory, which it may.
+/// Returns a driver that also delays copies of pageable memory, as the specification permits.
 fn slowest(seed: u64) -> Bench {
     software(late(seed).late_pageable_copies(true))
 }
@@ -169,14 +169,14 @@ fn a_destination_is_not_touched_after_a_copy_that_failed() {
         let stream = bench.stream();
         for len in [100, 3 << 20] {
             let buffer = DeviceBuffer::from_host(&stream, &vec![0x55_u8; len]).unwrap();
-            // So that no wait but those of the copy fails.
+            // Ensures that only waits of the copy can fail.
             stream.synchronize().unwrap();
             let mut destination = vec![0x11_u8; len];
             simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(function));
             let result = buffer.copy_to_host(&mut destination);
             simulator.clear_rules();
             if result.is_ok() {
-                // That way does not wait by this function.
+                // This code path does not use the failing function to wait.
                 assert!(destination.iter().all(|&byte| byte == 0x55));
                 continue;
             }
@@ -204,7 +204,7 @@ fn run(way: Way, stream: &Stream) -> (cuda_driver::Result<Vec<u8>>, Vec<u8>) {
     (result, source)
 }
 
-/// What `rule` makes of a copy, and of the next one.
+/// Runs a copy with a fault, then one without; returns if the first failed, and the bytes left.
 fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
     let bench = software(late(nth));
     let simulator: Simulator = bench.simulator.clone().unwrap();
@@ -239,7 +239,7 @@ fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
 
 #[test]
 fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
-    // Which failures must be told: the others have another way round.
+    // Lists which failures must be reported; for the others the copy has a fallback.
     for (function, is_told) in [
         ("cuMemHostAlloc", true),
         ("cuEventCreate", true),
@@ -263,7 +263,7 @@ fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
             }
         }
     }
-    // A few KiB go as two rows.
+    // A few KiB are copied as two rows.
     for nth in [1, 2] {
         let (failed, left) = with_fault(Way::Up(12 * KIB), "cuMemcpy2DAsync", nth);
         assert_eq!(failed, nth == 1);
@@ -301,8 +301,8 @@ fn one_block_is_enough_for_a_copy() {
     }
 }
 
-/// Where blocks are short, threads of one copy and other copies take them from each other: whatever
-/// is told to be copied is.
+/// If blocks are scarce, copies and the threads of one copy compete for them: each copy is complete
+/// or fails.
 #[test]
 fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
     let bench = software(Builder::new().host_memory(3400 << 10));
@@ -375,7 +375,7 @@ fn on_a_lost_device_copies_are_errors() {
     }
 }
 
-/// A stream that waits for the host must not keep copies of other streams from going on.
+/// A stream that waits for the host must not delay copies on other streams.
 #[test]
 fn copies_wait_for_no_other_stream() {
     for bench in everywhere("copies_wait_for_no_other_stream") {
@@ -387,7 +387,7 @@ fn copies_wait_for_no_other_stream() {
             .map(|_| DeviceBuffer::<u8>::zeroed(&blocked, 1000).unwrap())
             .collect();
         blocked.synchronize().unwrap();
-        // SAFETY: the word stays allocated until the stream is done: it is waited for below.
+        // SAFETY: the word stays allocated until the stream is done, which is awaited below.
         let status = unsafe {
             bench.context.driver().library().cuStreamWaitValue32_v2(
                 blocked.as_raw(),
@@ -410,10 +410,10 @@ fn copies_wait_for_no_other_stream() {
                 sender.send(()).unwrap();
             });
             let in_time = done.recv_timeout(Duration::from_secs(20));
-            // SAFETY: the word is there; the device reads it meanwhile, and nobody else uses it.
+            // SAFETY: the word is allocated, and only the device uses it (it reads) meanwhile.
             let word = unsafe { AtomicU32::from_ptr(gate.as_mut_ptr()) };
             word.store(1, Ordering::Release);
-            in_time.expect("copies of another stream go on");
+            in_time.expect("copies on another stream must not wait");
         });
         for buffer in held {
             assert_eq!(buffer.to_vec().unwrap(), source[..1000]);
@@ -482,7 +482,7 @@ fn page_locked_memory_of_a_copy_that_failed_is_never_freed() {
             .status(),
         failed
     );
-    // The device may write there: nobody may look.
+    // The device may still write this memory, so it must not be accessible.
     assert!(destination.is_empty());
     assert_eq!(
         (source.len(), source.close().unwrap_err().status()),
@@ -493,7 +493,7 @@ fn page_locked_memory_of_a_copy_that_failed_is_never_freed() {
     let vec = vec.unwrap();
     assert_eq!(buffer.copy_from_pinned(&vec).unwrap_err().status(), failed);
     assert_eq!(vec.into_vec().unwrap_err().status(), failed);
-    // What is registered counts too.
+    // Registered memory is counted as well.
     assert_eq!(simulator.live().host_bytes, 300);
     assert!(!simulator.calls().contains_key("cuMemFreeHost"));
     assert!(!simulator.calls().contains_key("cuMemHostUnregister"));

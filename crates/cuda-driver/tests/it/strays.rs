@@ -1,4 +1,4 @@
-//! Uses that nothing tells the end of: on the per-thread stream, where no event could be recorded.
+//! Unfenced uses: uses on the per-thread stream whose events could not be recorded.
 
 use std::sync::mpsc;
 use std::thread;
@@ -23,7 +23,8 @@ fn others_wait_for_a_use_that_could_not_be_recorded() {
         let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let own = bench.context.per_thread_stream();
-        // At home where they are used first, so that only the uses are recorded.
+        // The buffers' home streams are those of their first uses, so that only the uses are
+        // recorded.
         let (source, other) = (filled(&own, 3), filled(&own, 5));
         let (mut x, mut y) = (filled(&own, 0), filled(&home, 0));
         let config = LaunchConfig::for_num_elems(N);
@@ -73,8 +74,8 @@ fn who_waits_for_such_a_use_holds_up_nobody_else() {
     thread::scope(|scope| {
         let (home, copy, x, y) = (&home, &copy, &x, &mut y);
         scope.spawn(move || {
-            // Waits for the host function, and for nothing that others need meanwhile.
-            // SAFETY: as above.
+            // SAFETY: as above. This waits for the host function, and meanwhile holds nothing that
+            // others need.
             unsafe { home.launch(copy, config, (x, y, N)) }.unwrap();
         });
         thread::sleep(Duration::from_millis(200));

@@ -1,5 +1,4 @@
-//! Streams: what they are asked, the default ones, forks, and threads that share the per-thread
-//! one.
+//! Streams: properties, the default streams, forks, and threads that share the per-thread stream.
 
 use std::thread;
 
@@ -13,7 +12,8 @@ use crate::support::{self, Bench, COPY, MIX, everywhere, gpu, late, software};
 
 const N: u32 = 1 << 14;
 
-/// One at a time: a process has room for so many software drivers.
+/// Creates the benches one at a time, because the number of software drivers per process is
+/// limited.
 fn adverse(test: &str) -> impl Iterator<Item = Bench> {
     (0..24).map(|seed| software(late(seed))).chain(gpu(test))
 }
@@ -22,7 +22,7 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
     DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
 }
 
-/// `x = 2 * x + y`, on `stream`.
+/// Computes `x = 2 * x + y` on `stream`.
 fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) {
     // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N.
     unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
@@ -55,7 +55,7 @@ fn a_stream_says_what_it_was_made_with() {
             assert_ne!(fork.id().unwrap(), stream.id().unwrap());
             assert_eq!(stream.clone().id().unwrap(), stream.id().unwrap());
         }
-        // A priority out of the range is moved into it.
+        // A priority out of range is clamped.
         let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, i32::MIN).unwrap();
         assert_eq!(stream.priority().unwrap(), greatest);
     }
@@ -106,7 +106,7 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
             Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap(),
             bench.context.default_stream().unwrap(),
         ];
-        // Every kind is the home of one, and every kind is crossed to from each.
+        // Each kind of stream is the home stream once and is used from every other kind.
         for home in &streams {
             let (mut x, y) = (filled(home, 1), filled(home, 3));
             let mut value = 1_u32;
@@ -125,7 +125,8 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
-        // At home on an ordinary stream, and on the per-thread one of this thread.
+        // The home stream is an ordinary stream once, and the per-thread stream of this thread
+        // once.
         for mut x in [filled(&home, 1), filled(&stream, 1)] {
             let y = filled(&stream, 5);
             let mut value = 1_u32;
@@ -164,7 +165,7 @@ fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
             });
             thread.join().unwrap()
         });
-        // Freed on this thread's stream, which has waited for nothing so far.
+        // Freed on the per-thread stream of this thread, which has not waited for anything so far.
         drop(source);
         let next = filled(&stream, 9);
         all_are(&result, 7, &bench);
@@ -195,10 +196,10 @@ fn calls_on_the_default_streams_of_c_need_nothing_current() {
             });
         });
     }
-    // An ordinary stream binds nothing.
+    // Work on an ordinary stream needs no current context.
     let stream = bench.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
-    // So that the context has blocks to copy through.
+    // Allocates the staging blocks first.
     buffer.copy_from_host(&[0; 4]).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [0; 4]);
     simulator.reset_calls();
@@ -246,8 +247,9 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
         let config = LaunchConfig::for_num_elems(N);
-        // By address: nothing but fork and join orders these. SAFETY: the kernel reads and writes N
-        // words of `x` and reads N of `y`; each has N, and outlives its use.
+        // SAFETY: the kernel reads and writes N words of `x` and reads N words of `y`; each has N
+        // and outlives its use. The arguments are plain addresses, so only fork and join order the
+        // launches.
         let raw = |on: &Stream| unsafe { on.launch(&kernel, config, (x_at, y_at, N)) }.unwrap();
         raw(&stream);
         let fork = stream.fork().unwrap();
@@ -276,7 +278,7 @@ fn attributes_are_as_they_were_set_and_copied() {
         };
         stream.set_access_policy_window(window).unwrap();
         other.copy_attributes(&stream).unwrap();
-        // The software device takes a window and does not keep it.
+        // The software device accepts a window but does not store it.
         for stream in [&stream, &other] {
             match stream.access_policy_window() {
                 Ok(kept) => assert_eq!(kept, window),
@@ -293,7 +295,7 @@ fn attributes_are_as_they_were_set_and_copied() {
         let foreign = software(late(0)).stream();
         let error = stream.copy_attributes(&foreign).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
-        // Domains: since compute capability 9.0.
+        // Memory synchronization domains require compute capability 9.0.
         if bench.simulator.is_some() {
             stream.set_mem_sync_domain(MemSyncDomain::Remote).unwrap();
             assert_eq!(stream.mem_sync_domain().unwrap(), MemSyncDomain::Remote);
@@ -355,7 +357,7 @@ fn streams_wait_for_values_that_others_set() {
             value = value.wrapping_mul(2).wrapping_add(3);
             all_are(&x, value, &bench);
         }
-        // Of 64 bits, and in one call.
+        // 64-bit values, batched in one call.
         let wide = support::flags(&setting, &[1_u64 << 40, 0]);
         ValueBatch::new()
             .wait(&wide, 1, WaitCondition::GREATER_OR_EQUAL, 3_u64 << 33)
@@ -371,11 +373,11 @@ fn streams_wait_for_values_that_others_set() {
         waiting.synchronize().unwrap();
         assert_eq!(wide.to_vec().unwrap(), [u64::MAX, 3 << 33]);
         assert_eq!(flags.to_vec().unwrap()[1], 6);
-        // Out of range, and nothing.
+        // An index out of range, and an empty batch.
         let error = waiting.write_value(&flags, 2, 1_u32).unwrap_err();
         assert_eq!(error, Error::OutOfRange { len: 2 });
         ValueBatch::new().queue(&waiting).unwrap();
-        // Memory of a pool is not taken.
+        // Memory from a pool is refused.
         let pooled = DeviceBuffer::<u32>::zeroed(&setting, 1).unwrap();
         let error = waiting.write_value(&pooled, 0, 1_u32).unwrap_err();
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
@@ -411,7 +413,7 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
             .unwrap();
         setting.write_value(&flag, 0, 1_u32).unwrap();
         drop(flag);
-        // Likely the same memory.
+        // This buffer probably gets the same memory.
         let next = DeviceBuffer::from_host(&setting, &[9_u32]).unwrap();
         waiting.synchronize().unwrap();
         assert_eq!(next.to_vec().unwrap(), [9]);

@@ -1,4 +1,4 @@
-//! Drivers to test on, and kernels.
+//! Test devices and kernels.
 
 use cuda_driver::Version;
 use cuda_driver::prelude::*;
@@ -8,16 +8,16 @@ use crate::common::gpu_driver;
 pub(crate) use crate::common::{built, older, simulator};
 pub(crate) use test_needs::skipped;
 
-/// Doubles what `x` holds and adds `y`: `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
+/// A kernel that computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
-/// Copies `n` words: `out[i] = in[i]`.
+/// A kernel that copies `n` words: `out[i] = in[i]`.
 pub(crate) const COPY: &str = include_str!("kernels/copy.ptx");
 
-/// A context on a fresh device, and what kind it is.
+/// A context on a fresh device, with the name of its driver.
 pub(crate) struct Bench {
     pub(crate) name: String,
     pub(crate) context: Context,
-    /// The software driver, where it is one.
+    /// The software driver, if the device is one.
     pub(crate) simulator: Option<Simulator>,
 }
 
@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// Whether drivers are as new as `test` needs. Says what was skipped if not.
+/// Returns whether drivers are as new as `test` needs. If not, reports the test as skipped.
 pub(crate) fn has_version(test: &str, since: (u32, u32)) -> bool {
     let needed = Version::new(since.0 * 1000 + since.1 * 10);
     let is_too_old = older().is_some_and(|version| version < needed);
@@ -53,20 +53,21 @@ pub(crate) fn has_version(test: &str, since: (u32, u32)) -> bool {
     !is_too_old
 }
 
-/// A software device as `builder` describes it.
+/// Returns a software device configured by `builder`.
 pub(crate) fn software(builder: Builder) -> Bench {
     let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     Bench::of(&driver, Some(simulator))
 }
 
-/// The GPU, if there is one. Says what was skipped if not, and fails if `CUDA_TEST_REQUIRE` is 1.
+/// Returns the GPU, if there is one. Otherwise reports the test as skipped, or fails if
+/// `CUDA_TEST_REQUIRE` is 1.
 pub(crate) fn gpu(test: &str) -> Option<Bench> {
     Some(Bench::of(&gpu_driver(test)?, None))
 }
 
-/// Where most tests run: an eager and two late software devices, and the GPU if there is one. One
-/// at a time.
+/// Returns the usual test devices one at a time: an eager and two late software devices, and the
+/// GPU if there is one.
 pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
     [Builder::new(), late(1), late(2)]
         .into_iter()
@@ -74,13 +75,14 @@ pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
         .chain(gpu(test))
 }
 
-/// A software device on which nothing runs before something waits for it, and then in an order made
-/// from `seed`.
+/// Configures a software device on which work runs only when something waits for it, in an order
+/// derived from `seed`.
 pub(crate) fn late(seed: u64) -> Builder {
     Builder::new().schedule(Schedule::Late { seed })
 }
 
-/// Words that a stream can wait for: memory of pools is not taken.
+/// Returns words that a stream can wait for; they do not come from a memory pool, as the driver
+/// refuses that.
 pub(crate) fn flags<T: DeviceRepr>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
     let mut flags = DeviceBuffer::zeroed_plain(stream, values.len()).unwrap();
     flags.copy_from_host(values).unwrap();

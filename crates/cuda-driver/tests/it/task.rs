@@ -1,5 +1,5 @@
-//! The least of a runtime: polls a future on this thread, which sleeps until it is woken. And time
-//! limits.
+//! A minimal runtime that polls a future on this thread, which sleeps until it is woken; and
+//! helpers with time limits.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What should take no time at all must not take longer than this.
+/// The time limit for operations that should be immediate.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 struct Unpark(Thread);
@@ -20,7 +20,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The output of `future`; panics if it takes longer than `limit`.
+/// Returns the output of `future`; panics if it takes longer than `limit`.
 pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -30,7 +30,7 @@ pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> F::Output {
             return output;
         }
         let left = limit.checked_sub(start.elapsed());
-        thread::park_timeout(left.expect("the future is ready in time"));
+        thread::park_timeout(left.expect("the future must be ready in time"));
     }
 }
 
@@ -50,7 +50,7 @@ impl Wake for Count {
     }
 }
 
-/// Waits until `is_so`; panics after `limit`.
+/// Waits until `is_so` returns true; panics after `limit`.
 pub(crate) fn until(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -59,7 +59,7 @@ pub(crate) fn until(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool
     }
 }
 
-/// Runs `work`, which must end within some seconds.
+/// Runs `work`, which must end within a few seconds.
 pub(crate) fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let worker = thread::spawn(move || {
@@ -68,7 +68,7 @@ pub(crate) fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
     });
     match ended.recv_timeout(LIMIT) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} hangs"),
-        // It is over; a panic of it is the test's.
+        // The thread has ended; a panic in it fails the test.
         _ => worker.join().unwrap(),
     }
 }

@@ -1,5 +1,5 @@
-//! Columns of images through tensor maps (`im2col`): the matrix of a convolution against the loops
-//! that define it.
+//! Image columns through tensor maps (`im2col`): the matrix of a convolution compared with the
+//! loops that define it.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Im2col, TensorDataType, TensorLayout, TensorMap, TensorSwizzle};
@@ -9,19 +9,19 @@ use crate::nvrtc::nvrtc;
 use crate::support::{Bench, skipped};
 use crate::tensor_map::{made, with_memory};
 
-/// Kernels for images of `$rank` dimensions. A block takes the column `blockIdx.x` of the pixels,
-/// for the tap `blockIdx.y` of a filter and the channels `blockIdx.z`. `shape`: along width, height
-/// and depth the filters of an image, stride, padding, taps, and dilation, then channels, pixels
-/// and bytes of a block.
+/// Kernels for images of `$rank` dimensions. A block copies the column `blockIdx.x` of the pixels
+/// for the filter tap `blockIdx.y` and the channels `blockIdx.z`. `shape` lists, each for width,
+/// height and depth, the number of filters of an image, stride, padding, taps and dilation; then
+/// the channels, the pixels and the bytes of a block.
 const KERNELS: &str = include_str!("kernels/columns.cu");
 
-/// The source for images of so many dimensions.
+/// Returns the source for images of `rank` dimensions.
 fn source(rank: usize) -> String {
     let numbered = |from: usize, count: usize| {
         let names: Vec<String> = (from..from + count).map(|i| format!("%{i}")).collect();
         names.join(", ")
     };
-    // Channels, then width, height and depth as far as they are there, then images.
+    // Channels, then width, height and depth as far as they exist, then images.
     let places = [0, 1, 2, 3, 4]
         .into_iter()
         .filter(|d| d + 1 < rank || *d == 4);
@@ -41,46 +41,46 @@ fn source(rank: usize) -> String {
     format!("{map}{}", source.replace("$rank", &rank.to_string()))
 }
 
-/// A convolution. Three numbers are of width, height and depth, in this order.
+/// A convolution. Arrays of three are for width, height and depth, in this order.
 #[derive(Clone, Copy, Debug)]
 struct Convolution {
     rank: usize,
     data_type: TensorDataType,
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     size: usize,
     swizzle: TensorSwizzle,
     channels: usize,
     image: [usize; 3],
     images: usize,
-    /// Bytes between pixels, rows and so on that belong to none.
+    /// The number of unused bytes after each pixel, row and so on.
     gap: usize,
     taps: [usize; 3],
     stride: [usize; 3],
     dilation: [usize; 3],
-    /// Before the first pixel, and behind the last.
+    /// The padding before the first pixel and after the last one.
     padding: [[usize; 2]; 3],
-    /// What one copy takes.
+    /// The number of channels and of pixels in one copy.
     block: (usize, usize),
 }
 
 impl Convolution {
-    /// How far the first and the last tap of a filter are apart.
+    /// Returns the distance between the first and the last tap of a filter.
     fn reach(&self, d: usize) -> usize {
         (self.taps[d] - 1) * self.dilation[d]
     }
 
-    /// The filters along a dimension of an image.
+    /// Returns the number of filters along a dimension of an image.
     fn filters(&self, d: usize) -> usize {
         let [before, behind] = self.padding[d];
         (before + self.image[d] + behind - self.reach(d) - 1) / self.stride[d] + 1
     }
 
-    /// Bytes from a pixel, a row, a plane and an image to the next.
+    /// Returns the distances in bytes between adjacent pixels, rows, planes and images.
     fn strides(&self) -> [usize; 4] {
         let mut strides = [(self.channels * self.size).next_multiple_of(16) + self.gap; 4];
         for d in 0..3 {
             strides[d + 1] = strides[d] * self.image[d];
-            // Nothing lies between what is not there.
+            // Only dimensions larger than 1 have a gap.
             if self.image[d] > 1 {
                 strides[d + 1] += self.gap;
             }
@@ -92,12 +92,12 @@ impl Convolution {
         self.strides()[3] * self.images
     }
 
-    /// The channels that are written: pieces of 16 bytes.
+    /// Returns the number of channels that are written, rounded up to 16 bytes.
     fn written(&self) -> usize {
         (self.channels * self.size).next_multiple_of(16) / self.size
     }
 
-    /// The byte of the tensor where an element of a pixel begins, if that is inside.
+    /// Returns the byte offset of an element of a pixel in the tensor, if the pixel is inside.
     fn element(&self, channel: usize, pixel: [i64; 3], image: usize) -> Option<usize> {
         let strides = self.strides();
         let mut at = channel * self.size + image * strides[3];
@@ -147,7 +147,7 @@ impl Convolution {
         self.block.0 * self.block.1 * self.size
     }
 
-    /// Blocks of pixels, taps, and blocks of channels.
+    /// Returns the number of pixel blocks, taps and channel blocks.
     fn grid(&self) -> (usize, usize, usize) {
         let pixels = self.images * (0..3).map(|d| self.filters(d)).product::<usize>();
         (
@@ -162,7 +162,7 @@ impl Convolution {
         LaunchConfig::new((x as u32, y as u32, z as u32), 64)
     }
 
-    /// What the kernels are told.
+    /// Returns the numbers that the kernels take as `shape`.
     fn shape(&self) -> Vec<i32> {
         let filters = [0, 1, 2].map(|d| self.filters(d));
         let before = self.padding.map(|[before, _]| before);
@@ -174,9 +174,9 @@ impl Convolution {
             .collect()
     }
 
-    /// Tells of each element of the matrix where it is in shared memory, one block behind the
-    /// other, and where in the tensor, if it is inside, where a pixel has so many channels: the
-    /// loops of the convolution.
+    /// Runs the loops of the convolution, where each pixel has `channels` channels, and calls
+    /// `tell` for each element of the matrix with its offset in shared memory (block after block)
+    /// and, if it is inside, its offset in the tensor.
     fn each_element(&self, channels: usize, mut tell: impl FnMut(usize, Option<usize>)) {
         let (blocks, taps, chunks) = self.grid();
         let [q, p, o] = [0, 1, 2].map(|d| self.filters(d));
@@ -188,7 +188,7 @@ impl Convolution {
                     tap / self.taps[0] / self.taps[1],
                 );
                 let mut row = 0;
-                // One image more than there are, whose pixels are all outside.
+                // Includes images after the last one, whose pixels are all outside.
                 for image in 0..=self.images + self.block.1 {
                     for (z, y, x) in (0..o)
                         .flat_map(|z| (0..p).flat_map(move |y| (0..q).map(move |x| (z, y, x))))
@@ -217,7 +217,7 @@ impl Convolution {
         }
     }
 
-    /// Where in shared memory a channel of a pixel lies.
+    /// Returns the offset of a channel of a pixel in shared memory.
     fn in_shared(&self, pixel: usize, channel: usize) -> usize {
         let at = (pixel * self.block.0 + channel) * self.size;
         let (line, chunk, byte) = (at / 128, at / 16 % 8, at % 16);
@@ -231,7 +231,7 @@ impl Convolution {
     }
 }
 
-/// A row of 3 images, width alone: a filter of 5 taps with 2 pixels of padding.
+/// Rows of 3 images, with width only: a filter of 5 taps with 2 pixels of padding.
 const ROWS: Convolution = Convolution {
     rank: 3,
     data_type: TensorDataType::F32,
@@ -248,7 +248,7 @@ const ROWS: Convolution = Convolution {
     block: (8, 32),
 };
 
-/// Images in which width and height differ in all.
+/// Images whose parameters for width and height all differ.
 const PLANES: Convolution = Convolution {
     rank: 4,
     image: [9, 14, 1],
@@ -259,7 +259,7 @@ const PLANES: Convolution = Convolution {
     ..ROWS
 };
 
-/// And depth.
+/// Images with width, height and depth.
 const SOLIDS: Convolution = Convolution {
     rank: 5,
     image: [7, 5, 4],
@@ -280,7 +280,7 @@ const ALL: [Convolution; 10] = [
         ..ROWS
     },
     PLANES,
-    // Wide strides along each, and taps that are apart.
+    // Large strides along each dimension, and dilated taps.
     Convolution {
         stride: [2, 3, 1],
         dilation: [1, 2, 1],
@@ -291,7 +291,7 @@ const ALL: [Convolution; 10] = [
         stride: [1, 2, 1],
         ..PLANES
     },
-    // Channels that end within a copy, bytes between pixels, and halves.
+    // Channels that end within a copy, gaps between pixels, and half floats.
     Convolution {
         data_type: TensorDataType::F16,
         size: 2,
@@ -324,8 +324,8 @@ const ALL: [Convolution; 10] = [
     },
 ];
 
-/// The kernels for each number of dimensions from 3 on; `None` where they cannot be compiled for a
-/// software device.
+/// Returns the kernels for each number of dimensions from 3 on; `None` if they cannot be compiled
+/// for a software device.
 fn modules(bench: &Bench, test: &str, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
     let mut modules = Vec::new();
     for rank in 3..=5 {
@@ -341,7 +341,7 @@ fn modules(bench: &Bench, test: &str, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<M
     Some(modules)
 }
 
-/// Bytes that tell their place, none of them zero.
+/// Returns bytes that vary with their position, none of them zero.
 fn pattern(count: usize, seed: usize) -> Vec<u8> {
     (0..count)
         .map(|i| ((i * 31 + i / 251 + seed) % 255 + 1) as u8)
@@ -382,7 +382,7 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
             };
             let load = modules[conv.rank - 3].function(&format!("load_{}", conv.rank));
             let args = (map.reads(images.as_slice()).unwrap(), &shape, &mut out);
-            // SAFETY: the kernel reads the images through a map of their memory, and the 18
+            // SAFETY: the kernel reads the images through a map of their memory, reads the 18
             // numbers, and writes a block of bytes for each block of the grid.
             unsafe { bench.stream().launch(&load.unwrap(), conv.config(), args) }.unwrap();
             let found = out.to_vec().unwrap();
@@ -401,8 +401,8 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             continue;
         };
         for conv in &ALL {
-            // Nothing is written before the first element: a device takes that as an illegal
-            // instruction.
+            // No write is before the first element, as a device raises an illegal instruction for
+            // it.
             let conv = &Convolution {
                 taps: [1; 3],
                 padding: [[0, 0]; 3],

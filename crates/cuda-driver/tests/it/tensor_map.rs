@@ -11,14 +11,14 @@ use crate::support::{Bench, everywhere, skipped, software};
 
 const F32: TensorDataType = TensorDataType::F32;
 
-/// A layout of `F32` that nothing is wrong with, in `BYTES` bytes.
+/// A valid layout of `F32` that takes `BYTES` bytes.
 fn fine() -> TensorLayout {
     TensorLayout::new(F32, &[64, 8, 4])
 }
 
 const BYTES: usize = 64 * 8 * 4 * 4;
 
-/// Devices that have tensor maps, and what stands for memory of `BYTES` bytes there.
+/// Returns devices that support tensor maps, each with a stream and a buffer of `BYTES` bytes.
 pub(crate) fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
     let able = move |bench: &Bench| {
         let capability = bench.context.device().compute_capability().unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, De
     })
 }
 
-/// What making the map answers; `None` where a software device has no tensor maps.
+/// Unwraps a new map; `None` if the software device does not support tensor maps.
 pub(crate) fn made(bench: &Bench, test: &str, map: Result<TensorMap, Error>) -> Option<TensorMap> {
     match map {
         Err(error)
@@ -51,7 +51,7 @@ pub(crate) fn made(bench: &Bench, test: &str, map: Result<TensorMap, Error>) -> 
 fn limit(map: Result<TensorMap, Error>) -> TensorMapError {
     match map {
         Err(Error::TensorMap(error)) => *error,
-        other => panic!("no limit is named: {other:?}"),
+        other => panic!("expected a tensor map limit: {other:?}"),
     }
 }
 
@@ -268,7 +268,7 @@ fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
             }),
             range("pixels per column", None, 1025, (1, 1024))
         );
-        // Eight pixels of which none is left.
+        // The corners leave none of the eight pixels.
         assert_eq!(
             of(Im2col {
                 lower_corner: &[2],
@@ -287,7 +287,7 @@ fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
             limit(TensorMap::im2col(&memory, &images, &corners)),
             range("lower corner", Some(2), -17, (-16, 15))
         );
-        // Three channels of 4 bytes are written as 16 bytes, for which the last pixel has no room.
+        // Three channels of 4 bytes are written as 16 bytes, which do not fit at the last pixel.
         let narrow = |pixels| {
             let layout = TensorLayout::new(F32, &[3, pixels, 1]).strides(&[16, 16 * pixels]);
             let images = buffer.slice(..BYTES - 4).unwrap();
@@ -348,8 +348,7 @@ fn a_map_is_an_argument_with_its_own_memory_only() {
         };
         assert_eq!(wrong, Error::from(expected));
         assert!(map.writes(other.as_mut_slice()).is_err());
-        // Shorter at the right place.
-        assert!(map.reads(buffer.slice(..BYTES - 1).unwrap()).is_err());
+        assert!(map.reads(buffer.slice(..BYTES - 1).unwrap()).is_err()); // a byte short
         map.reads(buffer.as_slice()).unwrap();
         map.writes(buffer.as_mut_slice()).unwrap();
 
@@ -360,9 +359,8 @@ fn a_map_is_an_argument_with_its_own_memory_only() {
         assert_ne!(map.as_raw().opaque, before);
         assert!(map.reads(buffer.as_slice()).is_err());
         map.writes(other.as_mut_slice()).unwrap();
-        // It is what a map that was made there is.
         let fresh = TensorMap::tiled(&other.as_slice(), &fine(), &[8, 8, 4]).unwrap();
-        assert_eq!(map.as_raw().opaque, fresh.as_raw().opaque);
+        assert_eq!(map.as_raw().opaque, fresh.as_raw().opaque); // the same as a new map
     }
 }
 
@@ -374,7 +372,7 @@ mod tiles {
     use super::*;
     use crate::nvrtc::nvrtc;
 
-    /// Moves a tile of 32 x 8 words from one tensor to another, and adds 1000 to each on the way.
+    /// Moves a tile of 32 x 8 words from one tensor to another and adds 1000 to each word.
     const MOVE: &str = r#"
 struct alignas(64) TensorMap { unsigned long long opaque[16]; };
 
@@ -418,7 +416,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
     const TO: (usize, usize) = (64, 40);
     const TILE: [u32; 2] = [32, 8];
 
-    /// What moving a tile makes of `to`, computed here.
+    /// Applies a tile move to `to` on the host.
     fn moved(from: &[u32], to: &mut [u32], (x, y): (i32, i32), (to_x, to_y): (i32, i32)) {
         let at = |x: i32, y: i32, (width, height): (usize, usize)| {
             let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
@@ -461,9 +459,8 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
             };
             let to_map = TensorMap::tiled(&to.as_slice(), &layout(TO), &TILE).unwrap();
             let mut expected = vec![7; TO.0 * TO.1];
-            // Within both, over the edges of both, and from and to wholly outside. Rows begin at
-            // multiples of 16 bytes, and nothing is written before the first element: a device
-            // takes all else as an illegal instruction.
+            // Tiles inside, across edges and outside. Rows are 16-byte aligned and nothing is
+            // written before the first element: devices raise an illegal instruction otherwise.
             let moves = [
                 ((0, 0), (0, 0)),
                 ((64, 16), (32, 8)),
@@ -480,12 +477,10 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 moved(&words, &mut expected, at, to_at);
                 let reads = from_map.reads(from.as_slice()).unwrap();
                 let writes = to_map.writes(to.as_mut_slice()).unwrap();
-                // On other streams than the buffers' home: the launches are in order all the same.
-                let stream = bench.stream();
+                let stream = bench.stream(); // not the buffers' home stream
                 let args = (reads, writes, at.0, at.1, to_at.0, to_at.1);
                 if index % 3 == 0 {
-                    // SAFETY: the kernel reads the one tensor and writes the other, through maps of
-                    // their memory.
+                    // SAFETY: the kernel reads `from` and writes `to` through maps of their memory.
                     unsafe { stream.launch(&function, config, args) }.unwrap();
                 } else if index % 3 == 1 {
                     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Which types may go to another thread: all of them, proven when this compiles.
+//! Checks at compile time which types are `Send` and `Sync`.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{

@@ -1,4 +1,4 @@
-//! Copies of page-locked memory that go on when the call has returned.
+//! Transfers: copies of page-locked memory that continue after the call has returned.
 
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
@@ -48,7 +48,7 @@ fn a_transfer_gives_the_memory_back_when_it_is_done() {
         let down = x.copy_to_pinned_async(source, &copying).unwrap();
         let result = block_on(down, 10 * SECOND).unwrap();
         assert!(result.iter().all(|&word| word == 13), "{}", bench.name);
-        // Registered memory too; a view; and the buffer may go at once.
+        // Registered memory and views work as well, and the buffer may be dropped at once.
         let registered =
             RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 10], RegisterFlags::empty());
         let view = x.slice(5..15).unwrap();
@@ -83,7 +83,7 @@ fn a_dropped_transfer_frees_its_memory_behind_the_copy_without_waiting() {
     for bench in everywhere("a_dropped_transfer_frees_its_memory_behind_the_copy") {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
-        // Blocks that slices are copied through come in whole pages.
+        // Staging blocks are whole pages, so the remainder counts other memory.
         let live = || {
             let simulator = bench.simulator.as_ref();
             simulator.map_or(0, |it| it.live().host_bytes % 4096)
@@ -160,7 +160,7 @@ fn what_cannot_be_started_gives_the_memory_back() {
     let error = buffer.copy_from_pinned_async(own, &stream).unwrap_err();
     assert_eq!(error.into_memory().unwrap()[0], 1);
     simulator.clear_rules();
-    // Nothing was recorded, so the stream was waited for.
+    // No event was recorded, so the stream was waited for.
     let rule = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord");
     simulator.add_rule(rule);
     let up = buffer.copy_from_pinned_async(pinned(&bench.context, 4), &stream);

@@ -5,14 +5,14 @@ use std::process::Command;
 
 #[test]
 fn what_must_not_compile_does_not() {
-    // Cargo sets it; a bundle for a machine without Rust does not.
+    // Cargo sets `CARGO`; the test bundle for machines without Rust does not.
     if std::env::var_os("CARGO").is_none() {
-        crate::support::skipped("what must not compile: there is no cargo");
+        crate::support::skipped("compile-fail tests: there is no cargo");
         return;
     }
     if has_sources_of_std() {
         crate::support::skipped(
-            "what must not compile: the messages of a compiler that has rust-src quote more",
+            "compile-fail tests: with rust-src the compiler's messages quote more",
         );
         return;
     }
@@ -23,7 +23,7 @@ fn what_must_not_compile_does_not() {
     }
 }
 
-/// Whether the component `rust-src` is there, whose lines messages then quote.
+/// Returns whether the component `rust-src` is installed; if so, compiler messages quote its lines.
 fn has_sources_of_std() -> bool {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output();
     let sysroot = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

@@ -1,5 +1,5 @@
-//! Programs that other bindings accept and run wrongly: here each is right. `docs/unsound.md` lists
-//! them all.
+//! Programs that other bindings accept and run incorrectly; with this crate each is correct.
+//! `docs/unsound.md` lists them all.
 
 use std::thread;
 
@@ -11,7 +11,8 @@ use crate::support::{Bench, COPY, gpu, late, software};
 
 const N: u32 = 1 << 14;
 
-/// One at a time: a process has room for so many software drivers.
+/// Creates the benches one at a time, because the number of software drivers per process is
+/// limited.
 fn benches(test: &str) -> impl Iterator<Item = Bench> {
     (0..16).map(|seed| software(late(seed))).chain(gpu(test))
 }
@@ -61,7 +62,7 @@ fn zeroes_are_there_before_another_stream_reads_them() {
     for bench in benches("zeroes_are_there_before_another_stream_reads_them") {
         let kernel = bench.kernel(COPY, "copy");
         let (one, two) = (bench.stream(), bench.stream());
-        // The same memory likely, full of something else.
+        // The next buffer probably gets the same memory, filled with other data.
         drop(filled(&one, 9));
         let zeroes = DeviceBuffer::<u32>::zeroed(&one, N as usize).unwrap();
         let mut target = filled(&two, 7);
@@ -87,7 +88,7 @@ fn a_stream_that_is_made_after_the_views_of_a_launch_is_ordered_too() {
     }
 }
 
-/// The event behind a launch cannot be recorded: its uses are known all the same.
+/// If the event after a launch cannot be recorded, its uses are still tracked.
 #[test]
 fn a_use_whose_event_cannot_be_recorded_is_not_lost() {
     for seed in 0..16 {
@@ -138,8 +139,8 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     assert_all(&target, 1, "after");
 }
 
-/// The home stream cannot be made to wait for a reader on another: then the memory is not freed, so
-/// nobody else gets it.
+/// If the home stream cannot wait for a reader on another stream, the memory is not freed, so it
+/// gets no other owner.
 #[test]
 fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
     for seed in 0..16 {
@@ -157,7 +158,7 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
             drop(source);
             let is_freed = calls(simulator, "cuMemFreeAsync") > freed;
             simulator.clear_rules();
-            // An event that is there already need not be made.
+            // A pooled event need not be created.
             assert!(!is_freed || call == "cuEventCreate", "{call}");
             let next = filled(&home, 9);
             assert_all(&target, 1, call);
@@ -181,7 +182,7 @@ fn an_error_of_a_drop_is_told_to_no_later_call() {
     bench.context.synchronize().unwrap();
     stream.synchronize().unwrap();
     assert_all(&filled(&stream, 6), 6, "after");
-    // Whoever wants to know closes.
+    // Only `close` reports such an error.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemFreeAsync"));
     let error = filled(&stream, 1).close().unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
@@ -230,7 +231,7 @@ fn memory_is_freed_where_it_was_allocated_on_a_thread_that_knows_of_no_context()
     let buffers = [filled(&ours, 1), filled(&theirs, 2)];
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Only the other device's context is current here.
+            // The current context of this thread is that of the other device.
             let _current = other.make_current().unwrap();
             for buffer in buffers {
                 buffer.close().unwrap();

@@ -1,4 +1,4 @@
-//! What waits for the device or for the program must not hold up what could go on.
+//! Waits for the device or for the program must not block independent work.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,8 @@ use cuda_sim::Builder;
 use crate::support::{COPY, everywhere, flags, late, software};
 use crate::task::{LIMIT, in_time, until};
 
-/// Memory of other code that says when it is dropped, and waits for `gate` first if there is one.
+/// An owner of foreign memory that records its drop. The drop first waits for `gate`, if there is
+/// one.
 struct Owner {
     gate: Mutex<Option<mpsc::Receiver<()>>>,
     is_dropped: Arc<AtomicBool>,
@@ -41,7 +42,7 @@ fn owned(
         is_dropped: Arc::clone(&is_dropped),
         _memory: memory,
     };
-    // SAFETY: the owner has 4 words at that address, which it does not touch, and is aligned.
+    // SAFETY: the owner has 4 aligned words at that address and does not access them.
     let buffer = unsafe { DeviceBuffer::from_foreign(stream, address, 4, owner) };
     (buffer.unwrap(), is_dropped)
 }
@@ -61,7 +62,7 @@ fn what_was_done_before_a_use_of_the_legacy_stream_is_waited_for_on_its_own() {
             })
             .unwrap();
             let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
-            // It waits for `one`, and `two` for it.
+            // The allocation waits for `one`, and `two` waits for the allocation.
             let behind = DeviceBuffer::<u32>::zeroed(&context.legacy_stream(), 4).unwrap();
             result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
             assert_eq!(result.to_vec().unwrap(), [1; 4]);
@@ -81,10 +82,11 @@ fn a_module_that_goes_in_a_host_function_holds_up_nothing_else() {
         stuck
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
-        // Its module can be unloaded when the context is done, which `stuck` is not.
+        // Its module can be unloaded only after all work in the context, and `stuck` is still
+        // blocked.
         stream.launch_host(move || drop(function)).unwrap();
         stream.launch_host(move || drop(buffer)).unwrap();
-        let what = format!("{}: the buffer goes though the module waits", bench.name);
+        let what = format!("{}: the buffer is freed while the module waits", bench.name);
         until(&what, LIMIT, || is_dropped.load(Ordering::SeqCst));
         free.write_value(&flag, 0, 1_u32).unwrap();
         free.synchronize().unwrap();
@@ -106,7 +108,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
             .unwrap();
         let event = Event::new(&other, EventFlags::DISABLE_TIMING).unwrap();
         event.record(&stuck).unwrap();
-        // What this copy goes through is given back behind it, and its context behind that, on a
+        // The staging memory of this copy is freed after the copy, and the context after that, on a
         // worker thread.
         let held = bench.stream();
         let mut copy = DeviceBuffer::<u32>::zeroed(&held, 4).unwrap();
@@ -127,7 +129,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         let graph = Graph::capture(&again, |scope| {
             free.write_value(&flag, 0, 1_u32)?;
             stuck.synchronize()?;
-            // The first handle of the context is released right behind the copy.
+            // The first handle of the context is released right after the copy.
             thread::sleep(Duration::from_millis(50));
             scope.fill(&mut memory, 9_u32)?;
             Ok(())
@@ -144,13 +146,15 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
 fn a_guard_that_goes_in_a_host_function_gives_its_buffer_back() {
     for bench in everywhere("a_guard_that_goes_in_a_host_function_gives_its_buffer_back") {
         let pinned = PinnedBuffer::from_slice(&bench.context, &[1_u32; 4], PinnedFlags::empty());
-        // A guard borrows it, and a host function needs what lives for ever.
+        // The guard borrows the buffer, and a host function must own it or borrow it for `'static`.
         let host: &'static _ = Box::leak(Box::new(GraphHostBuffer::new(pinned.unwrap()).unwrap()));
         let guard = host.read().unwrap();
         assert!(host.write().is_err());
         let call = bench.stream().launch_host(move || drop(guard));
         call.unwrap().wait().unwrap();
-        until("the guard gives it back", LIMIT, || host.write().is_ok());
+        until("the guard releases the buffer", LIMIT, || {
+            host.write().is_ok()
+        });
     }
 }
 
@@ -169,7 +173,7 @@ fn a_panic_that_panics_when_it_is_dropped_is_thrown_once() {
         }));
         let bad = thrown.expect_err("it panics");
         assert!(bad.is::<Bad>());
-        // Its drop would panic here too.
+        // The drop would panic here as well.
         std::mem::forget(bad);
     }
 }

@@ -1,4 +1,4 @@
-//! What is given back later: a context that is blocked holds up only what is its own.
+//! Deferred release of resources: a blocked context delays only the release of its own resources.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -14,7 +14,7 @@ use crate::task::{LIMIT, block_on, in_time, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A context in which given back memory waits for a stream, until this is released.
+/// A context in which a deferred free waits for a blocked stream, until this is released.
 struct Blocked {
     context: Context,
     free: Stream,
@@ -46,14 +46,14 @@ impl Blocked {
     }
 }
 
-/// Also where a test fails, which would hang otherwise.
+/// Releases the stream even if the test fails, as it would hang otherwise.
 impl Drop for Blocked {
     fn drop(&mut self) {
         self.free.write_value(&self.flag, 0, 1_u32).unwrap();
     }
 }
 
-/// Drops `value` in a host function, so that it is given back by another thread.
+/// Drops `value` in a host function, so that another thread releases its resources.
 fn in_host_function(stream: &Stream, value: impl Send + 'static) {
     stream
         .launch_host(move || drop(value))
@@ -62,7 +62,7 @@ fn in_host_function(stream: &Stream, value: impl Send + 'static) {
         .unwrap();
 }
 
-/// Says when it is dropped.
+/// Records its drop.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -71,16 +71,16 @@ impl Drop for Dropped {
     }
 }
 
-/// Drops a buffer of other memory in a host function, which must give it back in time.
+/// Drops a buffer of foreign memory in a host function and checks that it is released in time.
 fn gives_back(context: &Context) {
     let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
     let memory = DeviceBuffer::from_host(&stream, &[7_u32; 4]).unwrap();
     let is_dropped = Arc::new(AtomicBool::new(false));
     let owner = Dropped(Arc::clone(&is_dropped));
-    // SAFETY: `memory` has 4 words there, aligned, is not used and lives longer.
+    // SAFETY: `memory` has 4 aligned words there, is not used otherwise and outlives the buffer.
     let buffer = unsafe { DeviceBuffer::<u32>::from_foreign(&stream, memory.as_raw(), 4, owner) };
     in_host_function(&stream, buffer.unwrap());
-    until("a buffer is given back", SECOND, || {
+    until("a buffer is released", SECOND, || {
         is_dropped.load(Ordering::SeqCst)
     });
 }
@@ -96,7 +96,8 @@ fn a_blocked_context_holds_up_no_other_context() {
         let other = other_context(&bench);
         gives_back(&other);
         blocked.release();
-        // Its end frees page-locked memory, for which the software device waits for all contexts.
+        // The end of this context frees page-locked memory, for which the software device waits for
+        // all contexts.
         drop(other);
     }
 }
@@ -112,7 +113,7 @@ fn a_blocked_context_holds_up_no_other_driver() {
         let before = simulator.live().host_allocations;
         let pinned = PinnedBuffer::<u32>::zeroed(&other.context, 4, PinnedFlags::empty()).unwrap();
         in_host_function(&stream, (other.kernel(COPY, "copy"), pinned));
-        until("all is given back", SECOND, || {
+        until("all resources are released", SECOND, || {
             let live = simulator.live();
             live.modules == 0 && live.host_allocations == before
         });
@@ -170,7 +171,7 @@ fn a_lost_device_is_reported_while_another_is_blocked() {
     let bench = software(Builder::new());
     let other = software(late(3));
     let stream = other.stream();
-    // The closure of a call that never comes waits when it is dropped.
+    // A closure that is never called and whose drop blocks.
     struct Slow(mpsc::Receiver<()>);
     impl Drop for Slow {
         fn drop(&mut self) {
@@ -203,7 +204,7 @@ fn a_dropped_transfer_whose_memory_waits_holds_up_nothing() {
     let stream = bench.stream();
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
     let pinned = PinnedBuffer::<u32>::zeroed(&context, 4, PinnedFlags::empty()).unwrap();
-    // Its memory waits for the whole context when it is freed.
+    // Freeing its memory waits for the whole context.
     drop(buffer.copy_to_pinned_async(pinned, &stream).unwrap());
     stream.synchronize().unwrap();
     thread::sleep(SECOND / 4);
@@ -231,7 +232,7 @@ fn there_are_at_most_two_workers_for_a_context() {
         let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 4, PinnedFlags::empty()).unwrap();
         in_host_function(&stream, (bench.kernel(COPY, "copy"), pinned));
     }
-    // Other tests have workers of their own.
+    // Other tests run their own workers at the same time.
     let after = workers();
     assert!(after < before + 25, "{before} and {after}");
     blocked.release();

@@ -1,4 +1,4 @@
-//! A list of arguments borrows what kernels write: two threads must not launch it at once.
+//! An argument list borrows what a kernel writes: two threads must not launch it at once.
 
 use cuda_driver::prelude::*;
 use cuda_driver::ArgList;

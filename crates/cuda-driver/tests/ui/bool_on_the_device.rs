@@ -1,4 +1,4 @@
-//! A kernel may write any bits, and not any bits are a `bool`.
+//! A kernel may write any bit pattern, and not every bit pattern is a valid `bool`.
 
 use cuda_driver::prelude::*;
 

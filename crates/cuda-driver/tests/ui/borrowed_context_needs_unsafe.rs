@@ -1,4 +1,4 @@
-//! A number is no context, and only its owner knows how long it lives.
+//! An arbitrary address is not a context, and only the owner of a context knows its lifetime.
 
 use std::ptr;
 use std::sync::Arc;

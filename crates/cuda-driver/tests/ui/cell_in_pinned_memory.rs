@@ -1,4 +1,4 @@
-//! A cell may not be used by two threads, and page-locked memory may.
+//! A cell must not be shared between threads, and page-locked memory may be.
 
 use std::cell::Cell;
 

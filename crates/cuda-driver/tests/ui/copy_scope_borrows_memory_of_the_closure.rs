@@ -1,4 +1,4 @@
-//! A copy borrows its memory for all of the scope, so it cannot be memory that goes before the scope waits.
+//! A copy borrows its memory until the scope has waited, so it cannot use locals of the closure.
 
 use cuda_driver::prelude::*;
 

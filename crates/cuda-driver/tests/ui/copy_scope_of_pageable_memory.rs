@@ -1,4 +1,4 @@
-//! Only page-locked memory can be copied while the host goes on.
+//! Only page-locked memory can be copied while the host continues.
 
 use cuda_driver::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The driver trusts a cubin: half of one is read past its end.
+//! The driver trusts a cubin: it reads past the end of a truncated one.
 
 use cuda_driver::prelude::*;
 

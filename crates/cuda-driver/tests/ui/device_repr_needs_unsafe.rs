@@ -1,4 +1,4 @@
-//! What may lie on the device is a promise.
+//! The claim that a type may be stored on the device requires `unsafe`.
 
 use cuda_driver::DeviceRepr;
 

@@ -1,4 +1,4 @@
-//! While the host has a slice of managed memory, nothing that writes it can be queued.
+//! While the host borrows a slice of managed memory, no write to it can be queued.
 
 use cuda_driver::{ManagedBuffer, Result};
 

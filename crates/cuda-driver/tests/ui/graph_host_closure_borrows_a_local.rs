@@ -1,4 +1,4 @@
-//! A closure of a graph that borrows what may be gone when it is called.
+//! A closure of a graph must not borrow a local, which may be dropped before the call.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

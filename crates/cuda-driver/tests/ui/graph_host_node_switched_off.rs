@@ -1,4 +1,4 @@
-//! Switching off a node of a kind that cannot be.
+//! Only nodes of some kinds can be disabled; a host node cannot.
 
 use cuda_driver::{GraphExec, Node, Result, node_kind};
 

@@ -1,4 +1,4 @@
-//! A kernel node without `unsafe`.
+//! Adding a kernel node requires `unsafe`.
 
 use cuda_driver::{Function, Graph, LaunchConfig, Result};
 

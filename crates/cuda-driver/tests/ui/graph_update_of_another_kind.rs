@@ -1,4 +1,4 @@
-//! An update of a node with the parameters of another kind.
+//! A node cannot be updated with the parameters of another kind of node.
 
 use cuda_driver::{DeviceBuffer, GraphExec, Node, Result, node_kind};
 

@@ -1,4 +1,4 @@
-//! A node that writes a buffer which is only borrowed to read.
+//! A node cannot write a buffer that is borrowed only for reading.
 
 use cuda_driver::{DeviceBuffer, Graph, Result};
 

@@ -1,4 +1,4 @@
-//! What is current is current on one thread.
+//! The current context belongs to one thread, so its guard cannot be sent.
 
 use cuda_driver::prelude::*;
 

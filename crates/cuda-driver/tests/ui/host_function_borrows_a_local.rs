@@ -1,4 +1,4 @@
-//! A host function runs later: it cannot borrow what may be gone by then.
+//! A host function runs later and cannot borrow a local, which may be dropped by then.
 
 use cuda_driver::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A host function runs on another thread: what it owns must be able to go there.
+//! A host function runs on another thread: what it owns must be `Send`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What a kernel gets is a promise: here an address that nobody has.
+//! Implementing `KernelArg` requires `unsafe`: here the argument is an invalid address.
 
 use cuda_driver::KernelArg;
 

@@ -1,4 +1,4 @@
-//! A kernel can touch any memory.
+//! A kernel can access any memory, so a launch requires `unsafe`.
 
 use cuda_driver::prelude::*;
 

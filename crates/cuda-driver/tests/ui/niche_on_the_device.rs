@@ -1,4 +1,4 @@
-//! Zero bits are no `NonZeroU8`, and a kernel can write them.
+//! Zero bits are not a valid `NonZeroU8`, and a kernel can write them.
 
 use std::num::NonZeroU8;
 

@@ -1,4 +1,4 @@
-//! Abandoning page-locked memory leaks it and empties its owner: only a failed transfer does so.
+//! Abandoning page-locked memory leaks it and empties its owner; only a failed transfer does so.
 
 use cuda_driver::{DriverError, PageLocked};
 

@@ -1,4 +1,4 @@
-//! A number is no memory.
+//! An arbitrary number is not a valid address.
 
 use cuda_driver::prelude::*;
 

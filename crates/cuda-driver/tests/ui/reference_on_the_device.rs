@@ -1,4 +1,4 @@
-//! Zero bits are no reference.
+//! Zero bits are not a valid reference.
 
 use cuda_driver::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A reset takes the memory of buffers that are alive.
+//! A reset frees the memory of live buffers.
 
 use cuda_driver::prelude::*;
 

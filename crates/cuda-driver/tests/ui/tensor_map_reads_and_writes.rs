@@ -1,4 +1,4 @@
-//! What a kernel writes through a tensor map it cannot be given a second time.
+//! Memory that a kernel writes through a tensor map cannot be passed a second time.
 
 use cuda_driver::{DeviceBuffer, Function, LaunchConfig, Result, Stream, TensorMap};
 

@@ -1,4 +1,4 @@
-//! What another program left in memory is not to be read.
+//! Uninitialized memory holds data of other programs and must not be read.
 
 use cuda_driver::prelude::*;
 

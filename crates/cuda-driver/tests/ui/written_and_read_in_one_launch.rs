@@ -1,4 +1,4 @@
-//! A buffer that a launch writes is no other argument of it.
+//! A buffer that a launch writes cannot be another argument of the same launch.
 
 use cuda_driver::prelude::*;
 

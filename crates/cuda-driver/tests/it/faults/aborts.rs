@@ -1,4 +1,5 @@
-//! What ends the process: borrowed memory that a copy may still use cannot be kept.
+//! Failures that end the process, because borrowed memory that a copy may still use cannot be kept
+//! alive.
 
 use std::env;
 use std::io::Read;
@@ -16,10 +17,11 @@ use super::rig::{Fault, run};
 use super::scenarios;
 use crate::support::software;
 
-/// Set to the name of a test in a process that ends.
+/// Environment variable that holds the name of the test in a child process that ends.
 const CHILD: &str = "CUDA_DRIVER_TEST_ABORTS";
 
-/// How a child ends, and what it says. Whoever reads that is gone at once unless it is `heard`.
+/// Runs `child` and returns its exit status and its stderr output. Unless `heard`, the pipe is
+/// closed at once, so that the child's messages cannot be written.
 fn ended(child: &str, heard: bool) -> (ExitStatus, String) {
     let mut process = Command::new(env::current_exe().unwrap())
         .args(["--exact", child, "--ignored", "--nocapture"])
@@ -37,7 +39,7 @@ fn ended(child: &str, heard: bool) -> (ExitStatus, String) {
     (process.wait().unwrap(), why)
 }
 
-/// Whether this process is the child of that name.
+/// Returns whether this process is the child named `child`.
 fn is(child: &str) -> bool {
     env::var_os(CHILD).is_some_and(|name| name == child)
 }
@@ -46,7 +48,7 @@ const WAIT: &str = "faults::aborts::a_wait_that_fails";
 const TOKEN: &str = "faults::aborts::a_token_that_panics";
 const ABORT: &str = "faults::aborts::an_abort";
 
-/// How a process ends that is aborted.
+/// Returns the exit status of an aborted process.
 fn aborted() -> ExitStatus {
     ended(ABORT, true).0
 }
@@ -67,7 +69,7 @@ fn a_token_that_panics_ends_the_process() {
 }
 
 #[test]
-#[ignore = "it ends the process: in one of its own"]
+#[ignore = "ends the process: runs in its own process"]
 fn an_abort() {
     if is(ABORT) {
         std::process::abort();
@@ -75,7 +77,7 @@ fn an_abort() {
 }
 
 #[test]
-#[ignore = "it ends the process: in one of its own"]
+#[ignore = "ends the process: runs in its own process"]
 fn a_wait_that_fails() {
     if !is(WAIT) {
         return;
@@ -100,7 +102,7 @@ impl LivenessToken for Panics {
 }
 
 #[test]
-#[ignore = "it ends the process: in one of its own"]
+#[ignore = "ends the process: runs in its own process"]
 fn a_token_that_panics() {
     if !is(TOKEN) {
         return;
@@ -113,7 +115,7 @@ fn a_token_that_panics() {
     let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut raw, 0, device) };
     assert_eq!(status, Status::CUDA_SUCCESS);
     let token = Arc::new(Panics(AtomicBool::new(false)));
-    // SAFETY: nobody destroys the context.
+    // SAFETY: the context is never destroyed.
     let context = unsafe { Context::borrow_raw(driver, raw, Arc::clone(&token) as _) }.unwrap();
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
     let buffer = DeviceBuffer::from_host(&stream, &[7_u32; 100]).unwrap();

@@ -1,4 +1,4 @@
-//! All cases of all scenarios, and threads that run them.
+//! All cases of all scenarios, and the worker threads that run them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,31 +11,31 @@ use cuda_sim::TraceEntry;
 
 use super::rig::{Fault, Scenario, Wrong, is_named, run};
 
-/// A case that takes longer hangs, instrumented and on a busy machine too.
+/// A case that takes longer counts as hung, even under instrumentation and on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A fault of a scenario.
+/// A scenario with one injected fault.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) scenario: &'static Scenario,
     pub(super) fault: Fault,
 }
 
-/// Scenario, call, and what was wrong.
+/// The scenario, the call and the description of the failure.
 type Failure = (&'static str, &'static str, String);
 
-/// What came of all cases.
+/// The results of all cases.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) cases: usize,
-    /// Those in which the call was not made.
+    /// The number of cases in which the failing call was not made.
     pub(super) missed: usize,
-    /// The cases in which something was wrong, by scenario, call and what it was.
+    /// The failed cases, grouped by scenario, call and description.
     pub(super) failures: BTreeMap<Failure, Vec<(u64, Status)>>,
 }
 
-/// The first call of each function in `trace` with each status of `first`, the middle and the last
-/// one with those of `later`.
+/// Returns cases that fail the first call of each function in `trace` with each status of `first`,
+/// and its middle and last calls with each status of `later`.
 pub(super) fn cases_of(
     scenario: &'static Scenario,
     trace: &[TraceEntry],
@@ -81,7 +81,7 @@ struct Shared {
     report: Mutex<Report>,
 }
 
-/// What a thread is at.
+/// The case that a worker is running, with its start time.
 type At = Arc<Mutex<Option<(usize, Instant)>>>;
 
 impl Shared {
@@ -94,7 +94,7 @@ impl Shared {
             *lock(at) = Some((index, Instant::now()));
             let ended = run(case.scenario, Some(&case.fault));
             if lock(at).take().is_none() {
-                // It was given up, and another thread goes on.
+                // The case was reported as hung, and another worker has replaced this one.
                 return;
             }
             let mut report = lock(&self.report);
@@ -121,9 +121,9 @@ impl Report {
         let what = match wrong {
             Wrong::Panicked(words) => format!("panicked: {words}"),
             Wrong::Hung => String::from("hung"),
-            Wrong::Error(words) => format!("answered another error: {words}"),
+            Wrong::Error(words) => format!("returned another error: {words}"),
             Wrong::Swallowed => String::from("succeeded"),
-            Wrong::Later(words) => format!("broke what came later: {words}"),
+            Wrong::Later(words) => format!("broke a later run: {words}"),
             Wrong::Left(what) => format!("left {what}"),
             Wrong::Current => String::from("left a context current"),
         };
@@ -135,7 +135,7 @@ impl Report {
         self.failures.entry(key).or_default().push((nth, status));
     }
 
-    /// One line for each kind of failure.
+    /// Returns one line per kind of failure.
     pub(super) fn lines(&self) -> Vec<String> {
         self.failures
             .iter()
@@ -151,7 +151,7 @@ impl Report {
     }
 }
 
-/// Runs the cases on so many threads.
+/// Runs the cases on `threads` workers.
 pub(super) fn run_all(cases: Vec<Case>, threads: usize) -> Report {
     let count = cases.len();
     let shared = Arc::new(Shared {

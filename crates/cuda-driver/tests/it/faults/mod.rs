@@ -1,9 +1,9 @@
-//! The fault matrix: every status code, of every function that the safe layer calls, at its first,
-//! middle and last call in programs that use all of it. No panic, no hang, nothing left, and the
-//! error is told, or need not be.
+//! The fault matrix: injects every status code into every function that the safe layer calls, at
+//! the first, middle and last call of programs that use the whole API. Each case must not panic,
+//! hang or leak, and must report the error unless `rules` allows otherwise.
 //!
-//! `CUDA_FULL=1` takes all status codes. `CUDA_FAULTS=SCENARIO` and
-//! `CUDA_FAULTS=SCENARIO/FUNCTION` run a part.
+//! `CUDA_FULL=1` runs all status codes. `CUDA_FAULTS=SCENARIO` and `CUDA_FAULTS=SCENARIO/FUNCTION`
+//! run a part.
 
 mod aborts;
 mod matrix;
@@ -21,7 +21,7 @@ use crate::support::skipped;
 use matrix::{cases_of, run_all};
 use rig::run;
 
-/// Every code of `cuda.h`, but for success.
+/// Returns every status code of `cuda.h` except success.
 fn all_statuses() -> Vec<Status> {
     (1..=999)
         .map(Status)
@@ -29,11 +29,11 @@ fn all_statuses() -> Vec<Status> {
         .collect()
 }
 
-/// At the middle and the last call where not all are taken.
+/// The status codes for the middle and the last call unless `CUDA_FULL=1` is set.
 const FEW: [Status; 1] = [Status::CUDA_ERROR_UNKNOWN];
 
-/// At the first. One of each sort: of memory, of arguments, of devices, a lost device, a context
-/// that is gone, and one that is treated as any other.
+/// The status codes for the first call, one of each category: memory, arguments, devices, a lost
+/// device, a destroyed context, and one without special handling.
 const SOME: [Status; 6] = [
     Status::CUDA_ERROR_OUT_OF_MEMORY,
     Status::CUDA_ERROR_INVALID_VALUE,
@@ -43,14 +43,14 @@ const SOME: [Status; 6] = [
     Status::CUDA_ERROR_UNKNOWN,
 ];
 
-/// More than there are processors: cases wait for threads of the library, which come by now and
-/// then.
+/// More threads than processors, because cases wait for the periodic background threads of the
+/// library.
 const THREADS: usize = 32;
 
 #[test]
 fn a_call_that_fails_is_told_and_leaves_nothing() {
     if !reach::has_sources() {
-        skipped("the fault matrix: the sources of the library are not here");
+        skipped("the fault matrix: the library sources are missing");
         return;
     }
     let is_full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
@@ -65,7 +65,7 @@ fn a_call_that_fails_is_told_and_leaves_nothing() {
     let start = Instant::now();
     let mut cases = Vec::new();
     let mut full = 0;
-    // Without those of other code that scenarios play.
+    // Calls that scenarios make in the role of other code are left out.
     let called = reach::called();
     let scenarios = scenarios::all();
     for scenario in scenarios
@@ -90,7 +90,7 @@ fn a_call_that_fails_is_told_and_leaves_nothing() {
     let report = run_all(cases, THREADS);
     let lines = report.lines();
     println!(
-        "{} of {full} cases in {} scenarios, {} of which did not come to the call, in {:.1} s",
+        "{} of {full} cases in {} scenarios, {} of which did not reach the call, in {:.1} s",
         report.cases,
         scenarios.len(),
         report.missed,

@@ -1,4 +1,4 @@
-//! Which functions the safe layer calls, and that the scenarios call each.
+//! The functions that the safe layer calls, and a check that the scenarios call each of them.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use super::rig::run;
 use super::scenarios;
 use crate::support::skipped;
 
-/// Those that no scenario calls.
+/// Functions that no scenario calls, with the reasons.
 const NOT_REACHED: &[(&str, &str)] = &[];
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
-/// Whether the sources of the library are here: on a machine that only runs the tests they are not.
+/// Returns whether the library sources are present; a machine that only runs the tests has none.
 pub(super) fn has_sources() -> bool {
     std::path::Path::new(SOURCES).is_dir()
 }
 
-/// The names `cuXxx(` in the sources of the library, where it calls the driver.
+/// Returns the driver functions that the library calls: the names `cuXxx(` in its sources.
 pub(super) fn called() -> BTreeSet<String> {
     let mut open = vec![std::path::PathBuf::from(SOURCES)];
     let mut names = BTreeSet::new();
@@ -50,7 +50,7 @@ pub(super) fn called() -> BTreeSet<String> {
 #[test]
 fn the_scenarios_call_all_that_the_library_calls() {
     if !has_sources() {
-        skipped("what the scenarios call: the sources of the library are not here");
+        skipped("the coverage of the scenarios: the library sources are missing");
         return;
     }
     let mut reached = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! One case: a scenario on a device of its own, in which one call fails.
+//! A single case: a scenario on its own device, in which one call fails.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,20 +14,20 @@ use cuda_sys::{DriverLibrary, Function as Call};
 use super::rules;
 use crate::support::{built, late};
 
-/// A program that propagates every error, and checks what it has computed.
+/// A program that propagates every error and checks its results.
 pub(super) struct Scenario {
     pub(super) name: &'static str,
-    /// On which device, and how many there are.
+    /// Configures the device; `devices` is the number of devices.
     pub(super) device: fn(Builder) -> Builder,
     pub(super) devices: u32,
-    /// Whether it leaves something for a thread of the library, which comes by ten times a second.
+    /// Whether it defers work to a thread of the library, which wakes up ten times a second.
     pub(super) is_pending: bool,
     pub(super) run: fn(&Ground) -> Result<()>,
 }
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
-/// What a scenario finds: the primary context of the first device, which nobody has used.
+/// The environment of a scenario: an unused primary context of the first device.
 pub(super) struct Ground {
     pub(super) simulator: Simulator,
     pub(super) library: Arc<DriverLibrary>,
@@ -35,57 +35,57 @@ pub(super) struct Ground {
     pub(super) context: Context,
 }
 
-/// The call that fails, and how.
+/// The call that fails, and its status.
 #[derive(Clone, Copy)]
 pub(super) struct Fault {
     pub(super) call: &'static Call,
-    /// The number of the call, from 1, among those that its name stands for.
+    /// The number of the call, from 1, among the calls that match its name.
     pub(super) nth: u64,
-    /// Whether the scenario makes no later one.
+    /// Whether the scenario makes no later call of this function.
     pub(super) is_last: bool,
     pub(super) status: Status,
 }
 
-/// What is wrong with a case.
+/// A failure of a case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wrong {
     Panicked(String),
     Hung,
-    /// It answered another error than the injected one.
+    /// It returned an error other than the injected one.
     Error(String),
-    /// It answered none.
+    /// It returned no error.
     Swallowed,
-    /// The same program fails afterwards, when no call is made to fail.
+    /// The same program fails afterwards, without an injected fault.
     Later(String),
-    /// Something was left.
+    /// It leaked something.
     Left(String),
-    /// A context stayed current.
+    /// It left a context current.
     Current,
 }
 
-/// A case that ended.
+/// The result of a case.
 pub(super) struct Ended {
     pub(super) wrong: Vec<Wrong>,
-    /// Whether the call that fails was made: threads of the library call as they come.
+    /// Whether the failing call was made: the timing of the library's threads varies.
     pub(super) was_hit: bool,
     pub(super) trace: Vec<TraceEntry>,
 }
 
-/// A rule of the software device that does this.
+/// Returns the rule of the software device that injects the fault.
 fn rule(fault: &Fault) -> Rule {
     Rule::new(fault.status)
         .function(fault.call.name)
         .nth(fault.nth)
 }
 
-/// Whether a rule with this name concerns a call.
+/// Returns whether a rule for `name` matches the call.
 pub(super) fn is_named(name: &str, call: &Call) -> bool {
     call.name == name || call.base == name
 }
 
 fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Ground) {
     let library = Arc::new(simulator.library().unwrap());
-    // So that no context ends, and takes with it what was left.
+    // Keeps the contexts alive, as their end would free leaked resources.
     let keeper = Driver::new(simulator.library().unwrap()).unwrap();
     let kept = (0..scenario.devices)
         .map(|ordinal| keeper.device(ordinal).unwrap().primary_context().unwrap())
@@ -106,7 +106,7 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
     let builder = late(1).devices(scenario.devices as usize).trace(true);
     let simulator = built(&(scenario.device)(builder.memory(64 << 20)));
     let (kept, ground) = open(&simulator, scenario);
-    // Without the context of the scenario, which ends with it.
+    // This snapshot excludes the context that ends with the scenario.
     let before = simulator.live();
     drop(simulator.take_trace());
     if let Some(fault) = fault {
@@ -120,7 +120,7 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
         Ok(result) => wrong.extend(check_result(scenario, fault, &result)),
     }
     if wrong.is_empty() && fault.is_some_and(|fault| is_hit(fault, &trace)) {
-        // What has failed once has broken nothing: the same again, in the same context.
+        // A failed call must break nothing: the same program runs again in the same context.
         simulator.clear_rules();
         match catch_unwind(AssertUnwindSafe(|| (scenario.run)(&ground))) {
             Err(panic) => wrong.push(Wrong::Later(words(&*panic))),
@@ -147,7 +147,7 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
     }
 }
 
-/// Whether the call has failed so.
+/// Returns whether the call failed with the injected status.
 fn is_hit(fault: &Fault, trace: &[TraceEntry]) -> bool {
     trace
         .iter()
@@ -174,7 +174,7 @@ fn check_result(scenario: &Scenario, fault: Option<&Fault>, result: &Result<()>)
     }
 }
 
-/// What is left after a while: the library's thread may still be at it.
+/// Returns what is leaked after a grace period, as the library's thread may still be working.
 fn check_left(
     scenario: &Scenario,
     simulator: &Simulator,
@@ -186,8 +186,8 @@ fn check_left(
     let library = Arc::new(simulator.library().unwrap());
     loop {
         for context in kept {
-            // What nobody waits for, the late device does not do. (A function of its own: the
-            // library does not call it.) SAFETY: the context is alive.
+            // SAFETY: the context is alive. The late device runs only work that is waited for.
+            // (This revision of the function is not called by the library, so no rule matches it.)
             let _ = unsafe { library.cuCtxSynchronize_v2(context.as_raw()) };
         }
         let live = simulator.live();
@@ -209,7 +209,7 @@ fn check_left(
     }
 }
 
-/// How many of each kind were left.
+/// The number of leaked objects of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left(pub(super) Vec<(&'static str, isize)>);
 

@@ -1,15 +1,15 @@
-//! What is right when a call fails: where its error may be told by nobody, what may be told in its
-//! place, and what may be left.
+//! The expected results of a failing call: errors that may go unreported, errors that may replace
+//! it, and what may be leaked.
 
 use cuda_driver::{DriverError, Error, Status};
 use cuda_sys::Function as Call;
 
 use super::rig::{Fault, Left};
 
-/// Calls whose failure a program need not be told: which of them, with which code (all, if none is
-/// named), and why.
+/// Calls whose failure need not be reported: the function, which of its calls, the status codes
+/// (all if empty), and the reason.
 const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
-    // What a drop does.
+    // Calls made by drops.
     ("cuCtxDestroy_v2", Any, &[], DROP),
     ("cuDevicePrimaryCtxRelease_v2", Any, &[], DROP),
     ("cuEventDestroy_v2", Any, &[], DROP),
@@ -28,22 +28,22 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
         "cuGraphDestroyNode",
         Any,
         &[],
-        "what could not be added is not told twice",
+        "the failed addition is already reported",
     ),
     (
         "cuCtxPopCurrent_v2",
         Any,
         &[],
-        "the call that it was made for is done",
+        "the actual call has already succeeded",
     ),
-    // What the end of a context, of a module, or of memory that crossed streams waits for.
+    // Waits at the end of a context, of a module, or of memory that was shared between streams.
     ("cuCtxSynchronize", Any, &[], WAIT),
     ("cuCtxGetCurrent", Last, &[], WAIT),
     ("cuCtxPushCurrent_v2", Last, &[], WAIT),
     ("cuStreamSynchronize", Last, &[], WAIT),
     ("cuStreamWaitEvent", Last, &[], WAIT),
     ("cuEventSynchronize", Any, &[], WAIT),
-    // Where there is another way.
+    // Calls for which the library has a fallback.
     ("cuThreadExchangeStreamCaptureMode", Any, &[], MODE),
     ("cuEventQuery", Any, &[], UNKNOWN),
     ("cuStreamQuery", Any, &[], UNKNOWN),
@@ -58,7 +58,7 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ),
 ];
 
-/// The same in one scenario.
+/// Calls whose failure need not be reported in one particular scenario.
 const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("start", "cuCtxPushCurrent_v2", &[], WAIT),
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
@@ -90,7 +90,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
         "caching",
         "cuMemAllocAsync",
         OUT_OF_MEMORY,
-        "the pool gives back what it keeps",
+        "the pool frees its cached blocks and retries",
     ),
     ("awaited transfers", "cuLaunchHostFunc", &[], ASKED),
     (
@@ -104,7 +104,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
         "wide tensor maps",
         "cuTensorMapEncodeIm2colWide",
         NOT_SUPPORTED,
-        "the software device has none",
+        "the software device does not support them",
     ),
 ];
 
@@ -115,22 +115,22 @@ enum Which {
 }
 use Which::{Any, Last};
 
-const MODE: &str = "the hidden calls are made in the mode of the thread";
-const UNKNOWN: &str = "what may be done counts as not done";
-const DROP: &str = "a drop has nobody to tell";
-const WAIT: &str = "a drop that cannot wait leaves what it would give back";
-const TAIL: &str = "the tail of the stream stands for the use, or is waited for";
-const FEWER: &str = "the copy goes on with the blocks that there are";
-const PLANNED: &str = "the scenario has a call fail with this code itself";
-const ASKED: &str = "what the driver does not report, it is asked for";
+const MODE: &str = "internal calls are then made in the thread's own mode";
+const UNKNOWN: &str = "work of unknown state counts as not done";
+const DROP: &str = "a drop cannot report an error";
+const WAIT: &str = "a drop that cannot wait leaks its resource";
+const TAIL: &str = "the tail of the stream fences the use, or is waited for";
+const FEWER: &str = "the copy continues with fewer blocks";
+const PLANNED: &str = "the scenario injects this status itself";
+const ASKED: &str = "completion that the driver does not report is polled";
 const OUT_OF_MEMORY: &[Status] = &[Status::CUDA_ERROR_OUT_OF_MEMORY];
 const NOT_PERMITTED: &[Status] = &[Status::CUDA_ERROR_NOT_PERMITTED];
 const NOT_SUPPORTED: &[Status] = &[Status::CUDA_ERROR_NOT_SUPPORTED];
 
-/// Kinds of things, and how many of each.
+/// Kinds of objects, with a number of each.
 type Kinds = &'static [(&'static str, isize)];
 
-/// What a failed call may leave: so many of one of these kinds at most.
+/// Leaks that a failed call may cause: at most the given number of one of these kinds.
 const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuCtxDestroy_v2", &[("contexts", 1)], ITSELF),
     ("cuEventDestroy_v2", &[("events", 1)], ITSELF),
@@ -145,7 +145,7 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuMemPoolDestroy", &[("pools", 1)], ITSELF),
     ("cuModuleUnload", &[("modules", 1)], ITSELF),
     ("cuStreamDestroy_v2", &[("streams", 1)], ITSELF),
-    // What is given back behind uses that cannot be waited for stays.
+    // Memory and code whose uses cannot be waited for are leaked.
     ("cuCtxGetCurrent", CODE_OR_MEMORY, UNWAITED),
     ("cuCtxPushCurrent_v2", CODE_OR_MEMORY, UNWAITED),
     ("cuCtxSynchronize", CODE_OR_MEMORY, UNWAITED),
@@ -155,11 +155,11 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuEventSynchronize", MEMORY, UNWAITED),
     ("cuStreamSynchronize", MEMORY, UNWAITED),
     ("cuStreamWaitEvent", MEMORY, UNWAITED),
-    // A capture that cannot be ended has no graph that anybody knows of.
+    // A capture that cannot be ended has a graph without a known handle.
     (
         "cuStreamEndCapture",
         &[("graphs", 1)],
-        "what a broken capture makes of its graph is not said",
+        "the state of a broken capture's graph is undocumented",
     ),
     ("cuMemcpyDtoHAsync_v2", MEMORY, UNWAITED),
     ("cuMemcpyHtoDAsync_v2", MEMORY, UNWAITED),
@@ -174,13 +174,13 @@ const CODE_OR_MEMORY: Kinds = &[
     ("allocations", 1),
     ("host allocations", 1),
 ];
-const ITSELF: &str = "what could not be given back";
-const UNWAITED: &str = "what may still be in use";
+const ITSELF: &str = "the resource that could not be released";
+const UNWAITED: &str = "a resource that may still be in use";
 
-/// Scenarios in which the failure of that call ends the process, as is documented: tested apart.
+/// Scenarios in which the failure of the call ends the process, as documented; `aborts` tests them.
 const ABORTS: &[(&str, &str)] = &[("scope", "cuStreamSynchronize")];
 
-/// Calls whose failure must be told in a scenario, though it may be swallowed in others.
+/// Calls whose failure must be reported in a scenario, although it may be swallowed in others.
 const TOLD: &[(&str, &[&str])] = &[
     (
         "closes",
@@ -199,14 +199,14 @@ const TOLD: &[(&str, &[&str])] = &[
     ("streams", &["cuStreamQuery"]),
 ];
 
-/// Codes that are an answer and no failure: what calls say by them, which calls, and in which
-/// scenario if not in all.
+/// Status codes that are results and not failures: the status, the calls, the scenario unless it
+/// applies to all, and the meaning.
 const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
     (
         Status::CUDA_ERROR_INVALID_VALUE,
         &["cuFuncGetParamInfo", "cuKernelGetParamInfo"],
         Some("foreign cubin on 13.0"),
-        "that a kernel has no more parameters, before CUDA 13.2",
+        "a kernel has no more parameters, before CUDA 13.2",
     ),
     (
         Status::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
@@ -217,7 +217,7 @@ const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
             "cuKernelGetParamCount",
         ],
         None,
-        "that an older driver does not tell parameters",
+        "an older driver does not report parameters",
     ),
     (
         Status::CUDA_ERROR_NOT_FOUND,
@@ -228,35 +228,36 @@ const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
             "cuLibraryGetGlobal",
         ],
         None,
-        "that there is nothing of that name, for which there is an error of ours",
+        "no object has this name, which has its own error variant",
     ),
     (
         Status::CUDA_ERROR_NOT_READY,
         &["cuEventQuery", "cuStreamQuery"],
         None,
-        "that it is not done",
+        "the work is not done",
     ),
     (
         Status::CUDA_ERROR_LOSSY_QUERY,
         &["cuStreamGetCaptureInfo_v2", "cuGraphNodeGetDependencies"],
         None,
-        "that edges have data, for which it is asked again",
+        "edges have data, so another call repeats the query",
     ),
     (
         Status::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
         &["cuCtxEnablePeerAccess"],
         None,
-        "that it is so already",
+        "access already has this state",
     ),
     (
         Status::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
         &["cuCtxDisablePeerAccess"],
         None,
-        "that it is so already",
+        "access already has this state",
     ),
 ];
 
-/// Whether a case is none: the failure ends the process, or is an answer.
+/// Returns whether a case must be skipped, because the failure ends the process or is a regular
+/// result.
 pub(super) fn is_none(scenario: &str, fault: &Fault) -> bool {
     let name = fault.call.name;
     ABORTS.contains(&(scenario, name))
@@ -265,7 +266,7 @@ pub(super) fn is_none(scenario: &str, fault: &Fault) -> bool {
         })
 }
 
-/// The call that an error names.
+/// Returns the driver error inside an error.
 fn call_of(error: &Error) -> Option<DriverError> {
     Some(match error {
         Error::Driver(error) | Error::OutOfMemory { source: error, .. } => *error,
@@ -276,14 +277,13 @@ fn call_of(error: &Error) -> Option<DriverError> {
     })
 }
 
-/// Whether a scenario in which this call fails may answer that error: the code, and the call that
-/// answered it.
+/// Returns whether a scenario may return this error if the call fails: status and call must match.
 pub(super) fn is_right(fault: &Fault, error: &Error) -> bool {
     call_of(error)
         .is_some_and(|told| told.status() == fault.status && told.call().name == fault.call.name)
 }
 
-/// Whether a scenario may succeed although this call fails.
+/// Returns whether a scenario may succeed although this call fails.
 pub(super) fn may_be_swallowed(scenario: &str, fault: &Fault) -> bool {
     let is_told =
         |(of, names): &(&str, &[&str])| *of == scenario && names.contains(&fault.call.name);
@@ -298,7 +298,7 @@ pub(super) fn may_be_swallowed(scenario: &str, fault: &Fault) -> bool {
     })
 }
 
-/// Whether that may be left when this call fails.
+/// Returns whether `left` may be leaked when this call fails.
 pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     let [(kind, count)] = left.0[..] else {
         return false;
@@ -309,7 +309,7 @@ pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     })
 }
 
-/// Whether a context may stay current on the thread if this call fails.
+/// Returns whether a context may stay current on the thread if this call fails.
 pub(super) fn keeps_current(call: &Call) -> bool {
     call.name == "cuCtxPopCurrent_v2"
 }

@@ -1,4 +1,4 @@
-//! Runs a program on a device, as two graphs with memory of their own.
+//! Runs a program on a device as two graphs, each with its own memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ pub(super) struct Machine<'a> {
     program: &'a Program,
     mix: Function,
     streams: Vec<Stream>,
-    /// One graph was built node by node, the other captured.
+    /// One graph was built node by node, the other one was captured.
     worlds: [World; 2],
     execs: Vec<GraphExec>,
     model: Model,
@@ -28,7 +28,7 @@ struct World {
     called: Arc<AtomicU32>,
 }
 
-/// Where nodes are added: to a graph, or to a line of a capture.
+/// The destination of a new node: a graph, or a branch of a capture.
 enum Place<'p, 'c> {
     Graph(&'p mut Graph, &'p [Edge]),
     Line(&'p mut CaptureScope<'c>),
@@ -59,7 +59,7 @@ impl World {
                 let args = (args.0, args.1, n);
                 match place {
                     Place::Graph(graph, after) => {
-                        // SAFETY: the kernel touches WORDS words of each; each has as many.
+                        // SAFETY: the kernel touches WORDS words of each; each has WORDS.
                         unsafe { graph.kernel(after, mix, config, args) }
                     }
                     Place::Line(line) => {
@@ -181,7 +181,7 @@ impl<'a> Machine<'a> {
             graph.remove(node).unwrap();
         }
         assert_eq!(graph.nodes().unwrap().len(), program.steps.len());
-        // Those that nothing needs go; the others are refused.
+        // Tries to remove a third of the edges; edges between conflicting nodes are refused.
         for (at, (edge, to)) in graph.edges().unwrap().into_iter().enumerate() {
             if (at + program.steps.len()).is_multiple_of(3) {
                 match graph.remove_edge(edge, to) {
@@ -222,7 +222,7 @@ impl<'a> Machine<'a> {
                         let (x, y) = world.two(x, y);
                         let config = LaunchConfig::for_num_elems(WORDS as u32);
                         let args = (x, y, WORDS as u32);
-                        // SAFETY: the kernel touches WORDS words of each; each has as many.
+                        // SAFETY: the kernel touches WORDS words of each; each has WORDS.
                         unsafe { self.streams[stream].launch(&self.mix, config, args) }.unwrap();
                     }
                     self.model.mix(x, y);
@@ -234,7 +234,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What is not as the model says, by how the graph was made.
+    /// Returns the graphs whose memory differs from the model, with the way in which they were
+    /// made.
     pub(super) fn differences(&self) -> Vec<(&'static str, Model, Model)> {
         ["built", "captured"]
             .into_iter()

@@ -1,7 +1,7 @@
-//! Random graphs, each built node by node and captured, on a device that runs as late and as oddly
-//! as it may, against a sequential model.
+//! Random graphs, each built node by node and captured, on a device that delays and reorders work
+//! as far as it is allowed to, compared with a sequential model.
 //!
-//! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
+//! `CUDA_FULL=1` runs all of them; `CUDA_SEED=n` runs the graph of that seed.
 
 mod machine;
 mod program;
@@ -14,17 +14,17 @@ use program::Program;
 
 use crate::support::{gpu, late, software};
 
-/// All programs.
+/// The number of programs with `CUDA_FULL=1`.
 const FULL: u64 = 20_000;
-/// As many as everybody has the time for.
+/// The number of programs in an ordinary run.
 const REDUCED: u64 = 120;
-/// As many as a GPU runs in any case.
+/// The number of programs on a GPU.
 const ON_A_GPU: u64 = 200;
 
 #[test]
 fn random_graphs_built_and_captured_do_what_the_model_says() {
     if let Ok(seed) = env::var("CUDA_SEED") {
-        return check(seed.parse().expect("CUDA_SEED is a number"));
+        return check(seed.parse().expect("CUDA_SEED must be a number"));
     }
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
@@ -43,7 +43,7 @@ fn check(seed: u64) {
     run(seed, &mut Machine::new(&bench, &Program::new(seed)));
 }
 
-/// Both graphs and uses beside them, some times.
+/// Runs both graphs with other uses between the launches, several times.
 fn run(seed: u64, machine: &mut Machine<'_>) {
     machine.run();
     let found = machine.differences();

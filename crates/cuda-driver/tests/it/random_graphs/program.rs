@@ -1,18 +1,18 @@
-//! A random graph as a list of operations, and what they do in turn.
+//! A random graph as a list of operations, and its sequential meaning.
 
 use std::ops::Range;
 
-/// Buffers of the device, and of the host.
+/// The number of device buffers; there is one host buffer besides.
 pub(super) const BUFFERS: usize = 4;
-/// Words of each.
+/// The number of words in each buffer.
 pub(super) const WORDS: usize = 48;
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// `x = 2 * x + y`, all words.
+    /// `x = 2 * x + y` on all words.
     Mix { x: usize, y: usize },
-    /// Words of one buffer into another.
+    /// Copies words from one buffer to another.
     Copy {
         to: usize,
         from: usize,
@@ -24,32 +24,32 @@ pub(super) enum Op {
         words: Range<usize>,
         value: u32,
     },
-    /// A buffer to the host's.
+    /// Copies a buffer to the host buffer.
     ToHost { from: usize },
-    /// The host's to a buffer.
+    /// Copies the host buffer to a buffer.
     FromHost { to: usize },
     /// A closure that adds to a number.
     Call { value: u32 },
-    /// A graph of a kernel.
+    /// A child graph with one kernel node.
     Child { x: usize, y: usize },
 }
 
-/// Where a node stands.
+/// A node and its position in the graph.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) op: Op,
-    /// The line of a capture that it is on; a new one forks from the line before it.
+    /// The branch of a capture that it belongs to; a new branch forks from the previous one.
     pub(super) line: usize,
-    /// A line that this one joins first.
+    /// A branch that this one joins first.
     pub(super) join: Option<usize>,
-    /// Nodes that it follows besides, if it is built.
+    /// Additional dependencies in the graph that is built node by node.
     pub(super) after: Vec<usize>,
-    /// A node that is added before it, if it is built, and taken out again: at once, or when all
-    /// are there.
+    /// A node that is added before this one in the graph that is built node by node, and is removed
+    /// again: at once, or after all nodes were added.
     pub(super) passing: Option<(Op, bool)>,
 }
 
-/// What happens beside the graphs, between launches.
+/// An operation between launches of the graphs.
 #[derive(Clone, Debug)]
 pub(super) enum Turn {
     Launch { stream: usize },
@@ -62,7 +62,7 @@ pub(super) struct Program {
     pub(super) turns: Vec<Turn>,
 }
 
-/// Lines of a capture, at most.
+/// The maximum number of branches of a capture.
 pub(super) const LINES: usize = 3;
 pub(super) const STREAMS: usize = 3;
 
@@ -77,7 +77,7 @@ impl Random {
         ((self.0 >> 33) % bound as u64) as usize
     }
 
-    /// Two buffers that differ.
+    /// Returns two different buffers.
     fn two(&mut self) -> (usize, usize) {
         let one = self.below(BUFFERS);
         (one, (one + 1 + self.below(BUFFERS - 1)) % BUFFERS)
@@ -151,7 +151,7 @@ impl Program {
     }
 }
 
-/// What there is, in turn.
+/// The contents of the buffers when the operations run sequentially.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Model {
     pub(super) buffers: Vec<Vec<u32>>,

@@ -1,5 +1,5 @@
-//! Random programs of graphs: launches of executables that share buffers, between other uses of the
-//! same buffers.
+//! Random programs of graphs: launches of executables that share buffers, between other uses of
+//! these buffers.
 
 use std::env;
 
@@ -8,18 +8,18 @@ use cuda_driver::{ArgList, CachingPool, Error, Graph, GraphExec, Node, node_kind
 
 use crate::support::{COPY, MIX, late, software};
 
-/// All programs.
+/// The number of programs with `CUDA_FULL=1`.
 const FULL: u64 = 20_000;
-/// As many as everybody has the time for.
+/// The number of programs in an ordinary run.
 const REDUCED: u64 = 250;
 const STEPS: usize = 40;
-/// Words of a buffer. All are equal.
+/// The number of words in a buffer; all of them are equal.
 const N: u32 = 8;
 
 #[test]
 fn random_programs_of_graphs_do_what_the_model_says() {
     if let Ok(seed) = env::var("CUDA_SEED") {
-        return check(seed.parse().expect("CUDA_SEED is a number"));
+        return check(seed.parse().expect("CUDA_SEED must be a number"));
     }
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
@@ -33,7 +33,7 @@ fn check(seed: u64) {
     }
 }
 
-/// What a node does, to buffers by their numbers.
+/// The operation of a node on buffers, which are given by number.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Fill(usize, u32),
@@ -42,7 +42,7 @@ enum Op {
     Mix(usize, usize),
 }
 
-/// An executable, with what its nodes do, and a node that fills.
+/// An executable with the operations of its nodes, and its fill node.
 struct Exec {
     exec: GraphExec,
     ops: Vec<Op>,
@@ -56,12 +56,12 @@ struct Run {
     streams: Vec<Stream>,
     mix: Function,
     copy: Function,
-    /// Those that still have an owner, by number.
+    /// The buffers that still have an owner, with their numbers.
     buffers: Vec<(usize, DeviceBuffer<u32>)>,
-    /// What each buffer holds, also those that only graphs have.
+    /// The value in each buffer, including those that only graphs keep alive.
     values: Vec<u32>,
     execs: Vec<Exec>,
-    /// What was done so far.
+    /// A description of each step so far.
     told: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl Run {
         self.random.usize(..self.buffers.len())
     }
 
-    /// Two different ones.
+    /// Returns two different buffers.
     fn two(&mut self) -> (usize, usize) {
         let to = self.any();
         let from = (to + 1 + self.random.usize(..self.buffers.len() - 1)) % self.buffers.len();
@@ -204,12 +204,12 @@ impl Run {
                 let op = Op::Fill(*number, value);
                 self.act(op);
             }
-            // It lives on in the graphs that hold it; another may get the memory of one that none
-            // holds.
+            // The buffer stays alive in the graphs that use it. If none does, another buffer may
+            // get its memory.
             11 => {
                 let at = self.any();
                 let (number, _) = self.buffers.swap_remove(at);
-                self.told.push(format!("let go of {number}"));
+                self.told.push(format!("drop {number}"));
                 self.make()?;
             }
             _ => self.update()?,
@@ -258,7 +258,7 @@ impl Run {
         Ok(())
     }
 
-    /// Fills another buffer, where the driver and the other nodes allow it.
+    /// Fills another buffer, if the driver and the other nodes allow it.
     fn update(&mut self) -> Result<(), Error> {
         if self.execs.is_empty() {
             return Ok(());
@@ -278,7 +278,7 @@ impl Run {
                 self.told
                     .push(format!("update {at}: {:?}", self.execs[at].ops));
             }
-            // Another node uses it, and neither waits for the other.
+            // Another node uses the buffer and is not ordered with this one.
             Err(Error::GraphOrder { .. }) => {}
             Err(error) => return Err(error),
         }

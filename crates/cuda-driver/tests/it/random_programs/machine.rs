@@ -1,4 +1,4 @@
-//! A software device that programs run on, through the safe layer.
+//! Runs programs on a software device through the safe layer.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::support::{late, simulator};
 
 const KERNELS: &str = include_str!("../kernels/programs.ptx");
 
-/// What a program has at hand.
+/// The device and the objects of a running program.
 pub(super) struct Machine {
     simulator: Simulator,
     context: Context,
@@ -76,7 +76,7 @@ impl Machine {
         })
     }
 
-    /// Does a step; answers the words that it reads, if it reads any.
+    /// Runs a step; returns the words that it reads, if any.
     pub(super) fn step(&mut self, step: &Step) -> Result<Option<Vec<u32>>> {
         if step.elsewhere {
             thread::scope(|scope| {
@@ -138,8 +138,8 @@ impl Machine {
                 self.with(to, |machine, view| {
                     let (a, b) = (machine.view(a), machine.view(b));
                     let (stream, kernel) = (&machine.streams[stream], &machine.kernels.join);
-                    // SAFETY: the kernel reads n words of `a` and of `b` and writes n of `to`: all
-                    // have as many.
+                    // SAFETY: the kernel reads n words of `a` and `b` each and writes n words of
+                    // `to`; each has n.
                     unsafe { stream.launch(kernel, block(n), (view, a, b, n)) }
                 })?;
             }
@@ -202,7 +202,8 @@ impl Machine {
         Ok(pinned.to_vec())
     }
 
-    /// Reads while a host function waits for that; answers nothing if the wait was for nothing.
+    /// Reads words while a host function blocks `gate`. Returns no words if the read was held up
+    /// until the host function timed out.
     fn gated(&self, gate: usize, stream: usize, from: &Part) -> Result<Vec<u32>> {
         let stream = &self.streams[&stream];
         let (open, opened) = mpsc::channel::<()>();
@@ -215,8 +216,8 @@ impl Machine {
         let n = from.len as u32;
         let mut words = DeviceBuffer::<u32>::zeroed(stream, from.len)?;
         let args = (&mut words, self.view(from), 1_u32, n);
-        // SAFETY: the kernel reads n words of `from` and reads and writes n of `words`: both have
-        // as many.
+        // SAFETY: the kernel reads n words of `from` and reads and writes n words of `words`; each
+        // has n.
         unsafe { stream.launch(&self.kernels.weave, block(n), args) }?;
         let words = words.to_vec()?;
         drop(open);
@@ -235,7 +236,7 @@ impl Machine {
         buffer.slice(part.start..part.start + part.len).unwrap()
     }
 
-    /// Takes the buffer of `part` out for as long as `f` writes to it.
+    /// Takes the buffer of `part` out of the map while `f` writes to it.
     fn with<R>(
         &mut self,
         part: &Part,
@@ -259,18 +260,18 @@ impl Machine {
 
     fn fill(&self, stream: usize, to: DeviceSliceMut<'_, u32>, value: u32) -> Result<()> {
         let n = to.len() as u32;
-        // SAFETY: the kernel writes the n words that the view has.
+        // SAFETY: the kernel writes n words, the length of the view.
         unsafe { self.streams[&stream].launch(&self.kernels.fill, block(n), (to, value, n)) }
     }
 
     fn weave(&mut self, stream: usize, to: &Part, from: &Part, factor: u32) -> Result<()> {
         let n = to.len as u32;
         if to.form == Form::Whole && from.form == Form::Whole {
-            // The buffers themselves as arguments.
+            // Passes the buffers themselves as arguments.
             let mut buffer = self.buffers.remove(&to.buffer).unwrap();
             let args = (&mut buffer, &self.buffers[&from.buffer], factor, n);
-            // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have
-            // as many.
+            // SAFETY: the kernel reads n words of `from` and reads and writes n words of `to`; each
+            // has n.
             let result =
                 unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), args) };
             self.buffers.insert(to.buffer, buffer);
@@ -298,8 +299,8 @@ impl Machine {
             return to.copy_from(&from);
         };
         let n = len as u32;
-        // SAFETY: the kernel reads n words of `from` and reads and writes n of `to`: both have as
-        // many.
+        // SAFETY: the kernel reads n words of `from` and reads and writes n words of `to`; each has
+        // n.
         unsafe { self.streams[&stream].launch(&self.kernels.weave, block(n), (to, from, 1_u32, n)) }
     }
 
@@ -325,7 +326,8 @@ impl Machine {
         words
     }
 
-    /// Drops everything in an order made from `seed`; answers what is left if anything is.
+    /// Drops everything in an order derived from `seed`. Fails with a description of what is left,
+    /// if anything is.
     pub(super) fn end(self, seed: u64) -> Result<(), String> {
         let mut owners: Vec<Box<dyn Any>> = vec![
             Box::new(self.context),
@@ -337,10 +339,10 @@ impl Machine {
         let transfers = self.transfers.into_inner().unwrap();
         owners.extend(transfers.into_iter().map(|it| Box::new(it) as _));
         Rng::with_seed(seed).shuffle(&mut owners);
-        // Only what fails to be given back at the very end stays.
+        // A resource whose release fails is leaked, so no call fails from here on.
         self.simulator.clear_rules();
         drop(owners);
-        // Transfers that were dropped, and host functions, end on other threads.
+        // Dropped transfers and host functions are completed by other threads.
         let start = Instant::now();
         loop {
             let live = self.simulator.live();
@@ -359,12 +361,12 @@ fn block(n: u32) -> LaunchConfig {
     LaunchConfig::new(1, n.max(1))
 }
 
-/// What went wrong, as text.
+/// Describes the error.
 pub(super) fn told(error: &Error) -> String {
-    format!("the safe layer answered: {error}")
+    format!("the safe layer returned: {error}")
 }
 
-/// Whether it is the error that programs with faults are given.
+/// Returns whether this is the injected error of programs with faults.
 pub(super) fn is_planned(error: &Error) -> bool {
     error.status() == Some(Status::CUDA_ERROR_UNKNOWN)
 }

@@ -1,16 +1,16 @@
-//! Programs made from a seed.
+//! Generates programs from a seed.
 
 use fastrand::Rng;
 
 use super::program::{Action, DEFAULT, Form, LEGACY, PER_THREAD, Part, Program, Step};
 
-/// The most streams at a time, the default one among them.
+/// The maximum number of streams at a time, including the default stream.
 const STREAMS: usize = 5;
-/// The most buffers at a time.
+/// The maximum number of buffers at a time.
 const BUFFERS: usize = 6;
-/// Few, so that memory that was freed fits what comes next.
+/// Only a few lengths, so that freed memory fits later buffers.
 const LENGTHS: [usize; 4] = [1, 16, 33, 48];
-/// The bytes of a caching pool's block for any of them.
+/// The size in bytes of a caching pool's block for each of these lengths.
 const POOL_BLOCK: usize = 256;
 
 impl Program {
@@ -30,11 +30,11 @@ impl Program {
                 maker.streams.push(stream);
             }
         }
-        // A copy that is not waited for because the wait failed must not be one that comes late.
+        // A copy whose wait failed, and which nothing waits for, must not run late.
         let late_copies = !faults && maker.rng.bool();
         let pool = match maker.rng.u32(..4) {
             0 => Some(usize::MAX),
-            // Room for as many buffers as there may be, and no more: blocks that are in use go to
+            // The limit allows exactly the maximum number of buffers, so that blocks in use move to
             // other streams.
             1 => Some(BUFFERS * POOL_BLOCK),
             _ => None,
@@ -44,7 +44,7 @@ impl Program {
             let action = maker.action();
             maker.push(&mut steps, action);
         }
-        // What was not looked at is, in any order.
+        // Reads all remaining buffers, in random order.
         let mut buffers = maker.buffers.clone();
         maker.rng.shuffle(&mut buffers);
         for (id, len) in buffers {
@@ -61,7 +61,7 @@ impl Program {
     }
 }
 
-/// Whether a stream is one that the program made.
+/// Returns whether the program created the stream.
 fn is_made(stream: usize) -> bool {
     ![DEFAULT, LEGACY, PER_THREAD].contains(&stream)
 }
@@ -70,11 +70,11 @@ struct Maker {
     rng: Rng,
     next: usize,
     streams: Vec<usize>,
-    /// With their lengths.
+    /// The buffers with their lengths.
     buffers: Vec<(usize, usize)>,
-    /// Those of `streams` that are not ordered with the legacy stream.
+    /// The streams in `streams` that are not ordered with the legacy stream.
     ordinary: Vec<usize>,
-    /// Whether calls fail now and then.
+    /// Whether driver calls fail at random.
     faults: bool,
 }
 
@@ -113,7 +113,7 @@ impl Maker {
             }
             51..56 => self.within(),
             56..60 => self.halves(),
-            // What fails there may leave others waiting, or memory that is never freed.
+            // A failure in these steps may leave streams blocked or memory leaked.
             60..65 if !self.faults => self.beside(),
             60..70 => Action::Fill {
                 stream: self.stream(),
@@ -181,7 +181,7 @@ impl Maker {
         Action::DropStream(id)
     }
 
-    /// Something that goes on beside the program.
+    /// Returns an action with asynchronous work: a blocked stream, a signal or a transfer.
     fn beside(&mut self) -> Action {
         let ordinary = self.ordinary[self.rng.usize(..self.ordinary.len())];
         let other = self.stream();
@@ -233,7 +233,7 @@ impl Maker {
         self.streams[self.rng.usize(..self.streams.len())]
     }
 
-    /// Words of any buffer but `other`.
+    /// Returns words of any buffer except `other`.
     fn part(&mut self, other: Option<usize>) -> Part {
         let candidates: Vec<(usize, usize)> = self
             .buffers
@@ -256,7 +256,7 @@ impl Maker {
         }
     }
 
-    /// Words of two buffers, as many of each.
+    /// Returns equally many words of two buffers.
     fn pair(&mut self) -> (Part, Part) {
         let mut to = self.part(None);
         let from = self.like(&to);
@@ -264,7 +264,7 @@ impl Maker {
         (to, from)
     }
 
-    /// As many words of another buffer as `part` has, or fewer if they are not there.
+    /// Returns as many words of another buffer as `part` has, or fewer if that buffer is shorter.
     fn like(&mut self, part: &Part) -> Part {
         let mut found = self.part(Some(part.buffer));
         self.shorten(&mut found, part.len);

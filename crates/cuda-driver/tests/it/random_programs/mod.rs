@@ -1,10 +1,10 @@
-//! Random programs on a device that runs as late and as oddly as it may, against a sequential
-//! model.
+//! Random programs on a device that delays and reorders work as far as it is allowed to, compared
+//! with a sequential model.
 //!
-//! In one of four, calls of the driver fail now and then: what a failed step does not touch is as
-//! the model says.
+//! In a quarter of the programs, driver calls fail at random: everything that a failed step does
+//! not touch must match the model.
 //!
-//! `CUDA_FULL=1` runs them all; `CUDA_SEED=n` runs the one of that seed.
+//! `CUDA_FULL=1` runs all of them; `CUDA_SEED=n` runs the program of that seed.
 
 mod graphs;
 mod machine;
@@ -21,15 +21,15 @@ use machine::{Machine, is_planned, told};
 use model::Model;
 use program::Program;
 
-/// All programs.
+/// The number of programs with `CUDA_FULL=1`.
 const FULL: u64 = 120_000;
-/// As many as everybody has the time for.
+/// The number of programs in an ordinary run.
 const REDUCED: u64 = 1_000;
 
 #[test]
 fn random_programs_do_what_the_model_says() {
     if let Ok(seed) = env::var("CUDA_SEED") {
-        return check(seed.parse().expect("CUDA_SEED is a number"));
+        return check(seed.parse().expect("CUDA_SEED must be a number"));
     }
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
@@ -53,7 +53,7 @@ fn random_programs_do_what_the_model_says() {
     println!("{count} of {FULL} random programs, {rate:.0} a second");
 }
 
-/// Runs the program of `seed`; panics with the shortest one found that fails as well, if it fails.
+/// Runs the program of `seed`. On failure, panics with the shortest failing program that was found.
 fn check(seed: u64) {
     let program = Program::of_seed(seed);
     let Err(first) = run(&program) else {
@@ -65,7 +65,7 @@ fn check(seed: u64) {
         .iter()
         .map(|step| format!("  {step:?}\n"))
         .collect();
-    panic!("CUDA_SEED={seed} fails, and so do these steps of it:\n{steps}{why}");
+    panic!("CUDA_SEED={seed} fails, and this subset of its steps fails too:\n{steps}{why}");
 }
 
 fn run(program: &Program) -> Result<(), String> {
@@ -95,7 +95,7 @@ fn run(program: &Program) -> Result<(), String> {
     machine.end(program.seed)
 }
 
-/// Leaves out steps as long as what is left fails.
+/// Removes steps as long as the rest still fails.
 fn shrink(mut program: Program, mut why: String) -> (Program, String) {
     let mut size = program.steps.len().div_ceil(2);
     while size > 0 {

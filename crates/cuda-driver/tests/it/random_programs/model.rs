@@ -1,25 +1,25 @@
-//! What a program means: its steps one after the other on vectors. There are no streams here.
+//! The meaning of a program: its steps run sequentially on vectors, without streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::program::{Action, Part};
 
-/// The buffers of a program.
+/// The contents of a program's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     buffers: BTreeMap<usize, Vec<u32>>,
-    /// Buffers of unknown content: a step that writes to them failed, and may have done a part of
+    /// Buffers with unknown contents: a step that writes to them failed and may have done part of
     /// its work.
     unknown: BTreeSet<usize>,
 }
 
 impl Model {
-    /// Notes that `action` failed.
+    /// Records that `action` failed.
     pub(super) fn fail(&mut self, action: &Action) {
         self.unknown.extend(action.target());
     }
 
-    /// Does `action`; answers the words that it reads, if it reads any and they are known.
+    /// Runs `action`; returns the words that it reads, if any, provided that they are known.
     pub(super) fn act(&mut self, action: &Action) -> Option<Vec<u32>> {
         let words = self.known(action);
         let sources = action.sources();

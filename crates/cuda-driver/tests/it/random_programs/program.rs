@@ -1,36 +1,36 @@
-//! Programs: lists of steps, made from a seed.
+//! Programs: lists of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The stream that is always there.
+/// The default stream of a program, which always exists.
 pub(super) const DEFAULT: usize = 0;
-/// C's NULL stream, which is always there.
+/// C's NULL stream, which always exists.
 pub(super) const LEGACY: usize = usize::MAX;
-/// The per-thread default stream, which is always there.
+/// The per-thread default stream, which always exists.
 pub(super) const PER_THREAD: usize = usize::MAX - 1;
 
-/// A program, and the schedule that it runs under.
+/// A program and the schedule under which it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) seed: u64,
-    /// Whether copies of pageable memory are queued as all others.
+    /// Whether copies of pageable memory run as late as other work.
     pub(super) late_copies: bool,
-    /// Whether calls of the driver fail now and then.
+    /// Whether driver calls fail at random.
     pub(super) faults: bool,
-    /// Whether buffers are of a caching pool, and the most bytes that it may have.
+    /// Whether buffers come from a caching pool, and the limit of the pool in bytes.
     pub(super) pool: Option<usize>,
     pub(super) steps: Vec<Step>,
 }
 
-/// What is done, and where.
+/// An action and the thread that it runs on.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) action: Action,
-    /// On a thread made for it.
+    /// Whether it runs on a new thread.
     pub(super) elsewhere: bool,
 }
 
-/// Buffers and streams go by numbers that are used once.
+/// An action of a program. The numbers of buffers and streams are never reused.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Stream {
@@ -58,7 +58,8 @@ pub(super) enum Action {
         to: Part,
         from: Part,
     },
-    /// The words from `middle` on over the first ones: by a copy, or on `stream` woven into them.
+    /// Overwrites the first words with the words from `middle` on by a copy, or combines them by a
+    /// kernel on `stream`.
     CopyWithin {
         buffer: usize,
         middle: usize,
@@ -82,7 +83,7 @@ pub(super) enum Action {
         from: Part,
         factor: u32,
     },
-    /// Fills both halves, at the same time on two threads and two streams, and reads the lower one
+    /// Fills both halves at the same time on two threads and two streams, and reads the lower half
     /// on its thread.
     Halves {
         buffer: usize,
@@ -91,27 +92,27 @@ pub(super) enum Action {
         values: [u32; 2],
     },
     Synchronize(usize),
-    /// Overwrites words from page-locked memory, which goes with its transfer: at the end of the
-    /// step, or with the machine.
+    /// Overwrites words from page-locked memory, which is dropped with its transfer: at the end of
+    /// the step, or with the machine.
     Upload {
         stream: usize,
         to: Part,
         words: Vec<u32>,
         keep: bool,
     },
-    /// Reads words to page-locked memory, owned by a transfer or borrowed by a scope.
+    /// Reads words into page-locked memory, which is owned by a transfer or borrowed by a scope.
     Download {
         stream: usize,
         from: Part,
         scoped: bool,
     },
-    /// A host function on `gate` waits until the words were read through a kernel on `stream`.
+    /// A host function blocks `gate` until the words were read through a kernel on `stream`.
     Gated {
         gate: usize,
         stream: usize,
         from: Part,
     },
-    /// One stream waits for a value that another sets.
+    /// One stream waits for a value that another stream writes.
     Signal {
         waiting: usize,
         setting: usize,
@@ -120,7 +121,7 @@ pub(super) enum Action {
     Reload,
 }
 
-/// Words of a buffer.
+/// A range of words of a buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) buffer: usize,
@@ -129,20 +130,19 @@ pub(super) struct Part {
     pub(super) form: Form,
 }
 
-/// How words are named to the safe layer.
+/// The form in which words are passed to the safe layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As the buffer itself.
+    /// The buffer itself.
     Whole,
-    /// As a view of it.
+    /// A view of the buffer.
     View,
-    /// As a piece of it after a split; if only read, as a view.
+    /// A piece of a split view; an ordinary view if it is only read.
     Piece,
 }
 
 impl Program {
-    /// The same without the steps of `range`, and without those that need what they would have
-    /// made.
+    /// Returns the program without the steps in `range` and without the steps that depend on them.
     pub(super) fn without(&self, range: std::ops::Range<usize>) -> Self {
         let mut streams = BTreeSet::from([DEFAULT, LEGACY, PER_THREAD]);
         let mut buffers = BTreeMap::new();
@@ -158,7 +158,7 @@ impl Program {
 }
 
 impl Action {
-    /// The buffer that it makes or writes to.
+    /// Returns the buffer that it creates or writes.
     pub(super) fn target(&self) -> Option<usize> {
         match self {
             Self::Zeroed { id, .. } | Self::FromHost { id, .. } => Some(*id),
@@ -173,7 +173,7 @@ impl Action {
         }
     }
 
-    /// The buffers that it reads to find what it writes or answers.
+    /// Returns the buffers that it reads to compute its output.
     pub(super) fn sources(&self) -> Vec<usize> {
         match self {
             Self::Read(from)
@@ -186,7 +186,7 @@ impl Action {
         }
     }
 
-    /// Whether it makes what later steps may need.
+    /// Returns whether it creates something that later steps may need.
     pub(super) fn makes(&self) -> bool {
         matches!(
             self,
@@ -194,7 +194,8 @@ impl Action {
         )
     }
 
-    /// Whether all that it needs is there; if so, notes what it makes and what it ends.
+    /// Returns whether everything that it needs exists; if so, records what it creates and
+    /// destroys.
     fn take_place(
         &self,
         streams: &mut BTreeSet<usize>,

@@ -1,4 +1,4 @@
-//! A packed struct lies otherwise than the device's compiler would have it.
+//! The layout of a packed struct differs from that of the device's compiler.
 
 use cuda_driver::DeviceRepr;
 

@@ -1,4 +1,4 @@
-//! A kernel may write any bits, and not any bits are a value of an enum.
+//! A kernel may write any bit pattern, and not every bit pattern is a valid value of an enum.
 
 use cuda_driver::DeviceRepr;
 

@@ -1,4 +1,4 @@
-//! An address of the host means nothing to the device, and one that the device wrote is no reference.
+//! A host address is invalid on the device, and an address from the device is not a reference.
 
 use cuda_driver::DeviceRepr;
 

@@ -1,4 +1,4 @@
-//! Padding has no value: copying it to the device would read memory that was never written.
+//! Padding is uninitialized: copying it to the device would read uninitialized memory.
 
 use cuda_driver::DeviceRepr;
 

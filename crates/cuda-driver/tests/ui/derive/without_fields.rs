@@ -1,4 +1,4 @@
-//! A struct without fields has no bytes in Rust, and one in C++.
+//! A struct without fields has size 0 in Rust and size 1 in C++.
 
 use cuda_driver::DeviceRepr;
 

@@ -1,4 +1,4 @@
-//! Rust orders the fields of a struct as it likes; the device's compiler does not.
+//! Rust may reorder the fields of a struct; the device's compiler does not.
 
 use cuda_driver::DeviceRepr;
 

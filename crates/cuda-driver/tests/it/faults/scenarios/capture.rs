@@ -1,4 +1,4 @@
-//! Captured graphs.
+//! Scenarios of captured graphs.
 
 use cuda_driver::{CaptureStatus, Graph};
 
@@ -73,7 +73,7 @@ fn into(ground: &Ground) -> Result<()> {
     expect(&x, 8)
 }
 
-/// What only the newer revisions can tell.
+/// Programmatic edges, which only the newer revisions of the calls can report.
 fn programmatic(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let mix = ground.kernel(MIX, "mix")?;
@@ -83,7 +83,7 @@ fn programmatic(ground: &Ground) -> Result<()> {
     // SAFETY: the kernel touches N words of each; each has N.
     let first = unsafe { graph.kernel(&[], &mix, config(), (&mut x, &z, N)) }?;
     graph.capture_into(&[first.programmatic_edge()], |scope| {
-        // SAFETY: as above; the two share only what both read.
+        // SAFETY: as above; the two kernels share only memory that both read.
         unsafe { scope.launch(&mix, config(), (&mut y, &z, N)) }
     })?;
     let exec = graph.instantiate()?;

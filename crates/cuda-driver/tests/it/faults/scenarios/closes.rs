@@ -1,4 +1,4 @@
-//! Everything that can be closed, where what a drop would swallow is told.
+//! Every `close` method: it must report errors that a drop would swallow.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{ContextFlags, Graph, ManagedBuffer, PitchedBuffer};

@@ -1,4 +1,4 @@
-//! Contexts of all kinds.
+//! Scenarios of contexts of all kinds.
 
 use std::ptr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn owned(ground: &Ground) -> Result<()> {
     let context = Context::new(ground.context.device(), ContextFlags::SCHED_YIELD)?;
     let stream = context.default_stream()?;
     let buffer = DeviceBuffer::from_host(&stream, &[5_u32; 8])?;
-    // It stays until the buffer goes.
+    // The context lives until the buffer is dropped.
     drop((context, stream));
     assert_eq!(buffer.to_vec()?, [5; 8]);
     buffer.close()?;
@@ -54,13 +54,13 @@ fn current(ground: &Ground) -> Result<()> {
         Context::current(&ground.driver)?.as_ref(),
         Some(&ground.context)
     );
-    // Not in the order in which they were made.
+    // The guards are not dropped in reverse order of creation.
     drop(outer);
     drop(inner);
     Ok(())
 }
 
-/// What other code has made, and destroys.
+/// A context that other code creates and destroys.
 struct Foreign(Arc<DriverLibrary>, CUcontext);
 
 impl Foreign {
@@ -71,7 +71,7 @@ impl Foreign {
         let status = unsafe { library.cuCtxCreate_v4(&raw mut raw, ptr::null_mut(), 0, device) };
         assert_eq!(status, Status::CUDA_SUCCESS);
         let mut popped = ptr::null_mut();
-        // SAFETY: as above. (The first revision, which nobody else calls.)
+        // SAFETY: as above. (This is the first revision, which only this code calls.)
         let status = unsafe { library.cuCtxPopCurrent(&raw mut popped) };
         assert_eq!((status, popped), (Status::CUDA_SUCCESS, raw));
         Self(library, raw)
@@ -80,7 +80,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the context any more. (The first revision, as above.)
+        // SAFETY: the context is no longer in use. (This is the first revision, as above.)
         let status = unsafe { self.0.cuCtxDestroy(self.1) };
         assert_eq!(status, Status::CUDA_SUCCESS);
     }
@@ -89,7 +89,8 @@ impl Drop for Foreign {
 fn borrowed(ground: &Ground) -> Result<()> {
     let foreign = Foreign::new(ground);
     let token = Arc::new(AtomicBool::new(true));
-    // SAFETY: the context is alive until the end of this function, where nothing of it is left.
+    // SAFETY: the context is alive until the end of this function, and all its objects are dropped
+    // by then.
     let context = unsafe { Context::borrow_raw(&ground.driver, foreign.1, token) }?;
     let stream = context.default_stream()?;
     let mut buffer = DeviceBuffer::from_host(&stream, &[9_u32; 8])?;
@@ -102,7 +103,7 @@ fn borrowed(ground: &Ground) -> Result<()> {
     context.close()
 }
 
-/// The handles that other code has may be those of contexts that are known, and of others.
+/// Raw handles of other code may belong to contexts that the crate knows, or to others.
 fn known(ground: &Ground) -> Result<()> {
     let token = Arc::new(AtomicBool::new(true));
     let raw = ground.context.as_raw();
@@ -110,8 +111,7 @@ fn known(ground: &Ground) -> Result<()> {
     let same = unsafe { Context::borrow_raw(&ground.driver, raw, token) }?;
     assert_eq!(same, ground.context);
     let foreign = Foreign::new(ground);
-    // Other code makes it current.
-    // SAFETY: the context is alive.
+    // SAFETY: the context is alive. This makes it current in the role of other code.
     let status = unsafe { ground.library.cuCtxPushCurrent(foreign.1) };
     assert_eq!(status, Status::CUDA_SUCCESS);
     let told = Context::current(&ground.driver);
@@ -121,12 +121,12 @@ fn known(ground: &Ground) -> Result<()> {
     assert_eq!(status, Status::CUDA_SUCCESS);
     match told {
         Err(Error::ForeignContext) => Ok(()),
-        told => told.map(|told| panic!("it is known: {told:?}")),
+        told => told.map(|told| panic!("the context is not foreign: {told:?}")),
     }
 }
 
-/// What nobody does to a context that others use.
+/// Resets the primary context, which is invalid while other code uses it.
 fn reset(ground: &Ground) -> Result<()> {
-    // SAFETY: nothing of the context is in use: the handles that are left only release it.
+    // SAFETY: nothing in the context is in use: the remaining handles only release it.
     unsafe { ground.context.device().reset_primary_context() }
 }

@@ -1,4 +1,4 @@
-//! Drivers and devices.
+//! Scenarios of drivers and devices.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{ContextFlags, DevicePool, PeerAttribute};
@@ -12,7 +12,7 @@ pub(super) const ALL: &[Scenario] = &[
     two("peers", peers),
 ];
 
-/// From the library on.
+/// Starts from the driver library.
 fn start(ground: &Ground) -> Result<()> {
     let driver = Driver::new(ground.simulator.library().unwrap())?;
     assert_eq!(driver.devices()?.len(), 1);

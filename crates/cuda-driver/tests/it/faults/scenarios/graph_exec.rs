@@ -1,4 +1,4 @@
-//! Executable graphs that change.
+//! Scenarios that change executable graphs.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const ALL: &[Scenario] = &[
 
 type Kernel = cuda_driver::Node<node_kind::Kernel>;
 
-/// `x = 2 * x + y`
+/// Returns a graph with one kernel node that computes `x = 2 * x + y`.
 fn mixing(
     ground: &Ground,
     mix: &Function,

@@ -1,4 +1,4 @@
-//! Graphs built node by node.
+//! Scenarios of graphs that are built node by node.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn kernels(ground: &Ground) -> Result<()> {
     exec.launch(&other)?;
     expect(&x, 11)?;
     exec.launch(&other)?;
-    // It goes behind the launch.
+    // The buffer is freed after the launch has run.
     drop(y);
     expect(&x, 11)?;
     exec.close()
@@ -137,7 +137,7 @@ fn conditional(ground: &Ground) -> Result<()> {
     // SAFETY: the kernel touches N words of each; each has N.
     unsafe { body.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
     let args = (&mut counter, condition.as_raw());
-    // SAFETY: the kernel counts one word, and sets the condition of this graph.
+    // SAFETY: the kernel decrements one word and sets the condition of this graph.
     unsafe { body.kernel(&[], &count_down, LaunchConfig::new(1, 1), args) }?;
     let exec = graph.instantiate()?;
     drop((graph, body));
@@ -172,7 +172,7 @@ fn old_lists(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-/// A node whose edge cannot be added does not stay.
+/// A node whose edge cannot be added is removed again.
 fn undone(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let copy = ground.kernel(COPY, "copy")?;
@@ -185,11 +185,11 @@ fn undone(ground: &Ground) -> Result<()> {
     let no_edge = Rule::new(status).function("cuGraphAddDependencies_v2");
     ground.simulator.add_rule(no_edge.nth(1));
     let after = [first.programmatic_edge()];
-    // SAFETY: as above; the two share only what both read.
+    // SAFETY: as above; the two kernels share only memory that both read.
     let added = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) };
     match added {
         Err(error) if error.status() == Some(status) => {}
-        added => return added.map(|_| panic!("it was added")),
+        added => return added.map(|_| panic!("the node was added")),
     }
     drop(graph);
     expect(&y, 0)
@@ -204,7 +204,7 @@ fn removed(ground: &Ground) -> Result<()> {
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];
-    // SAFETY: as above; the two share only what both read.
+    // SAFETY: as above; the two kernels share only memory that both read.
     let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
     graph.remove_edge(after[0], second)?;
     let nothing = graph.empty(&[first.edge()])?;
@@ -241,7 +241,7 @@ fn programmatic(ground: &Ground) -> Result<()> {
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];
-    // SAFETY: as above; the two share only what both read.
+    // SAFETY: as above; the two kernels share only memory that both read.
     let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
     assert_eq!(graph.edges()?, [(first.programmatic_edge(), second.id())]);
     let exec = graph.instantiate()?;

@@ -1,4 +1,4 @@
-//! Page-locked memory, and copies from and to it.
+//! Scenarios of page-locked memory and of copies from and to it.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer};
@@ -68,7 +68,7 @@ fn transfers(ground: &Ground) -> Result<()> {
     let memory = up.wait().map_err(|error| error.error().clone())?;
     let down = out.copy_to_pinned_async(memory, &copying);
     let down = down.map_err(|error| error.error().clone())?;
-    // Something else is in its place at once.
+    // Another buffer may take its memory at once.
     drop(out);
     let next = filled(&home, 1)?;
     down.is_done()?;
@@ -77,7 +77,7 @@ fn transfers(ground: &Ground) -> Result<()> {
     expect(&next, 1)
 }
 
-/// What nobody waits for.
+/// Transfers that are dropped without a wait.
 fn dropped(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let mut buffer = filled(&stream, 0)?;

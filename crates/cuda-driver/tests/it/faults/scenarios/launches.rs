@@ -1,4 +1,4 @@
-//! Launches.
+//! Scenarios of launches.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
@@ -50,7 +50,7 @@ fn attributes(ground: &Ground) -> Result<()> {
     expect(&x, 34)
 }
 
-/// More than any kernel may have without asking.
+/// More shared memory than a kernel may use without raising its limit.
 fn shared(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let kernel = ground.kernel(COPY, "copy")?;
@@ -92,7 +92,7 @@ fn wide_tensor_maps(ground: &Ground) -> Result<()> {
     made(TensorMap::im2col_wide(&memory.as_slice(), &layout, &wide))
 }
 
-/// A map that the software device does not have.
+/// Accepts the error for a kind of tensor map that the software device does not support.
 fn made(map: Result<TensorMap>) -> Result<()> {
     match map {
         Err(Error::Driver(error))

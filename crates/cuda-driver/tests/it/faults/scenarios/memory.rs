@@ -1,4 +1,4 @@
-//! Device memory.
+//! Scenarios of device memory.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
@@ -56,7 +56,7 @@ fn plain(ground: &Ground) -> Result<()> {
     DeviceBuffer::<u32>::zeroed_plain(&stream, 16)?.close()
 }
 
-/// Memory that comes from elsewhere and goes there.
+/// Memory imported from other code and exported to it.
 fn foreign(ground: &Ground) -> Result<()> {
     let (stream, other) = (ground.stream()?, ground.stream()?);
     let kernel = ground.kernel(COPY, "copy")?;
@@ -64,7 +64,7 @@ fn foreign(ground: &Ground) -> Result<()> {
     let (len, address) = (buffer.len(), buffer.as_raw());
     let mut out = filled(&other, 0)?;
     {
-        // SAFETY: the buffer lives longer.
+        // SAFETY: the buffer outlives the view.
         let view: DeviceBuffer<u32> =
             unsafe { DeviceBuffer::from_foreign(&stream, address, len, ()) }?;
         copy(&other, &kernel, &view, &mut out)?;
@@ -74,20 +74,20 @@ fn foreign(ground: &Ground) -> Result<()> {
     out.close()
 }
 
-/// More than a block, and more than one thread does.
+/// Copies larger than a staging block, and large enough to be split among threads.
 fn large(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let words: Vec<u32> = (0..400_000).collect();
     let mut buffer = DeviceBuffer::from_host(&stream, &words)?;
-    assert!(buffer.to_vec()? == words, "a wrong result");
+    assert!(buffer.to_vec()? == words, "wrong result");
     let some = &words[..30_000];
     let mut part = buffer.slice_mut(..30_000).unwrap();
     part.copy_from_host(some)?;
-    assert!(part.as_slice().to_vec()? == some, "a wrong result");
+    assert!(part.as_slice().to_vec()? == some, "wrong result");
     Ok(())
 }
 
-/// Uses on other streams, and a free behind them.
+/// Uses on other streams, followed by a free that must be ordered after them.
 fn crossing(ground: &Ground) -> Result<()> {
     let streams = [ground.stream()?, ground.stream()?, ground.stream()?];
     let kernel = ground.kernel(COPY, "copy")?;
@@ -143,7 +143,7 @@ fn managed(ground: &Ground) -> Result<()> {
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     unsafe { other.launch(&kernel, super::config(), (&source, &mut target, N)) }?;
     assert_eq!(target.host()?, [7; N as usize]);
-    // SAFETY: it is used on no other stream.
+    // SAFETY: the memory is used on no other stream.
     unsafe { target.attach(&stream, ManagedAttachment::Global) }?;
     drop(source);
     target.close()

@@ -1,4 +1,4 @@
-//! Programs that together make every call of the safe layer.
+//! Scenarios: programs that together make every call of the safe layer.
 
 mod capture;
 mod closes;
@@ -19,7 +19,7 @@ use cuda_sim::Builder;
 
 use super::rig::{Ground, Result, Scenario};
 
-/// All of them.
+/// Returns all scenarios.
 pub(super) fn all() -> Vec<&'static Scenario> {
     [
         devices::ALL,
@@ -41,12 +41,12 @@ pub(super) fn all() -> Vec<&'static Scenario> {
     .collect()
 }
 
-/// One that needs a single device.
+/// Returns a scenario that needs a single device.
 const fn one(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
     on(name, |it| it, run)
 }
 
-/// One that needs a device of its own kind.
+/// Returns a scenario that needs a device with its own configuration.
 const fn on(
     name: &'static str,
     device: fn(Builder) -> Builder,
@@ -61,7 +61,7 @@ const fn on(
     }
 }
 
-/// One that leaves something pending.
+/// Returns a scenario that leaves deferred work behind.
 const fn pending(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
     Scenario {
         is_pending: true,
@@ -69,7 +69,7 @@ const fn pending(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario
     }
 }
 
-/// One that needs two.
+/// Returns a scenario that needs two devices.
 const fn two(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
     Scenario {
         name,
@@ -90,7 +90,7 @@ impl Ground {
     }
 }
 
-/// Elements of most buffers.
+/// The length of most buffers, in elements.
 const N: u32 = 64;
 
 fn config() -> LaunchConfig {
@@ -101,13 +101,13 @@ fn filled(stream: &Stream, value: u32) -> Result<DeviceBuffer<u32>> {
     DeviceBuffer::from_host(stream, &[value; N as usize])
 }
 
-/// That the buffer holds nothing else.
+/// Checks that every element of the buffer is `value`.
 fn expect(buffer: &DeviceBuffer<u32>, value: u32) -> Result<()> {
-    assert_eq!(buffer.to_vec()?, [value; N as usize], "a wrong result");
+    assert_eq!(buffer.to_vec()?, [value; N as usize], "wrong result");
     Ok(())
 }
 
-/// `out = input` on `stream`.
+/// Computes `out = input` on `stream`.
 fn copy(
     stream: &Stream,
     kernel: &Function,

@@ -1,4 +1,4 @@
-//! Modules, libraries, the linker and variables.
+//! Scenarios of modules, libraries, the linker and variables.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{
@@ -36,7 +36,7 @@ fn modules(ground: &Ground) -> Result<()> {
     drop(module);
     let (source, mut target) = (filled(&stream, 4)?, filled(&stream, 0)?);
     copy(&stream, &kernel, &source, &mut target)?;
-    // Unloaded behind what it runs.
+    // The module is unloaded only after its running kernel has ended.
     drop((kernel, source));
     expect(&target, 4)
 }
@@ -77,7 +77,7 @@ fn variables(ground: &Ground) -> Result<()> {
     let mut counter: Global<u32> = module.global("counter", &stream)?;
     assert_eq!(counter.to_vec()?, [5]);
     counter.copy_from_host(&[7])?;
-    // SAFETY: the kernel adds to the variable, at home on this stream.
+    // SAFETY: the kernel adds to the variable, whose home stream is this one.
     unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }?;
     assert_eq!(counter.to_vec()?, [10]);
     drop(counter);
@@ -101,7 +101,7 @@ fn libraries(ground: &Ground) -> Result<()> {
     kernel.set_cache_config(CacheConfig::L1, device)?;
     let function = kernel.function(&ground.context)?;
     let counter: Global<u32> = library.global("counter", &stream)?;
-    // SAFETY: the kernel adds to the variable, at home on this stream.
+    // SAFETY: the kernel adds to the variable, whose home stream is this one.
     unsafe { stream.launch(&function, LaunchConfig::new(1, 1), (3_u32,)) }?;
     drop((library, kernels, kernel, function));
     assert_eq!(counter.to_vec()?, [8]);
@@ -123,13 +123,13 @@ fn linker(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-/// Code that does not say what its kernels take: the driver is asked.
+/// A cubin without metadata about its kernel parameters: the library queries the driver for them.
 fn foreign(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let mut linker = Linker::new(&ground.context, &JitOptions::new())?;
     linker.add(&ptx(COPY), "copy")?;
     let cubin = linker.complete()?.cubin;
-    // SAFETY: it is the whole cubin that the linker has made.
+    // SAFETY: this is the complete cubin that the linker produced.
     let cubin = unsafe { Cubin::from_bytes(cubin.as_bytes().to_vec()) };
     let kernel = Module::load(&ground.context, &cubin)?.function("copy")?;
     assert_eq!(kernel.parameters().map(|all| all.len()), Some(3));

@@ -1,4 +1,4 @@
-//! Memory pools of the driver.
+//! Scenarios of the driver's memory pools.
 
 use cuda_driver::{MemoryPool, PoolAccess, PoolReuse};
 

@@ -1,4 +1,4 @@
-//! Streams and events.
+//! Scenarios of streams and events.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{MemSyncDomain, StreamPool, SynchronizationPolicy};
@@ -91,7 +91,7 @@ fn per_thread(ground: &Ground) -> Result<()> {
     copy(&own, &kernel, &source, &mut target)?;
     drop(source);
     expect(&target, 7)?;
-    // Another thread has another queue.
+    // The per-thread stream of another thread is a different queue.
     let context = &ground.context;
     let result = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! What waits for the program, and what the program waits for.
+//! Scenarios in which the device waits for the program, and the program for the device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ fn words(stream: &Stream) -> Result<DeviceBuffer<u32>> {
 fn values(ground: &Ground) -> Result<()> {
     let (one, two) = (ground.stream()?, ground.stream()?);
     let flags = words(&one)?;
-    // What is waited for was queued first: a failed call leaves nobody waiting.
+    // The write that ends the wait is queued first, so that a failed call leaves no stream blocked.
     two.write_value(&flags, 0, 1_u32)?;
     one.wait_value(&flags, 0, WaitCondition::EQUAL, 1_u32)?;
     let buffer = filled(&one, 5)?;
@@ -58,14 +58,14 @@ fn host_functions(ground: &Ground) -> Result<()> {
     let buffer = filled(&stream, 3)?;
     let waited = stream.launch_host(count(1))?;
     let second = stream.launch_host(count(10))?;
-    // Dropped inside, so given back by another thread.
+    // The buffer is dropped inside the host function, so another thread frees it.
     let inside = filled(&stream, 1)?;
     let last = stream.launch_host(move || drop(inside))?;
     waited.wait()?;
     second.wait()?;
     last.wait()?;
     stream.synchronize()?;
-    assert_eq!(calls.load(Ordering::SeqCst), 11, "a wrong result");
+    assert_eq!(calls.load(Ordering::SeqCst), 11, "wrong result");
     expect(&buffer, 3)
 }
 
