@@ -126,7 +126,7 @@ fn single_precision() {
                     bench.name
                 );
             }
-            // The smallest float whose product with `b` is not below 1 in magnitude.
+            // The smallest float that is not below 1 / `b`, which its product with `b` shows.
             let up = f64::from(f32::from_bits(found[23]));
             if b.is_normal() && b.abs() < 1e30 {
                 let below = f64::from(f32::from_bits(found[23]).next_down());

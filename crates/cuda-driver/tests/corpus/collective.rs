@@ -7,7 +7,7 @@ use crate::support::{Source, everywhere, numbers};
 const SOURCE: Source =
     Source::new("collective.cu", include_str!("kernels/collective.cu")).with_headers();
 
-/// Random values, padded to whole blocks of 128, which the kernels here require.
+/// Random values below `below`. Most kernels here require whole blocks of 128.
 fn input(seed: u64, len: usize, below: i32) -> Vec<i32> {
     let mut random = numbers(seed);
     (0..len).map(|_| random.i32(0..below)).collect()

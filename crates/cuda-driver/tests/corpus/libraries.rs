@@ -79,8 +79,8 @@ fn blocks_and_warps_sort_by_merging() {
         }
         values
     };
-    // The sorts read one element past those that they have written, and ignore it. A checking
-    // device would report that.
+    // The sorts read one element past those that they have written, and ignore it: the checks are
+    // off.
     for bench in unchecked("merge_sort").chain(gpu("merge_sort")) {
         assert_eq!(tiles(&bench, "merge_sort", &input), sorted(TILE));
         assert_eq!(tiles(&bench, "warp_sort", &input), sorted(TILE / 4));

@@ -18,6 +18,7 @@ fn brain(value: i32) -> u16 {
     ((value as f32).to_bits() >> 16) as u16
 }
 
+/// The bits of an f16, which is exact for integers up to 2048.
 fn half(value: i32) -> u16 {
     half::f16::from_f32(value as f32).to_bits()
 }

@@ -113,7 +113,9 @@ impl Kernel {
         let mut wrong = pairs.filter(|(_, (a, b))| !self.tolerance.accepts(a, b));
         let (at, (a, b)) = wrong.next()?;
         let more = wrong.count();
-        Some(format!("result {at}: got {a:x?}, expected {b:x?}; {more} more results differ"))
+        Some(format!(
+            "result {at}: got {a:x?}, expected {b:x?}; {more} more results differ"
+        ))
     }
 }
 
