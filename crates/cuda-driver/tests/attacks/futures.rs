@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};
 
-/// Counts wake-ups, and drops its contents at the last one.
+/// Counts wake-ups.
 struct Wakes(Arc<AtomicU32>);
 
 impl Wake for Wakes {

@@ -56,7 +56,7 @@ impl Attack {
         Self::default()
     }
 
-    /// Gives the program a second context: on the same device or on another one, by turns.
+    /// Gives the program a second context, alternately on the same device and on another one.
     pub(crate) fn with_two_contexts(mut self) -> Self {
         self.two_contexts = true;
         self

@@ -14,9 +14,9 @@ pub(crate) fn nvrtc() -> Option<Nvrtc> {
     test_needs::found("NVRTC", thread.name().unwrap_or("a test"), Nvrtc::load())
 }
 
-/// That NVRTC and every other available one: those below `target/cuda-setup/nvrtc`, or below the
-/// folder that `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`; none if that variable is
-/// empty.
+/// Every available NVRTC: the one that a program would load, and those below
+/// `target/cuda-setup/nvrtc`, or below the folder that `CUDA_TEST_NVRTC_DIR` names, each in
+/// `<version>/lib`; no others if that variable is empty.
 pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
     static EVERY: OnceLock<Vec<Nvrtc>> = OnceLock::new();
     let every = EVERY.get_or_init(|| {
