@@ -44,7 +44,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut names, mut arms) = (String::new(), String::new());
     let mut count = 0;
     for method in table.split("pub unsafe fn ").skip(1) {
-        let (name, rest) = method.split_once('(').ok_or("a method of the table has no parameter list")?;
+        let (name, rest) = method
+            .split_once('(')
+            .ok_or("a method of the table has no parameter list")?;
         let (params, _) = rest
             .split_once(") -> CUresult {")
             .ok_or("a method of the table does not return CUresult")?;
@@ -55,7 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(str::trim)
             .filter(|param| !param.is_empty() && *param != "&self");
         for (index, param) in params.enumerate() {
-            let (param, ty) = param.split_once(':').ok_or("a parameter of the table has no type")?;
+            let (param, ty) = param
+                .split_once(':')
+                .ok_or("a parameter of the table has no type")?;
             let (param, ty) = (param.trim(), ty.trim());
             let made = made(param, ty);
             write!(args, "let a{index}: {ty} = {made};")?;

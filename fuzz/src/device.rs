@@ -170,5 +170,8 @@ impl Device {
 }
 
 fn must(status: CUresult) {
-    assert!(status.is_success(), "setting up the device failed: {status}");
+    assert!(
+        status.is_success(),
+        "setting up the device failed: {status}"
+    );
 }

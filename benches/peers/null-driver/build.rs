@@ -60,7 +60,9 @@ fn base(name: &str) -> &str {
 fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     for method in table.split("pub unsafe fn ").skip(1) {
-        let (name, rest) = method.split_once('(').ok_or("a method of the table has no parameter list")?;
+        let (name, rest) = method
+            .split_once('(')
+            .ok_or("a method of the table has no parameter list")?;
         let (params, _) = rest
             .split_once(") -> CUresult {")
             .ok_or("a method of the table does not return CUresult")?;
@@ -68,7 +70,11 @@ fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Bo
             .split(',')
             .map(str::trim)
             .filter(|param| !param.is_empty() && *param != "&self")
-            .map(|param| param.split_once(':').ok_or("a parameter of the table has no type"))
+            .map(|param| {
+                param
+                    .split_once(':')
+                    .ok_or("a parameter of the table has no type")
+            })
             .collect::<Result<_, _>>()?;
         let declared: Vec<String> = params
             .iter()

@@ -40,7 +40,11 @@ fn main() -> Result {
     }
     let program = env::current_exe()?;
     let folder = tempfile::tempdir()?;
-    let library = null_driver(program.parent().ok_or("the path of this program has no parent folder")?)?;
+    let library = null_driver(
+        program
+            .parent()
+            .ok_or("the path of this program has no parent folder")?,
+    )?;
     // The other crates look for both names.
     for name in ["libcuda.so.1", "libcuda.so"] {
         symlink(&library, folder.path().join(name))?;
@@ -62,7 +66,9 @@ fn null_driver(folder: &Path) -> Result<PathBuf> {
     let name = "libcuda_null_driver.so";
     let places = [folder.join(name), folder.join("../lib").join(name)];
     let found = places.iter().find(|place| place.is_file());
-    let found = found.ok_or_else(|| format!("{name} not found; run `cargo build --release --workspace` first"))?;
+    let found = found.ok_or_else(|| {
+        format!("{name} not found; run `cargo build --release --workspace` first")
+    })?;
     Ok(found.canonicalize()?)
 }
 

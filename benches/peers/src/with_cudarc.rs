@@ -43,7 +43,9 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bo
         .expect("the kernels compile");
     let kernels: [CudaFunction; 4] = COUNTS.map(|count| {
         let name = format!("k{count}");
-        module.load_function(&name).expect("a kernel has this number of parameters")
+        module
+            .load_function(&name)
+            .expect("a kernel has this number of parameters")
     });
     let mut buffers: Vec<CudaSlice<u64>> = (0..8)
         .map(|_| stream.alloc_zeros::<u64>(1).expect("there is memory"))

@@ -23,7 +23,9 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize) {
     let drain = || unsafe { stream.synchronize() }.expect("the kernels do nothing");
     let kernels = benches::COUNTS.map(|count| {
         let name = format!("k{count}");
-        module.load_function(&name).expect("a kernel has this number of parameters")
+        module
+            .load_function(&name)
+            .expect("a kernel has this number of parameters")
     });
     let [k0, k4, k12, k64] = &kernels;
     let form = "cuda-core (NVlabs)";
