@@ -1,4 +1,4 @@
-//! Writes a call of each function of the driver that has only parameters which `calls` knows to make.
+//! Writes a call of each driver function whose parameters are all of types that `calls` can make.
 
 use std::env;
 use std::error::Error;
@@ -8,16 +8,16 @@ use std::path::PathBuf;
 
 /// Functions that are not called.
 const LEFT_OUT: &[&str] = &[
-    // Writes a file wherever the string says.
+    // Writes a file at any path that the string names.
     "cuGraphDebugDotPrint",
-    // Wait for what nobody may write, as on hardware.
+    // Waits for a value that no call may write, as on hardware.
     "cuStreamWaitValue32_v2",
     "cuStreamWaitValue32_v2_ptsz",
     "cuStreamWaitValue64_v2",
     "cuStreamWaitValue64_v2_ptsz",
 ];
 
-/// Types that are pointers by name: handles.
+/// Type names that are pointers: handles.
 const HANDLES: &[&str] = &[
     "CUarray",
     "CUcontext",
@@ -44,10 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut names, mut arms) = (String::new(), String::new());
     let mut count = 0;
     for method in table.split("pub unsafe fn ").skip(1) {
-        let (name, rest) = method.split_once('(').ok_or("a method has parameters")?;
+        let (name, rest) = method
+            .split_once('(')
+            .ok_or("a method of the table has no parameter list")?;
         let (params, _) = rest
             .split_once(") -> CUresult {")
-            .ok_or("a method answers a status")?;
+            .ok_or("a method of the table does not return CUresult")?;
         let mut args = String::new();
         let mut values = Vec::new();
         let params = params
@@ -55,7 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(str::trim)
             .filter(|param| !param.is_empty() && *param != "&self");
         for (index, param) in params.enumerate() {
-            let (param, ty) = param.split_once(':').ok_or("a parameter has a type")?;
+            let (param, ty) = param
+                .split_once(':')
+                .ok_or("a parameter of the table has no type")?;
             let (param, ty) = (param.trim(), ty.trim());
             let made = made(param, ty);
             write!(args, "let a{index}: {ty} = {made};")?;
@@ -84,11 +88,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The expression that makes an argument.
+/// The Rust expression that makes an argument.
 fn made(param: &str, ty: &str) -> String {
     let last = ty.rsplit("::").next().unwrap_or(ty);
     if ty.starts_with('*') {
-        // `*mut CUstream`, without paths and spaces.
+        // For example `*mut CUstream`, without paths and spaces.
         let pointee: String = ty
             .split_whitespace()
             .map(|part| part.rsplit("::").next().unwrap_or(part))
@@ -121,7 +125,8 @@ fn made(param: &str, ty: &str) -> String {
         "CUhostFn" => "Some(host_function)".to_owned(),
         "CUstreamCallback" => "Some(stream_callback)".to_owned(),
         "CUoccupancyB2DSize" => "Some(dynamic_shared)".to_owned(),
-        // Enums are open newtypes of a number; other handles and structures are zero: nothing implemented takes them.
+        // Enums are newtypes of a number that accept any value; other handles and structures are
+        // zero, because no implemented function takes them.
         ty => format!("maker.other::<{ty}>()"),
     }
 }

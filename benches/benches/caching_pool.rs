@@ -1,8 +1,8 @@
-//! What allocating and freeing costs: from a caching pool, from the driver through the safe layer,
+//! The cost of allocating and freeing: from a caching pool, from the driver through the safe layer,
 //! and by raw calls.
 //!
-//! On the software device, whose calls a hit does not make, and on a GPU if there is one. Streams
-//! are drained outside the measured time.
+//! Runs on the software device, which an allocation from the cache does not call, and on a GPU if
+//! there is one. Streams are drained outside the measured time.
 
 use std::hint::black_box;
 use std::ptr;
@@ -16,7 +16,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{CachingPool, PinnedCachingPool};
 use cuda_sim::Builder;
 
-/// Bytes of each allocation.
+/// The size of each allocation in bytes.
 const BYTES: usize = 1 << 20;
 
 fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
@@ -26,7 +26,7 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
         b.iter_custom(|n| {
             drained(stream, n, || {
                 let mut address = 0;
-                // SAFETY: the pointer is to a local, the stream is alive.
+                // SAFETY: the pointer is to a local, and the stream is alive.
                 let status =
                     unsafe { table.cuMemAllocAsync(&raw mut address, BYTES, stream.as_raw()) };
                 assert!(status.is_success());
@@ -39,7 +39,7 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
     group.bench_function("device/buffer", |b| {
         b.iter_custom(|n| {
             drained(stream, n, || {
-                // SAFETY: it is not read.
+                // SAFETY: the buffer is not read.
                 let buffer = unsafe { DeviceBuffer::<u8>::uninit(stream, BYTES) };
                 drop(black_box(buffer.expect("there is memory")));
             })
@@ -48,12 +48,15 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
     let pool = CachingPool::new(stream.context());
     group.bench_function("device/caching pool", |b| {
         b.iter(|| {
-            // SAFETY: it is not read.
+            // SAFETY: the buffer is not read.
             let buffer = unsafe { pool.uninit::<u8>(stream, BYTES) };
             drop(black_box(buffer.expect("there is memory")));
         });
     });
-    assert!(pool.statistics().misses <= 1, "all but the first are hits");
+    assert!(
+        pool.statistics().misses <= 1,
+        "every allocation but the first is a hit"
+    );
 }
 
 fn pinned_memory(group: &mut BenchmarkGroup<'_, WallTime>, context: &Context) {
@@ -79,12 +82,17 @@ fn pinned_memory(group: &mut BenchmarkGroup<'_, WallTime>, context: &Context) {
             drop(black_box(buffer.expect("there is memory")));
         });
     });
-    assert!(pool.statistics().misses <= 1, "all but the first are hits");
+    assert!(
+        pool.statistics().misses <= 1,
+        "every allocation but the first is a hit"
+    );
 }
 
 fn caching_pool(criterion: &mut Criterion) {
     let simulator = Builder::new().build().expect("a software device");
-    let software = simulator.library().expect("it has what a driver must have");
+    let software = simulator
+        .library()
+        .expect("the software device has every required function");
     let drivers = [
         ("software device", Driver::new(software)),
         ("GPU", Driver::load()),

@@ -1,8 +1,8 @@
-//! What a replay of a graph costs more than raw `cuGraphLaunch`, updating a node against making the
-//! executable anew, and a hundred launches against one graph.
+//! Compares a replay of a graph with raw `cuGraphLaunch`, updating a node with instantiating the
+//! graph again, and a hundred launches with one graph.
 //!
-//! On a GPU if there is one; without, a few runs on the software device show that the bench works,
-//! and no times. `GRAPH_PAIRS` is the number of pairs of each row (default: 20,000).
+//! Runs on a GPU if there is one; without one, a few runs on the software device check the bench,
+//! and no times are printed. `GRAPH_PAIRS` is the number of pairs of each row (default: 20,000).
 
 use std::env;
 use std::time::Instant;
@@ -14,19 +14,19 @@ use cuda_sim::Builder;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// A launch may cost so many nanoseconds more than the raw call.
+/// The limit for the additional cost of a launch over the raw call, in nanoseconds.
 const ENQUEUE_BAR: f64 = 50.0;
-/// With the execution it may take so many times as long.
+/// The limit for the ratio to the raw calls when the execution is included.
 const EXECUTION_BAR: f64 = 1.02;
-/// Launches of graphs of so many nodes in all are queued before the stream is drained.
+/// The total number of nodes in the graphs that are queued before the stream is drained.
 const QUEUED: usize = 4096;
 
 struct Setup {
     stream: Stream,
-    /// It takes 12 arguments and does nothing.
+    /// The kernel takes 12 arguments and does nothing.
     kernel: Function,
     buffers: Vec<DeviceBuffer<u64>>,
-    /// How many pairs of each row.
+    /// The number of pairs of each row.
     number: u32,
     is_gpu: bool,
 }
@@ -37,7 +37,7 @@ impl Setup {
             Ok(driver) => (driver, true),
             Err(error) => {
                 println!(
-                    "skipped: times of graphs need a GPU: {error}; the bench itself is checked"
+                    "skipped: timing graphs needs a GPU: {error}; only checking that the bench runs"
                 );
                 (Driver::new(Builder::new().build()?.library()?)?, false)
             }
@@ -67,7 +67,7 @@ impl Setup {
         }
     }
 
-    /// A graph of `count` launches, one behind the other, and its first node.
+    /// Makes a graph of `count` launches in a chain, and returns it with its first node.
     fn graph(&mut self, count: usize) -> cuda_driver::Result<(Graph, Node<node_kind::Kernel>)> {
         let (kernel, buffers) = (&self.kernel, &mut self.buffers);
         Graph::capture_with(self.stream.context(), |scope| {
@@ -81,14 +81,14 @@ impl Setup {
         })
     }
 
-    /// Queueing alone: the raw call and ours.
+    /// Measures queueing alone: the raw call against the safe one.
     fn enqueue(&self, exec: &GraphExec, count: usize) -> Pairs {
         let row = (QUEUED / 4 / count).clamp(1, 64) as u32;
         let (number, drain) = (self.number, || self.drain());
         Pairs::measure_rows(number, row, || self.raw(exec), || self.ours(exec), drain)
     }
 
-    /// Queueing and waiting: the raw calls and ours.
+    /// Measures queueing and waiting: the raw calls against the safe ones.
     fn execution(&self, exec: &GraphExec) -> Pairs {
         let first = || {
             self.raw(exec);
@@ -106,7 +106,7 @@ impl Setup {
 
     fn raw(&self, exec: &GraphExec) {
         let driver = self.stream.context().driver().library();
-        // SAFETY: executable and stream are alive, and used by this thread alone.
+        // SAFETY: the executable and the stream are alive, and only this thread uses them.
         let status = unsafe { driver.cuGraphLaunch(exec.as_raw(), self.stream.as_raw()) };
         assert!(status.is_success());
     }
@@ -125,7 +125,7 @@ fn config() -> LaunchConfig {
     LaunchConfig::new(1, 32)
 }
 
-/// Six buffers to read, two to write, four numbers.
+/// The arguments: six buffers to read, two to write, four numbers.
 fn arguments(buffers: &mut [DeviceBuffer<u64>]) -> impl cuda_driver::KernelArgs {
     let [a, b, c, d, e, f, g, h] = buffers else {
         unreachable!("there are 8")
@@ -156,7 +156,7 @@ fn verdict(is_gpu: bool, is_kept: bool, bar: &str) -> String {
     }
 }
 
-/// The nanoseconds of one of `times` calls; the median.
+/// The median of the nanoseconds of one call, over `times` calls.
 fn median(times: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut samples = Vec::with_capacity(times);
     for _ in 0..times {
@@ -169,7 +169,7 @@ fn median(times: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` asks only whether it runs.
+    // `cargo test --benches` only checks that the bench runs.
     let is_test = env::args().any(|argument| argument == "--test");
     let mut setup = Setup::open(is_test)?;
     let is_gpu = setup.is_gpu;
@@ -195,7 +195,7 @@ fn main() -> Result<()> {
         let (graph, node) = setup.graph(count)?;
         let exec = graph.instantiate()?;
         let update = median(times, || {
-            // SAFETY: the kernel does nothing; all nodes are in a row.
+            // SAFETY: the kernel does nothing, and the nodes form a chain.
             let updated = unsafe {
                 exec.set_kernel(node, &setup.kernel, config(), arguments(&mut setup.buffers))
             };
@@ -204,7 +204,7 @@ fn main() -> Result<()> {
         let anew = median(times.min(51), || Ok(graph.instantiate()?.close()?))?;
         if is_gpu {
             println!(
-                "update of a node {count:>5} nodes: {update:.0} ns; instantiated anew: {anew:.0} ns; {:.1} times",
+                "node update {count:>5} nodes: {update:.0} ns; new instantiation: {anew:.0} ns; {:.1} times",
                 anew / update
             );
         }

@@ -1,9 +1,9 @@
-//! How fast bytes go between a slice and the device: `copy_from_host` and `copy_to_host` against
-//! the driver's own copy of pageable memory, and against page-locked memory.
+//! The throughput of copies between a slice and the device: `copy_from_host` and `copy_to_host`
+//! against the driver's own copy of pageable memory, and against page-locked memory.
 //!
-//! GPU only. The two that are compared take turns as ABBA; told are medians. `call` is the time
-//! until the call returns, the device drained outside of it; `queue` is many calls with the device
-//! drained at the end, inside of the time.
+//! GPU only. The two copies that are compared alternate in ABBA order, and medians are printed.
+//! `call` is the time until the call returns, with the device drained outside the measured time;
+//! `queue` is many calls with the device drained at the end, inside the measured time.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -29,16 +29,16 @@ const SIZES: [usize; 15] = [
     512 * MIB,
     1024 * MIB,
 ];
-/// For each line of the table.
+/// The measuring time of each line of the table.
 const TIME: Duration = Duration::from_millis(1100);
 const MOST_ROUNDS: usize = 400;
 
-/// One way to copy `bytes` bytes, and to wait until all is done.
+/// A way to copy `bytes` bytes, and to wait until the copy is done.
 struct Way<'a> {
     copy: &'a mut dyn FnMut() -> cuda_driver::Result<()>,
-    /// Calls within one measurement.
+    /// The number of calls in one measurement.
     calls: u32,
-    /// Whether the device is drained inside of the time.
+    /// Whether the device is drained within the measured time.
     drained: bool,
 }
 
@@ -61,7 +61,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The medians of two ways that take turns, in seconds.
+/// The medians of two alternating ways, in seconds.
 fn abba(context: &Context, a: &mut Way<'_>, b: &mut Way<'_>) -> cuda_driver::Result<(f64, f64)> {
     once(a, context)?;
     once(b, context)?;
@@ -84,8 +84,8 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// What is true of every line: the slowest ratio to the driver, and the slowest rate from 16 MiB
-/// on.
+/// The worst results of all lines: the slowest ratio to the driver, and the lowest throughput from
+/// 16 MiB on.
 struct Worst {
     ratio: f64,
     rate: f64,
@@ -115,7 +115,7 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     let library = driver.library();
-    // SAFETY: the context lives as long as `context`.
+    // SAFETY: the raw context lives as long as `context`.
     let status = unsafe { library.cuCtxSetCurrent(context.as_raw()) };
     assert!(status.is_success(), "{status}");
     println!("{}, {} CPUs", context.device().name()?, cpus());
@@ -126,7 +126,7 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
     let cold = DeviceBuffer::from_host(&stream, &host[..16 * MIB])?;
     context.synchronize()?;
     println!(
-        "the first copy of 16 MiB, which locks the blocks: {:.2} ms",
+        "the first copy of 16 MiB, which page-locks the blocks: {:.2} ms",
         start.elapsed().as_secs_f64() * 1e3
     );
     assert!(cold.to_vec()? == host[..16 * MIB], "the bytes come back");
@@ -154,7 +154,7 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
             let from = host.as_ptr().cast::<c_void>();
             let mut ours = || buffer.copy_from_host(host);
             let mut raw = || {
-                // SAFETY: both sides have `bytes`, and the driver has read the source when it
+                // SAFETY: both sides have `bytes` bytes, and the driver has read the source when it
                 // returns.
                 let status = unsafe { library.cuMemcpyHtoD_v2(address, from, bytes) };
                 assert!(status.is_success(), "{status}");
@@ -186,7 +186,7 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
         buffer.copy_from_host(host)?;
         let to = host.as_mut_ptr().cast::<c_void>();
         let mut raw = || {
-            // SAFETY: both sides have `bytes`; nobody else uses the destination.
+            // SAFETY: both sides have `bytes` bytes, and nothing else uses the destination.
             let status = unsafe { library.cuMemcpyDtoH_v2(to, address, bytes) };
             assert!(status.is_success(), "{status}");
             Ok(())
@@ -215,10 +215,10 @@ fn bench(driver: &Driver) -> cuda_driver::Result<()> {
         once(&mut direct, &context)?;
         let direct: Result<Vec<f64>, _> = (0..5).map(|_| once(&mut direct, &context)).collect();
         worst.line("to host, call", bytes, ours, raw, median(direct?));
-        assert!(target == *host, "the bytes come back");
+        assert!(target == *host, "the copied bytes differ");
     }
     println!(
-        "slowest against the driver: {:.2} times; slowest from 16 MiB on: {:.1} GB/s",
+        "worst ratio to the driver: {:.2}; lowest throughput from 16 MiB on: {:.1} GB/s",
         worst.ratio, worst.rate
     );
     Ok(())
@@ -230,7 +230,7 @@ fn cpus() -> usize {
 
 fn main() {
     match Driver::load() {
-        Ok(driver) => bench(&driver).expect("the calls of the bench are right"),
+        Ok(driver) => bench(&driver).expect("the bench runs"),
         Err(error) => println!("skipped: copies through the host need a GPU: {error}"),
     }
 }

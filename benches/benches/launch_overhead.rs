@@ -1,8 +1,8 @@
-//! What a launch costs: the raw function pointer, the table's method, and the safe layer with a
-//! tuple.
+//! The cost of a launch: by the raw function pointer, by the table's method, and by the safe layer
+//! with a tuple.
 //!
-//! On the null driver, where only the wrapper's own cost is left, and on a GPU if there is one. The
-//! stream is drained outside the measured time: a full queue makes a launch block.
+//! Runs on the null driver, where only the wrapper's own cost remains, and on a GPU if there is
+//! one. The stream is drained outside the measured time, because a full queue blocks a launch.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -35,14 +35,13 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
         let entry_point = driver
             .library()
             .cuLaunchKernel
-            .expect("every driver has it");
+            .expect("every driver has cuLaunchKernel");
         let (raw, on) = (function.as_raw(), stream.as_raw());
         group.bench_function(format!("raw pointer/{count} arguments"), |b| {
             b.iter_custom(|n| {
                 drained(&stream, n, || {
                     let arguments = black_box(pointers.as_mut_ptr());
-                    // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look
-                    // at.
+                    // SAFETY: `count` pointers to 8-byte values, which the kernel does not read.
                     let status = unsafe {
                         entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
                     };
@@ -54,7 +53,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             b.iter_custom(|n| {
                 drained(&stream, n, || {
                     let arguments = black_box(pointers.as_mut_ptr());
-                    // SAFETY: as above.
+                    // SAFETY: `count` pointers to 8-byte values, which the kernel does not read.
                     let status = unsafe {
                         driver.library().cuLaunchKernel(
                             raw,
@@ -76,7 +75,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
         });
     }
 
-    let launched = "the arguments are right";
+    let launched = "the launch succeeds";
     group.bench_function("tuple/0 arguments", |b| {
         b.iter_custom(|n| {
             drained(&stream, n, || {
@@ -105,7 +104,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
         b.iter_custom(|n| {
             drained(&stream, n, || {
                 let arguments = (&*a, &*b2, &*c, &*d, &*e, &*f, &mut *g, &mut *h, s, t, u, v);
-                // SAFETY: as above.
+                // SAFETY: the kernel does nothing.
                 unsafe { stream.launch(&k12, config, arguments) }.expect(launched);
             })
         });
@@ -114,14 +113,14 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
 }
 
 fn launch_overhead(criterion: &mut Criterion) {
-    let null = null_driver().expect("the null driver has what a driver must have");
+    let null = null_driver().expect("the null driver has every required function");
     let mut drivers = vec![("null driver", Driver::new(null))];
     drivers.push(("GPU", Driver::load()));
     for (name, driver) in drivers {
         match driver {
             Ok(driver) => {
                 let mut group = criterion.benchmark_group(name);
-                bench(&mut group, &driver).expect("the calls of the bench are right");
+                bench(&mut group, &driver).expect("the bench runs");
                 group.finish();
             }
             Err(error) => println!("skipped: {name}: {error}"),

@@ -1,8 +1,8 @@
-//! What each form of launch costs more than the raw function pointer, in pairs of runs that take
-//! turns.
+//! The additional cost of each form of launch over the raw function pointer, measured in pairs of
+//! runs that alternate.
 //!
-//! On the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of each
-//! row (default: a million).
+//! Runs on the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of
+//! each row (default: a million).
 
 use std::env;
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use benches::{COUNTS, Pairs, empty_kernels, null_driver};
 use cuda_driver::prelude::*;
 use cuda_driver::{ArgList, Kernel, Reads, Writes};
 
-/// A stream with what is launched on it.
+/// A stream, with the kernels and the buffers that are launched on it.
 struct Setup {
     stream: Stream,
     functions: [Function; 4],
@@ -27,11 +27,11 @@ struct Row {
     count: usize,
     situation: &'static str,
     pairs: Pairs,
-    /// The most nanoseconds that it may cost.
+    /// The limit of the additional cost in nanoseconds.
     bar: Option<f64>,
 }
 
-const LAUNCHED: &str = "the arguments are right";
+const LAUNCHED: &str = "the launch succeeds";
 
 impl Setup {
     fn new(context: &Context) -> cuda_driver::Result<Self> {
@@ -44,8 +44,8 @@ impl Setup {
         })
     }
 
-    /// Pairs of the raw function pointer and `launch`, which gets the stream, the kernel and the
-    /// buffers.
+    /// Measures pairs of the raw function pointer and `launch`, which gets the stream, the kernel
+    /// and the buffers.
     fn pairs(
         &mut self,
         number: u32,
@@ -61,9 +61,9 @@ impl Setup {
         let entry_point = driver
             .library()
             .cuLaunchKernel
-            .expect("every driver has it");
+            .expect("every driver has cuLaunchKernel");
         let index = COUNTS.iter().position(|known| *known == count);
-        let function = &functions[index.expect("there is a kernel of it")];
+        let function = &functions[index.expect("a kernel has this number of parameters")];
         let mut values: Vec<u64> = (0..count)
             .map(|i| buffers.get(i).map_or(7, DeviceBuffer::as_raw))
             .collect();
@@ -78,7 +78,7 @@ impl Setup {
             number,
             || {
                 let arguments = black_box(pointers.as_mut_ptr());
-                // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look at.
+                // SAFETY: `count` pointers to 8-byte values, which the kernel does not read.
                 let status = unsafe {
                     entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
                 };
@@ -100,7 +100,7 @@ impl Setup {
                 stream.context().driver().library(),
             );
             let arguments = black_box(pointers.as_mut_ptr());
-            // SAFETY: 12 pointers to values of 8 bytes.
+            // SAFETY: 12 pointers to 8-byte values.
             let status = unsafe {
                 table.cuLaunchKernel(raw, 1, 1, 1, 32, 1, 1, 0, on, arguments, ptr::null_mut())
             };
@@ -108,10 +108,10 @@ impl Setup {
         })
     }
 
-    /// The raw function pointer again, with all values in one block.
+    /// Measures the raw function pointer again, with all values in one packed block.
     fn raw_block(&mut self, number: u32) -> Pairs {
         let entry_point = self.stream.context().driver().library().cuLaunchKernel;
-        let entry_point = entry_point.expect("every driver has it");
+        let entry_point = entry_point.expect("every driver has cuLaunchKernel");
         let mut values = [7_u64; 12];
         let mut bytes = size_of_val(&values);
         let mut extra: [*mut c_void; 5] = [
@@ -124,7 +124,7 @@ impl Setup {
         self.pairs(number, 12, |stream, function, _| {
             let (raw, on) = (function.as_raw(), stream.as_raw());
             let extra = black_box(extra.as_mut_ptr());
-            // SAFETY: a block of 12 values of 8 bytes.
+            // SAFETY: a block of 12 8-byte values.
             let status =
                 unsafe { entry_point(raw, 1, 1, 1, 32, 1, 1, 0, on, ptr::null_mut(), extra) };
             assert!(status.is_success());
@@ -161,7 +161,9 @@ impl Setup {
         type R = Reads<u64>;
         type W = Writes<u64>;
         type Parameters = (R, R, R, R, R, R, W, W, u64, u64, u64, u64);
-        let kernel: Kernel<Parameters> = self.functions[2].typed().expect("it has 12 parameters");
+        let kernel: Kernel<Parameters> = self.functions[2]
+            .typed()
+            .expect("the kernel has 12 parameters");
         let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
         self.pairs(number, 12, |stream, _, [a, b, c, d, e, f, g, h]| {
             let arguments = (&*a, &*b, &*c, &*d, &*e, &*f, g, h, s, t, u, v);
@@ -171,8 +173,9 @@ impl Setup {
     }
 
     fn typed_scalars(&mut self, number: u32) -> Pairs {
-        let kernel: Kernel<(u64, u64, u64, u64)> =
-            self.functions[1].typed().expect("it has 4 parameters");
+        let kernel: Kernel<(u64, u64, u64, u64)> = self.functions[1]
+            .typed()
+            .expect("the kernel has 4 parameters");
         let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
         self.pairs(number, 4, |stream, _, _| {
             // SAFETY: the kernel does nothing.
@@ -196,7 +199,8 @@ impl Setup {
     }
 }
 
-/// Every form on one stream, then tuple and typed kernel where more is alive.
+/// Measures every form on one stream, then the tuple and the typed kernel while more objects are
+/// alive.
 fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<Row>> {
     let bar = |null: f64, gpu: f64| Some(if is_null { null } else { gpu });
     let context = driver.device(0)?.primary_context()?;
@@ -264,13 +268,13 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
 }
 
 fn main() {
-    // `cargo test --benches` asks only whether it runs.
+    // `cargo test --benches` only checks that the bench runs.
     let is_test = env::args().any(|argument| argument == "--test");
     let asked = env::var("LAUNCH_PAIRS")
         .ok()
         .and_then(|text| text.parse().ok());
     let number = asked.unwrap_or(if is_test { 1000 } else { 1_000_000 });
-    let null = null_driver().expect("the null driver has what a driver must have");
+    let null = null_driver().expect("the null driver has every required function");
     for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
         let driver = match driver {
             Ok(driver) => driver,
@@ -283,7 +287,7 @@ fn main() {
         println!(
             "form             args  situation               raw ns     more ns  (95 % of it)        ratio  bar, pairs"
         );
-        let rows = rows(&driver, number, name == "null driver").expect("the calls are right");
+        let rows = rows(&driver, number, name == "null driver").expect("the bench runs");
         for Row {
             form,
             count,

@@ -1,5 +1,5 @@
 //! A double-buffered pipeline, host to device to host, beside a kernel: by hand with raw calls and
-//! events, and with the safe layer, which orders it by itself. GPU only; prints the ratio.
+//! events, and with the safe layer, which adds the dependencies. GPU only; prints the ratio.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use cuda_driver::Transfer;
 use cuda_driver::prelude::*;
 use cuda_sys::{CUevent, CUresult};
 
-/// `x[i]` is stepped `rounds` times, for `i` below `n`.
+/// A kernel that iterates a recurrence on `x[i]`, `rounds` times, for `i` below `n`.
 const PTX: &str = "
 .version 7.0
 .target sm_52
@@ -44,11 +44,11 @@ done:
 }
 ";
 
-/// Words of a piece: 16 MiB.
+/// The number of words in a piece: 16 MiB.
 const N: usize = 4 << 20;
 const ROUNDS: u32 = 512;
 const PIECES: usize = 64;
-/// Each way is run so often; the fastest counts.
+/// The number of runs of each way; the fastest counts.
 const RUNS: usize = 7;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -63,14 +63,14 @@ fn expected(mut word: u32) -> u32 {
 struct Pipeline {
     context: Context,
     work: Function,
-    /// Two pieces in turn, each with a stream for what is done to it.
+    /// Two pieces are in flight, each with its own stream.
     streams: [Stream; 2],
     device: [DeviceBuffer<u32>; 2],
 }
 
 impl Pipeline {
-    /// Pieces go up, are worked on and come down on the stream of their turn; the two turns
-    /// overlap.
+    /// Runs the pipeline through the safe layer: a piece is copied to the device, processed and
+    /// copied back on the stream of its turn; the two turns overlap.
     fn safe(
         &mut self,
         host: &mut [Option<(PinnedBuffer<u32>, PinnedBuffer<u32>)>; 2],
@@ -82,7 +82,9 @@ impl Pipeline {
             if let Some((up, down)) = under_way[turn].take() {
                 host[turn] = Some((up.wait()?, down.wait()?));
             }
-            let (up, down) = host[turn].take().ok_or("the memory is there")?;
+            let (up, down) = host[turn]
+                .take()
+                .ok_or("the host memory was not put back")?;
             let (stream, device) = (&self.streams[turn], &mut self.device[turn]);
             let up = device.copy_from_pinned_async(up, stream)?;
             let config = LaunchConfig::for_num_elems(N as u32);
@@ -99,7 +101,8 @@ impl Pipeline {
         Ok(start.elapsed())
     }
 
-    /// The same by hand: one event for each turn, behind its copy to the host.
+    /// Runs the pipeline by raw calls, with one event for each turn, recorded after its copy to the
+    /// host.
     fn by_hand(
         &mut self,
         host: &mut [(PinnedBuffer<u32>, PinnedBuffer<u32>); 2],
@@ -134,7 +137,7 @@ impl Pipeline {
                 // SAFETY: the event is alive.
                 check(unsafe { driver.cuEventSynchronize(raw[turn]) })?;
             }
-            // SAFETY: both sides hold the bytes until the event behind the copies is done.
+            // SAFETY: both sides keep the bytes alive until the event after the copies is done.
             check(unsafe {
                 driver.cuMemcpyHtoDAsync_v2(address, up.as_ptr().cast(), bytes, stream)
             })?;
@@ -154,11 +157,11 @@ impl Pipeline {
                     ptr::null_mut(),
                 )
             })?;
-            // SAFETY: as above.
+            // SAFETY: both sides keep the bytes alive until the event after the copies is done.
             check(unsafe {
                 driver.cuMemcpyDtoHAsync_v2(down.as_mut_ptr().cast(), address, bytes, stream)
             })?;
-            // SAFETY: event and stream are alive.
+            // SAFETY: the event and the stream are alive.
             check(unsafe { driver.cuEventRecord(raw[turn], stream) })?;
         }
         for stream in &self.streams {
@@ -200,7 +203,7 @@ fn main() -> Result<()> {
     let mut hand = [host()?, host()?];
     let mut safe = [Some(host()?), Some(host()?)];
     let mut best = [Duration::MAX; 2];
-    // In turn, so that what changes meanwhile changes both.
+    // The runs alternate, so that a change of the machine's state affects both ways.
     for _ in 0..RUNS {
         best[0] = best[0].min(pipeline.by_hand(&mut hand)?);
         best[1] = best[1].min(pipeline.safe(&mut safe)?);
@@ -209,7 +212,7 @@ fn main() -> Result<()> {
     for (_, down) in hand.iter().chain(safe.iter().flatten()) {
         assert!(
             **down == *want,
-            "the words are those that the host computes"
+            "the words differ from those that the host computes"
         );
     }
     let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();

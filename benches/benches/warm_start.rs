@@ -1,11 +1,11 @@
-//! From source text to a function that can be launched: cold, by NVRTC, and warm, from the disk
+//! The time from source text to a launchable function: cold, by NVRTC, and warm, from the disk
 //! cache.
 //!
-//! Each warm sample opens the cache anew. Within a process the cache knows the compiler after the
-//! first time, and the driver has loaded a module before; so the first start of a new process is
-//! shown too. Loading NVRTC and making the context is counted in none. On a GPU the image is a
-//! cubin, and the warm start has a bar; on the software device it is PTX, and the times say nothing
-//! about a GPU.
+//! Each warm sample opens a new cache. Within a process, the cache knows the compiler after the
+//! first start, and the driver has already loaded a module; so the first start of a new process is
+//! measured too. Loading NVRTC and creating the context are never included. On a GPU the image is a
+//! cubin, and the warm start has a limit; on the software device it is PTX, and the times do not
+//! apply to a GPU.
 
 use std::env;
 use std::error::Error;
@@ -18,18 +18,18 @@ use cuda_driver::Image;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Arch, Cache, Cached, Nvrtc, Options, Output, Program};
 
-/// What a warm start on a GPU may cost.
+/// The limit for a warm start on a GPU.
 const BAR: Duration = Duration::from_micros(1500);
 
-/// How often each is tried.
+/// The number of samples of each kind of start.
 const COLD: usize = 10;
 const WARM: usize = 50;
 const PROCESSES: usize = 10;
 
-/// Tells a process that this program starts which cache to start from.
+/// The environment variable that names the cache for a child process of this program.
 const DIR: &str = "CUDA_WARM_START_DIR";
 
-/// A kernel that takes NVRTC some work: a tiled matrix product, of a template for three types.
+/// A kernel that takes NVRTC some time: a tiled matrix product, a template for three types.
 const SOURCE: &str = r#"
 template <typename T, int TILE> __device__ void product(const T *a, const T *b, T *c, int n) {
     __shared__ T left[TILE][TILE], right[TILE][TILE];
@@ -51,7 +51,7 @@ extern "C" __global__ void product_i32(const int *a, const int *b, int *c, int n
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// The two sources: one as small as a kernel is, and one as large as a program is.
+/// The two sources: a minimal kernel, and a source of the size of a program.
 const SOURCES: [&str; 2] = ["small", "100 KiB"];
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    // `cargo test` builds benches too, and runs them to see that they do.
+    // `cargo test` also builds benches, and runs them to check that they work.
     let is_test = !env::args().any(|arg| arg == "--bench");
     let (cold, warm, processes) = if is_test {
         (1, 1, 1)
@@ -106,7 +106,7 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Prints how long one warm start took, in nanoseconds.
+/// Prints the duration of one warm start, in nanoseconds.
 fn first_of_a_process(dir: &Path) -> Result<()> {
     let name = env::args().nth(1).unwrap_or_default();
     let start = Start::new(&Nvrtc::load()?, &name)?;
@@ -119,7 +119,7 @@ fn first_of_a_process(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What both starts have at hand.
+/// The inputs of both kinds of start.
 struct Start {
     device: String,
     arch: Arch,
@@ -140,7 +140,7 @@ impl Start {
         let arch = Arch::sm(capability.major, capability.minor);
         let arch = if is_gpu { arch } else { arch.to_virtual() };
         let mut options = Options::new().arch(arch);
-        // From 12.9 on NVRTC looks into the driver's cache, and what is cold would be warm.
+        // NVRTC 12.9 and newer look into the driver's cache, which would make a cold start warm.
         if nvrtc.version().number() >= 12090 {
             options = options.no_cache(true);
         }
@@ -169,8 +169,8 @@ impl Start {
         Ok(Module::load(&self.context, image)?.function("product_f32")?)
     }
 
-    /// Compiles and loads. How long it took until there was the image, and until there was the
-    /// function.
+    /// Compiles and loads. Returns the time until the image exists, and the time until the function
+    /// exists.
     fn cold<T: Output>(&self) -> Result<(Duration, Duration)>
     where
         for<'a> &'a T: Into<Image<'a>>,
@@ -182,7 +182,7 @@ impl Start {
         Ok((compiled, before.elapsed()))
     }
 
-    /// The same from the cache in `dir`, with what was found.
+    /// Starts from the cache in `dir`. Returns the same times and the cached image.
     fn warm<T: Output>(&self, dir: &Path) -> Result<((Duration, Duration), Cached<T>)>
     where
         for<'a> &'a T: Into<Image<'a>>,
@@ -229,7 +229,7 @@ where
     for _ in 0..warm {
         let (times, found) = start.warm::<T>(&dir.0)?;
         if found.compiled.image != kept.compiled.image {
-            return Err("the cache gave another image".into());
+            return Err("the cache returned an image that differs from the compiled one".into());
         }
         read.push(times.0);
         ready.push(times.1);
@@ -242,19 +242,19 @@ where
     let first = row("warm: the first of a process", &mut firsts);
     for (what, median) in [("warm", again), ("warm, the first of a process", first)] {
         let verdict = match (start.is_gpu, median <= BAR) {
-            (false, _) => "no bar, as this is no GPU",
+            (false, _) => "no limit without a GPU",
             (true, true) => "passed",
             (true, false) => "missed",
         };
         println!(
-            "bar: {what}, median at most {:.1} ms: {verdict}",
+            "limit: {what}, median at most {:.1} ms: {verdict}",
             millis(BAR)
         );
     }
     Ok(())
 }
 
-/// One warm start in a process of its own.
+/// Measures one warm start in a new process.
 fn in_a_process(dir: &Path, name: &str) -> Result<Duration> {
     let output = Command::new(env::current_exe()?)
         .arg(name)
@@ -268,7 +268,7 @@ fn in_a_process(dir: &Path, name: &str) -> Result<Duration> {
     ))
 }
 
-/// A folder for a cache, removed in the end.
+/// A folder for a cache, which is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -279,7 +279,7 @@ impl Folder {
     }
 
     fn clear(&self) {
-        // It need not be there.
+        // The folder may not exist.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -290,7 +290,7 @@ impl Drop for Folder {
     }
 }
 
-/// Prints the times, and answers the median.
+/// Prints the times, and returns their median.
 fn row(name: &str, times: &mut [Duration]) -> Duration {
     times.sort();
     let (least, median) = (times[0], times[times.len() / 2]);
@@ -302,7 +302,7 @@ fn row(name: &str, times: &mut [Duration]) -> Duration {
     median
 }
 
-/// The source behind 100 KiB of comments.
+/// The source after 100 KiB of comments.
 fn long(source: &str) -> String {
     let mut text = String::new();
     while text.len() < 100 << 10 {

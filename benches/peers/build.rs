@@ -1,4 +1,4 @@
-//! Compiles the twin in C, and tells the versions of the peers.
+//! Compiles the C counterpart, and passes on the versions of the compared crates.
 
 use std::env;
 use std::error::Error;

@@ -1,18 +1,18 @@
-//! Time on a stream that is never full.
+//! Measures calls on a stream whose queue never fills up.
 
 use std::time::{Duration, Instant};
 
 use cuda_driver::Stream;
 
-/// So many calls fit in a stream's queue without making one wait.
+/// The number of calls that fit in a stream's queue without blocking.
 const BATCH: u64 = 256;
 
-/// Runs `work` as often as Criterion asks, draining the stream between batches, outside the
+/// Runs `work` as often as Criterion asks, and drains the stream between batches, outside the
 /// measured time.
 ///
 /// # Panics
 ///
-/// If what was queued fails.
+/// If the queued work fails.
 pub fn drained(stream: &Stream, iterations: u64, mut work: impl FnMut()) -> Duration {
     let mut left = iterations;
     let mut elapsed = Duration::ZERO;
@@ -23,7 +23,7 @@ pub fn drained(stream: &Stream, iterations: u64, mut work: impl FnMut()) -> Dura
             work();
         }
         elapsed += start.elapsed();
-        stream.synchronize().expect("what was queued runs");
+        stream.synchronize().expect("the queued work succeeds");
         left -= batch;
     }
     elapsed

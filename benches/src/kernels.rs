@@ -1,12 +1,12 @@
-//! Kernels that do nothing, for what their launches cost.
+//! Kernels that do nothing, for measuring the cost of launches.
 
 use cuda_driver::Error;
 use cuda_driver::prelude::*;
 
-/// The numbers of parameters, each of 8 bytes, that there are kernels of.
+/// The numbers of 8-byte parameters for which there is a kernel.
 pub const COUNTS: [usize; 4] = [0, 4, 12, 64];
 
-/// The source of the kernels `k0`, `k4`, `k12` and `k64`, of as many parameters.
+/// The PTX source of the kernels `k0`, `k4`, `k12` and `k64`, named by their number of parameters.
 #[must_use]
 pub fn empty_kernels_ptx() -> String {
     let kernel = |count: usize| {
@@ -20,11 +20,11 @@ pub fn empty_kernels_ptx() -> String {
     format!(".version 7.0\n.target sm_52\n.address_size 64\n{kernels}")
 }
 
-/// Those kernels.
+/// Loads the kernels of [`COUNTS`].
 ///
 /// # Errors
 ///
-/// What loading them answers.
+/// Fails if the driver does not load the module.
 pub fn empty_kernels(context: &Context) -> cuda_driver::Result<[Function; 4]> {
     let ptx = Ptx::new(empty_kernels_ptx()).map_err(|error| Error::NulByte {
         what: "PTX",

@@ -1,5 +1,5 @@
-//! What the benches share: the null driver, on which only the wrapper's own cost is left, kernels
-//! that do nothing, and measurements in pairs.
+//! Shared code of the benches: the null driver, on which only the wrapper's own cost remains,
+//! kernels that do nothing, and measurements in pairs.
 
 mod drained;
 mod kernels;

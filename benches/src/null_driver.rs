@@ -9,20 +9,20 @@ use cuda_sys::{
     cuuint64_t,
 };
 
-/// How many parameters every kernel of the null driver has, by its name: `k12` has 12.
+/// The number of parameters of a kernel of the null driver.
 fn parameters_of(function: CUfunction) -> usize {
     function.addr() - 1
 }
 
-/// A driver with one device, whose kernels are named by the number of their parameters (`k0`,
-/// `k12`), each of 8 bytes.
+/// Makes a driver with one device, whose kernels are named by the number of their 8-byte parameters
+/// (`k0`, `k12`).
 ///
 /// # Errors
 ///
-/// None in practice: it has what a driver must have.
+/// Never fails in practice: the null driver has every function that a driver must have.
 pub fn null_driver() -> Result<DriverLibrary, LoadError> {
     let root: GetProcAddress = get_proc_address;
-    // SAFETY: `root` must answer each name with a function of its signature ← those with results
+    // SAFETY: `root` must return for each name a function of its signature ← functions with results
     // are listed there with the signatures of cuda.h; the rest only take arguments, which the C
     // calling conventions of the supported systems let a function ignore.
     unsafe { DriverLibrary::from_proc_address(root, "null driver", ()) }
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn get_proc_address(
     };
     // SAFETY: both pointers must be writable ← the loader's contract.
     unsafe { pfn.write(function.cast_mut().cast()) };
-    // SAFETY: as above.
+    // SAFETY: `status` must be writable ← the loader's contract.
     unsafe { status.write(CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS) };
     CUresult::CUDA_SUCCESS
 }
@@ -66,9 +66,9 @@ pub(crate) unsafe extern "C" fn get_proc_address(
 ///
 /// # Safety
 ///
-/// `to` is writable.
+/// `to` must be writable.
 unsafe fn answer<T>(to: *mut T, value: T) -> CUresult {
-    // SAFETY: it must be writable ← the caller says so.
+    // SAFETY: `to` must be writable ← the caller's contract.
     unsafe { to.write(value) };
     CUresult::CUDA_SUCCESS
 }
@@ -78,12 +78,12 @@ extern "C" fn succeed() -> CUresult {
 }
 
 pub(crate) unsafe extern "C" fn version(version: *mut c_int) -> CUresult {
-    // SAFETY: it must be writable ← cuda.h's contract, as in all that follow.
+    // SAFETY: the pointer must be writable ← cuda.h's contract, as in all functions below.
     unsafe { answer(version, 13050) }
 }
 
 pub(crate) unsafe extern "C" fn device_count(count: *mut c_int) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(count, 1) }
 }
 
@@ -92,33 +92,33 @@ pub(crate) unsafe extern "C" fn device_attribute(
     _attribute: CUdevice_attribute,
     _device: CUdevice,
 ) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(value, 1024) }
 }
 
 pub(crate) unsafe extern "C" fn retain(context: *mut CUcontext, _device: CUdevice) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(context, ptr::without_provenance_mut(1)) }
 }
 
 pub(crate) unsafe extern "C" fn get_current(context: *mut CUcontext) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(context, ptr::without_provenance_mut(1)) }
 }
 
 pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(device, 0) }
 }
 
-/// Of a stream, an event, a module, a graph, a node or an executable.
+/// Creates a stream, an event, a module, a graph, a node or an executable.
 pub(crate) unsafe extern "C" fn handle(handle: *mut *mut c_void) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(handle, ptr::without_provenance_mut(16)) }
 }
 
 pub(crate) unsafe extern "C" fn allocate(address: *mut CUdeviceptr, _bytes: usize) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(address, 0x7000_0000_0000) }
 }
 
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn function_attribute(
     _attribute: CUfunction_attribute,
     _function: CUfunction,
 ) -> CUresult {
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(value, 1024) }
 }
 
@@ -140,9 +140,9 @@ pub(crate) unsafe extern "C" fn parameter_info(
     if index >= parameters_of(function) {
         return CUresult::CUDA_ERROR_INVALID_VALUE;
     }
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(offset, 8 * index) };
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(size, 8) }
 }
 
@@ -160,6 +160,6 @@ pub(crate) unsafe extern "C" fn module_function(
     let Some(count) = count else {
         return CUresult::CUDA_ERROR_NOT_FOUND;
     };
-    // SAFETY: as above.
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(function, ptr::without_provenance_mut(count + 1)) }
 }

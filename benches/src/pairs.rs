@@ -1,30 +1,29 @@
-//! Differences of nanoseconds between two ways to do a thing, measured in turns.
+//! The difference in nanoseconds between two ways to do something, measured in alternation.
 
 use std::time::Instant;
 
-/// So often each way runs before the other has its turn. Four such rows fit in a stream's queue
-/// without making a launch wait for room.
+/// The number of runs of one way before the other has its turn. Four such rows fit in a stream's
+/// queue without making a launch wait for room.
 const ROW: u32 = 64;
 
-/// What pairs of runs differed by.
+/// The measured differences of pairs of runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    /// For each four rows: the nanoseconds of one run of the first way, and how much more one of
-    /// the second took.
+    /// For each group of four rows: the nanoseconds of one run of the first way, and how much
+    /// longer one run of the second took.
     samples: Vec<(f64, f64)>,
-    /// Of each way.
+    /// The number of runs of each way.
     runs: usize,
 }
 
-/// A median with the interval that holds it with 95 % confidence, by the order of the samples
-/// alone.
+/// A median with its 95 % confidence interval, which is computed from the order statistics alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
-    /// Half of the samples are below.
+    /// The median of the samples.
     pub median: f64,
-    /// The interval.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The interval.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -40,7 +39,8 @@ impl Pairs {
         Self::measure_rows(count, ROW, first, second, drain)
     }
 
-    /// The same in rows of `length` runs, for what fills a stream's queue sooner.
+    /// Like [`measure`](Self::measure), with rows of `length` runs, for work that fills a stream's
+    /// queue sooner.
     pub fn measure_rows(
         count: u32,
         length: u32,
@@ -61,13 +61,13 @@ impl Pairs {
         Self { samples, runs }
     }
 
-    /// As many as were run.
+    /// The number of pairs that were run.
     #[must_use]
     pub fn count(&self) -> usize {
         self.runs
     }
 
-    /// These and others, of the same two ways.
+    /// Adds the samples of `others`, which measured the same two ways.
     pub fn extend(&mut self, others: &Self) {
         self.samples.extend_from_slice(&others.samples);
         self.runs += others.runs;
@@ -79,7 +79,7 @@ impl Pairs {
         Estimate::of(self.samples.iter().map(|sample| sample.0).collect())
     }
 
-    /// How many nanoseconds more one run of the second way takes.
+    /// The additional nanoseconds of one run of the second way.
     #[must_use]
     pub fn difference(&self) -> Estimate {
         Estimate::of(self.samples.iter().map(|sample| sample.1).collect())
@@ -106,7 +106,7 @@ impl Estimate {
     }
 }
 
-/// The nanoseconds of one of a row of runs.
+/// The nanoseconds per run, over a row of `length` runs.
 fn row(length: u32, run: &mut impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..length {

@@ -1,4 +1,5 @@
-//! `seeds OUT KERNELS…`: PTX of the kernels of this workspace, one kernel a file, to start from.
+//! `seeds OUT KERNELS…`: Writes the PTX of the kernels in this workspace as seeds, one kernel per
+//! file.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The text with one of its kernels each, without comments.
+/// Splits a text into texts with one kernel each, without comments.
 fn split(text: &str) -> Vec<String> {
     let (mut shared, mut kernels) = (String::new(), Vec::new());
     let mut kernel: Option<String> = None;

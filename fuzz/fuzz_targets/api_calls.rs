@@ -1,4 +1,4 @@
-//! Calls in any order answer a status.
+//! Driver calls in any order return a status.
 #![no_main]
 
 use cuda_fuzz::calls;

@@ -1,4 +1,4 @@
-//! What loads is launched, and ends: well, or with an error.
+//! A text that loads is launched, and the launch ends, with or without an error.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Any text is loaded or refused.
+//! Any text is either loaded or rejected.
 #![no_main]
 
 use std::cell::OnceCell;

@@ -1,7 +1,8 @@
-//! Random calls of the driver, good and bad.
+//! Random calls of the driver, valid and invalid.
 //!
-//! Host pointers are to memory that is valid for all that a call may read or write there; all else may be wrong: handles of
-//! what is gone or was never there, or of another kind, sizes, flags, enums, device pointers.
+//! Host pointers point to memory that is valid for everything that a call may read or write there.
+//! All else may be invalid: handles of destroyed objects, of objects that never existed or of
+//! another kind, sizes, flags, enums and device pointers.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use crate::maker::Maker;
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
 
-/// Calls in one run.
+/// The number of calls in one run.
 const CALLS: usize = 64;
 
 pub(crate) unsafe extern "C" fn host_function(_: *mut c_void) {}
@@ -24,7 +25,7 @@ unsafe extern "C" fn dynamic_shared(threads: c_int) -> usize {
     threads.unsigned_abs() as usize
 }
 
-/// The functions that the software device implements, by number of the call.
+/// The functions that the software device implements, as indexes of the generated calls.
 fn implemented() -> &'static [usize] {
     static IMPLEMENTED: OnceLock<Vec<usize>> = OnceLock::new();
     IMPLEMENTED.get_or_init(|| {
@@ -35,7 +36,7 @@ fn implemented() -> &'static [usize] {
     })
 }
 
-/// Functions that are called more often than others, so that there is something to work with.
+/// Functions that are called more often than others, so that there are objects to work with.
 const OFTEN: &[&str] = &[
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
@@ -64,7 +65,8 @@ const OFTEN: &[&str] = &[
     "cuCtxSetCurrent",
 ];
 
-/// Takes all places for software drivers but one: each place has functions of its own, which would all look new.
+/// Occupies all slots for software drivers but one: each slot has its own functions, which would
+/// look like new coverage.
 fn one_place() {
     static OTHERS: OnceLock<Vec<Simulator>> = OnceLock::new();
     OTHERS.get_or_init(|| {
@@ -75,7 +77,7 @@ fn one_place() {
     });
 }
 
-/// Makes calls as `data` says.
+/// Makes the calls that `data` describes.
 pub fn calls(data: &[u8]) {
     one_place();
     let simulator = Builder::new()
@@ -85,7 +87,7 @@ pub fn calls(data: &[u8]) {
         .capture_output(true)
         .instruction_limit(500)
         .build()
-        .expect("room for a software driver");
+        .expect("no slot for a software driver is free");
     let driver = simulator.library().expect("a library");
     let named = |name: &str| NAMES.iter().position(|known| *known == name);
     let mut maker = Maker::new(data, &driver);
@@ -128,13 +130,13 @@ fn step(driver: &DriverLibrary, maker: &mut Maker<'_>, index: usize) {
     maker.end(status.is_success());
 }
 
-/// Whether each call is to be written down, to see what a finding is about.
+/// Whether to print each call, to understand a finding.
 fn trace() -> bool {
     static TRACE: OnceLock<bool> = OnceLock::new();
     *TRACE.get_or_init(|| std::env::var_os("CUDA_FUZZ_TRACE").is_some())
 }
 
-/// Texts that are loaded.
+/// The texts that are loaded as modules.
 pub(crate) const IMAGES: &[&CStr] = &[
     cstr(concat!(
         include_str!("../../crates/cuda-sim/tests/it/kernels/add.ptx"),
@@ -156,7 +158,7 @@ pub(crate) const IMAGES: &[&CStr] = &[
     c"no PTX",
 ];
 
-/// Names that are asked for.
+/// The names that are looked up.
 pub(crate) const STRINGS: &[&CStr] = &[
     c"add",
     c"times_scale",
@@ -183,6 +185,6 @@ pub(crate) const STRINGS: &[&CStr] = &[
 const fn cstr(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,
-        Err(_) => panic!("a NUL inside a text"),
+        Err(_) => panic!("a text contains a NUL"),
     }
 }

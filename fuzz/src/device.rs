@@ -1,4 +1,4 @@
-//! A software device that a program is loaded into and run on.
+//! A software device on which a program is loaded and run.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
@@ -9,25 +9,25 @@ use cuda_sys::{CUcontext, CUfunction, CUmodule, CUresult, DriverLibrary};
 
 use crate::objects::Objects;
 
-/// Instructions of a warp after which a kernel is stopped.
+/// The number of instructions of a warp after which a kernel is stopped.
 const INSTRUCTIONS: u64 = 1_000;
-/// Kernels of a module that are launched.
+/// The number of kernels of a module that are launched.
 const KERNELS: u32 = 4;
-/// Bytes of each of the buffers that kernels get.
+/// The size in bytes of each buffer that kernels get.
 const BUFFER: usize = 16 << 10;
 
-/// A software device with a context. It goes on after errors, until a fault takes it.
+/// A software device with a context. It stays usable after errors, until a fault loses it.
 pub struct Device {
     driver: DriverLibrary,
     simulator: Simulator,
     buffers: [u64; 4],
     objects: Objects,
-    /// What the kernels that were loaded last get first.
+    /// The values that the kernels loaded last get as their first arguments.
     first: RefCell<Vec<u64>>,
 }
 
 impl Device {
-    /// A fresh one of this compute capability.
+    /// Creates a device of this compute capability.
     pub fn new(capability: (u32, u32), strict: bool) -> Self {
         let simulator = Builder::new()
             .memory(32 << 20)
@@ -36,7 +36,7 @@ impl Device {
             .capture_output(true)
             .instruction_limit(INSTRUCTIONS)
             .build()
-            .expect("room for a software driver");
+            .expect("no slot for a software driver is free");
         let driver = simulator.library().expect("a library");
         let mut device = Self {
             driver,
@@ -51,23 +51,23 @@ impl Device {
 
     fn start(&mut self) {
         let driver = &self.driver;
-        // SAFETY: there are no pointers.
+        // SAFETY: the call takes no pointers.
         must(unsafe { driver.cuInit(0) });
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the pointer is to a local.
         must(unsafe { driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) });
-        // SAFETY: the context was just made.
+        // SAFETY: the context was just created.
         must(unsafe { driver.cuCtxSetCurrent(context) });
         for buffer in &mut self.buffers {
             // SAFETY: the pointer is to a local.
             must(unsafe { driver.cuMemAlloc_v2(buffer, BUFFER) });
-            // SAFETY: so many bytes were just allocated.
+            // SAFETY: `BUFFER` bytes were just allocated.
             must(unsafe { driver.cuMemsetD8_v2(*buffer, 1, BUFFER) });
         }
         self.objects = Objects::new(driver);
     }
 
-    /// Loads a text; `None` is an error of the driver. A NUL ends the text.
+    /// Loads a text, up to its first NUL. Returns `None` if the driver fails.
     pub fn load(&self, text: &[u8]) -> Option<CUmodule> {
         let end = text.iter().position(|&byte| byte == 0);
         let text = CString::new(&text[..end.unwrap_or(text.len())]).ok()?;
@@ -81,16 +81,17 @@ impl Device {
         status.is_success().then_some(module)
     }
 
-    /// Unloads what [`load`](Self::load) gave.
+    /// Unloads a module that [`load`](Self::load) returned.
     pub fn unload(&self, module: CUmodule) {
-        // SAFETY: handles of the software driver are numbers, good or bad.
+        // SAFETY: handles of the software driver are numbers, which may be invalid.
         unsafe { self.driver.cuModuleUnload(module) };
     }
 
-    /// Launches the first kernels of a module with buffers and small numbers; whether the device is still there.
+    /// Launches the first kernels of a module with buffers and small numbers. Returns whether the
+    /// device is still usable.
     pub fn launch(&self, module: CUmodule) -> bool {
         let mut functions: [CUfunction; KERNELS as usize] = [ptr::null_mut(); KERNELS as usize];
-        // SAFETY: there is room for so many handles.
+        // SAFETY: there is room for as many handles.
         unsafe {
             self.driver
                 .cuModuleEnumerateFunctions(functions.as_mut_ptr(), KERNELS, module)
@@ -102,8 +103,8 @@ impl Device {
                 .map(|value| value.as_mut_ptr().cast())
                 .collect();
             for threads in [64, 32] {
-                // SAFETY: each argument points to as many bytes as its parameter has; what the kernel does with
-                // them is checked by the software device.
+                // SAFETY: each argument points to as many bytes as its parameter has; the software
+                // device checks what the kernel does with them.
                 let status = unsafe {
                     self.driver.cuLaunchKernel(
                         function,
@@ -123,7 +124,7 @@ impl Device {
                     break;
                 }
             }
-            // SAFETY: there are no pointers.
+            // SAFETY: the call takes no pointers.
             let status = unsafe { self.driver.cuCtxSynchronize() };
             let _ = self.simulator.take_output();
             if !status.is_success() {
@@ -133,7 +134,7 @@ impl Device {
         true
     }
 
-    /// A value for each parameter.
+    /// Makes a value for each parameter.
     fn arguments(&self, function: CUfunction) -> Vec<Vec<u8>> {
         let mut values = Vec::new();
         loop {
@@ -169,5 +170,8 @@ impl Device {
 }
 
 fn must(status: CUresult) {
-    assert!(status.is_success(), "the device does not start: {status}");
+    assert!(
+        status.is_success(),
+        "setting up the device failed: {status}"
+    );
 }

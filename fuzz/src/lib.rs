@@ -1,6 +1,8 @@
-//! What the targets share: a software device to try things on, a mutator that knows tokens, and random calls.
+//! Shared code of the targets: a software device to run on, a mutator that knows tokens, and random
+//! calls.
 //!
-//! A target finds a panic even where the software device would catch it, since libFuzzer's hook ends the process first.
+//! A target finds a panic even where the software device would catch it, because libFuzzer's panic
+//! hook ends the process first.
 
 mod calls;
 mod device;

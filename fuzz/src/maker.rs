@@ -1,4 +1,5 @@
-//! Arguments for a call: numbers, handles, and pointers to memory that the call may use as it likes.
+//! Makes arguments for calls: numbers, handles, and pointers to memory that the call may use in any
+//! way.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -10,37 +11,41 @@ use cuda_sys::{CUpointer_attribute, DriverLibrary};
 
 use crate::calls::{IMAGES, STRINGS};
 
-/// Bytes of host memory that is always there. Sizes are so that nothing reaches its end.
+/// The bytes of host memory that always exist. Sizes are limited so that no access reaches its end.
 const SCRATCH: usize = 8 << 20;
-/// The largest offset into it.
+/// The largest offset into the memory.
 const OFFSET: usize = 4096;
-/// More than the bytes from the first to the last of a copy of three dimensions, and what lies before them.
+/// More than the bytes from the first to the last of a three-dimensional copy, plus those before
+/// them.
 const LONGEST_COPY: usize = 128 << 10;
-/// Words of what a pointer to a structure or a list points to: a list of 8 of the largest fits.
+/// The number of words behind a pointer to a structure or a list: a list of 8 of the largest
+/// structures fits.
 const SLOT: usize = 512;
-/// How many of a kind are remembered.
+/// The number of objects of a kind that are remembered.
 const KEPT: usize = 32;
 
-/// Makes arguments out of random bytes, and remembers what calls give.
+/// Makes arguments from random bytes, and remembers the results of calls.
 pub(crate) struct Maker<'a> {
     source: Unstructured<'a>,
     driver: &'a DriverLibrary,
     function: &'static str,
-    /// Nothing is wrong on purpose.
+    /// Whether arguments are never made invalid on purpose.
     plain: bool,
-    /// What pointers of this run point to. Nothing moves or goes before the run ends.
+    /// The memory behind the pointers of this run. It is neither moved nor freed before the run
+    /// ends.
     slots: Vec<Box<Slot>>,
-    /// Where the call under way may write what is to be remembered, and what that is.
+    /// The names and places of the results of the current call that are to be remembered.
     results: Vec<(&'static str, *const u64)>,
     handles: HashMap<&'static str, Vec<u64>>,
-    /// Device addresses, and whether they fault for good once they are freed. Others are the host's again.
+    /// Device addresses, and whether they fault permanently once they are freed; other freed
+    /// addresses belong to the host again.
     addresses: Vec<(u64, bool)>,
 }
 
 #[repr(C, align(128))]
 pub(crate) struct Slot(pub(crate) [u64; SLOT]);
 
-/// The memory that host pointers point to; the last byte is and stays a NUL.
+/// The memory behind host pointers; its last byte is always a NUL.
 fn scratch() -> *mut c_void {
     static SCRATCH_AT: OnceLock<usize> = OnceLock::new();
     let addr = SCRATCH_AT.get_or_init(|| {
@@ -69,12 +74,13 @@ impl<'a> Maker<'a> {
         self.source.is_empty()
     }
 
-    /// Whether arguments are to be right as far as that is known.
+    /// Sets whether arguments are valid as far as that is known.
     pub(crate) fn plainly(&mut self, plain: bool) {
         self.plain = plain;
     }
 
-    /// A random number below `end`, which is not 0; 0 once there are no more random bytes.
+    /// Returns a random number below `end`, which is not 0; returns 0 once the random bytes are
+    /// used up.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.source.int_in_range(0..=end - 1).unwrap_or(0)
     }
@@ -89,13 +95,13 @@ impl<'a> Maker<'a> {
         self.results.clear();
     }
 
-    /// Remembers what the call gave.
+    /// Remembers the results of the call.
     pub(crate) fn end(&mut self, succeeded: bool) {
         for (kind, place) in std::mem::take(&mut self.results) {
             if !succeeded {
                 continue;
             }
-            // SAFETY: the place is the first word of a slot, all of which live as long as `self`.
+            // SAFETY: the place is the first word of a slot, and all slots live as long as `self`.
             let value = unsafe { place.read_volatile() };
             if value == 0 {
                 continue;
@@ -122,7 +128,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A handle of this kind, or something that is none.
+    /// Makes a handle of this kind, or a value that is not a handle.
     pub(crate) fn handle(&mut self, kind: &'static str) -> *mut c_void {
         let value = if self.one_in(16) {
             match self.below(4) {
@@ -141,7 +147,7 @@ impl<'a> Maker<'a> {
                 }
             }
         } else if kind == "CUstream" && self.below(4) == 0 {
-            // The NULL stream, the legacy one, and the per-thread one.
+            // The NULL stream, the legacy stream, and the per-thread stream.
             self.below(3) as u64
         } else {
             self.known(kind)
@@ -159,7 +165,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A device address: of memory, of what was freed, near one, or of the host memory that is always there.
+    /// Makes a device address: of memory, of freed memory, near an allocation, or of the host
+    /// memory that always exists.
     pub(crate) fn address(&mut self) -> u64 {
         let count = self.addresses.len();
         if count == 0 || self.one_in(32) {
@@ -169,7 +176,7 @@ impl<'a> Maker<'a> {
         let (addr, for_good) = self.addresses[index];
         if !for_good {
             let mut sort = 0_u32;
-            // SAFETY: the attribute is a number of 32 bits, and the place a local.
+            // SAFETY: the attribute is a number of 32 bits, and the destination a local.
             let status = unsafe {
                 self.driver.cuPointerGetAttribute(
                     (&raw mut sort).cast(),
@@ -177,7 +184,8 @@ impl<'a> Maker<'a> {
                     addr,
                 )
             };
-            // Not memory of the driver's any more: it would be taken for the host's, which it is not.
+            // The memory no longer belongs to the driver, which would mistake the address for a
+            // host address.
             if !status.is_success() {
                 self.addresses.remove(index);
                 return scratch().addr() as u64;
@@ -191,8 +199,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A device address for one side of a copy. What lies behind memory that the host can reach, or behind address 0,
-    /// would be taken for the host's own.
+    /// Makes a device address for one side of a copy. An address after memory that the host can
+    /// reach, or after address 0, would be mistaken for a host address.
     pub(crate) fn side_address(&mut self) -> u64 {
         let addr = self.address();
         let is_hosts = self
@@ -205,10 +213,10 @@ impl<'a> Maker<'a> {
         addr
     }
 
-    /// Whether all that a call copies at once fits into the allocation at `addr`.
+    /// Whether the most that a call copies at once fits into the allocation at `addr`.
     fn has_room(&self, addr: u64) -> bool {
         let mut size = 0_usize;
-        // SAFETY: the attribute is a size, and the place a local.
+        // SAFETY: the attribute is a size, and the destination a local.
         let status = unsafe {
             self.driver.cuPointerGetAttribute(
                 (&raw mut size).cast(),
@@ -219,7 +227,7 @@ impl<'a> Maker<'a> {
         status.is_success() && size >= LONGEST_COPY
     }
 
-    /// A number for a parameter of this type and name.
+    /// Makes a number for a parameter of this type and name.
     pub(crate) fn number(&mut self, ty: &'static str, param: &'static str) -> u64 {
         match ty {
             "CUdeviceptr" => return self.address(),
@@ -237,7 +245,7 @@ impl<'a> Maker<'a> {
         }
         let lower = param.to_lowercase();
         let is = |part: &str| lower.contains(part);
-        // How many elements a list has.
+        // The number of elements in a list.
         if is("num") || is("count") && !is("byte") && self.function != "cuMemcpy" {
             return self.below(5) as u64;
         }
@@ -282,7 +290,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A value of an enum, or of a structure that goes by value.
+    /// Makes a value of an enum, or of a structure that is passed by value.
     pub(crate) fn other<T>(&mut self) -> T {
         let mut words = [0_u32; 64];
         words[0] = match self.below(if self.plain { 1 } else { 3 }) {
@@ -293,14 +301,14 @@ impl<'a> Maker<'a> {
         words[1] = self.below(3) as u32;
         assert!(
             size_of::<T>() <= size_of_val(&words),
-            "no parameter is as large"
+            "no parameter is larger"
         );
-        // SAFETY: `T` is a C structure or a number of 32 bits, for which any bits are a value, and no larger ← the
-        // types of the parameters of cuda.h that come here.
+        // SAFETY: `T` is a C structure or a number of 32 bits, for which any bits are valid, and it
+        // is not larger ← the types of the parameters of cuda.h that reach this function.
         unsafe { words.as_ptr().cast::<T>().read_unaligned() }
     }
 
-    /// A place for `words`, with zeros behind, that lives as long as `self`.
+    /// Returns a place that holds `words` followed by zeros and lives as long as `self`.
     pub(crate) fn place(&mut self, words: &[u64]) -> *mut c_void {
         let mut slot = Box::new(Slot([0; SLOT]));
         slot.0[..words.len()].copy_from_slice(words);
@@ -309,7 +317,7 @@ impl<'a> Maker<'a> {
         place
     }
 
-    /// Host memory.
+    /// Makes a pointer to host memory.
     pub(crate) fn host(&mut self) -> *mut c_void {
         let pinned = self.addresses.iter().rposition(|&(_, for_good)| !for_good);
         if let Some(index) = pinned
@@ -317,7 +325,7 @@ impl<'a> Maker<'a> {
         {
             let (addr, _) = self.addresses[index];
             let mut host = ptr::null_mut::<c_void>();
-            // SAFETY: the attribute is an address, and the place a local.
+            // SAFETY: the attribute is an address, and the destination a local.
             let on_host = unsafe {
                 self.driver.cuPointerGetAttribute(
                     (&raw mut host).cast(),
@@ -333,7 +341,7 @@ impl<'a> Maker<'a> {
         scratch().wrapping_byte_add(offset)
     }
 
-    /// A pointer to a `pointee`, or to a pointer to one.
+    /// Makes a pointer to a `pointee`, or to a pointer to one.
     pub(crate) fn pointer(
         &mut self,
         pointee: &'static str,
@@ -354,7 +362,7 @@ impl<'a> Maker<'a> {
             (1, "c_char")
                 if param.starts_with("log") || ["name", "pciBusId", "luid"].contains(&param) =>
             {
-                // The name of a device is written, that of a function is read.
+                // The name of a device is written, the name of a function is read.
                 let read = ["cuModuleGet", "cuLibraryGet", "cuDeviceGetBy", "cuLinkAdd"]
                     .iter()
                     .any(|prefix| self.function.starts_with(prefix));
@@ -406,7 +414,7 @@ impl<'a> Maker<'a> {
         self.place(&words)
     }
 
-    /// A list of pointers to host memory; for a kernel's parameters, to values that make sense to it.
+    /// Makes a list of pointers to host memory; for a kernel's parameters, to plausible values.
     pub(crate) fn pointers(&mut self, param: &str) -> *mut c_void {
         if param == "extra" {
             return ptr::null_mut();

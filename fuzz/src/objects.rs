@@ -1,4 +1,4 @@
-//! A texture and a surface of each shape, for kernels that look at one.
+//! A texture and a surface of each shape, for kernels that use one.
 
 use std::ptr;
 
@@ -7,7 +7,8 @@ use cuda_sys::{
     CUresourcetype, CUresult, DriverLibrary,
 };
 
-/// What instructions call a shape, its extent, and the flags of its arrays: layers, surfaces, cubes, gathered.
+/// The name of a shape in instructions, its extent, and the flags of its arrays: layers, surfaces,
+/// cubes, gather.
 const SHAPES: [(&str, [usize; 3], u32); 7] = [
     (".acube.", [8, 8, 12], 1 | 2 | 4),
     (".cube.", [8, 8, 6], 2 | 4),
@@ -27,7 +28,7 @@ fn must(status: CUresult) {
 }
 
 impl Objects {
-    /// Of mipmapped arrays of two levels, of which surfaces have the first.
+    /// Creates the objects on mipmapped arrays of two levels; surfaces use the first level.
     pub(crate) fn new(driver: &DriverLibrary) -> Self {
         let mut all = Self::default();
         for (objects, (_, [width, height, depth], flags)) in all.0.iter_mut().zip(SHAPES) {
@@ -44,11 +45,11 @@ impl Objects {
             must(unsafe { driver.cuMipmappedArrayCreate(&raw mut array, &desc, 2) });
             // SAFETY: the pointer is to a local.
             must(unsafe { driver.cuMipmappedArrayGetLevel(&raw mut level, array, 0) });
-            // SAFETY: zeros are a value of each field.
+            // SAFETY: zero is a valid value of each field.
             let mut resource: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
             resource.resType = CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
             resource.res.mipmap.hMipmappedArray = array;
-            // SAFETY: zeros are a value of each field.
+            // SAFETY: zero is a valid value of each field.
             let mut texture: CUDA_TEXTURE_DESC = unsafe { std::mem::zeroed() };
             // `CU_TRSF_NORMALIZED_COORDINATES`
             texture.flags = 2;
@@ -67,7 +68,7 @@ impl Objects {
         all
     }
 
-    /// What the first parameters of the kernels of a text are likely to be: handles of objects, or nothing.
+    /// Likely values of the first parameters of the kernels in a text: handles of objects, or none.
     pub(crate) fn of(&self, text: &str) -> Vec<u64> {
         let is_texture = text.contains("tex.") || text.contains("tld4.");
         let is_surface = ["suld.", "sust.", "sured."]

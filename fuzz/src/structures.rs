@@ -1,8 +1,8 @@
-//! Structures of `cuda.h` as the words they are made of.
+//! Makes structures of `cuda.h` as lists of words.
 
 use crate::maker::Maker;
 
-/// The fields of a structure, put one behind the other as C does.
+/// The fields of a structure, laid out as C does.
 #[derive(Default)]
 struct Fields(Vec<u64>, usize);
 
@@ -25,7 +25,7 @@ impl Fields {
 }
 
 impl Maker<'_> {
-    /// The words of a structure, for those that are more than numbers.
+    /// Makes the words of a structure, for structures that contain more than numbers.
     pub(crate) fn structure(&mut self, name: &str) -> Option<Vec<u64>> {
         let none = Fields::default();
         let fields = match name {
@@ -127,7 +127,7 @@ impl Maker<'_> {
         Some(fields.0)
     }
 
-    /// What a texture or a surface is of.
+    /// Makes the resource of a texture or a surface.
     fn resource(&mut self, none: Fields) -> Fields {
         let kind = self.below(5) as u64;
         let fields = none.u32(kind);
@@ -150,7 +150,7 @@ impl Maker<'_> {
         }
     }
 
-    /// One side of a copy of two or three dimensions.
+    /// Makes one side of a two- or three-dimensional copy.
     fn side(&mut self, fields: Fields, deep: bool, peer: bool) -> Fields {
         let mut fields = fields.u64(self.below(65) as u64).u64(self.below(9) as u64);
         if deep {
@@ -221,7 +221,7 @@ impl Maker<'_> {
         fields.u64(place).u32(0)
     }
 
-    /// Writes and barriers. A wait may last for ever, as on hardware.
+    /// Makes writes and barriers only, because a wait may last forever, as on hardware.
     fn operations(&mut self) -> Vec<u64> {
         let mut words = Vec::new();
         for _ in 0..8 {
@@ -261,7 +261,7 @@ impl Maker<'_> {
         fields.u64([256, 4096, 0, 100_000][self.below(4)]).u64(0)
     }
 
-    /// The value of an attribute of a launch: small numbers, or a handle first.
+    /// Makes the value of a launch attribute: small numbers, or a handle first.
     fn attribute(&mut self) -> Vec<u64> {
         let first = match self.below(4) {
             0 => self.handle("CUevent").addr() as u64,
@@ -272,14 +272,14 @@ impl Maker<'_> {
         vec![first, self.below(4) as u64, 0, 0, 0, 0, 0, 0]
     }
 
-    /// The parameters of a node of any kind.
+    /// Makes the parameters of a node of any kind.
     fn node(&mut self, fields: Fields) -> Fields {
         let sort = self.below(15) as u64;
         let fields = fields.u32(sort).u32(0).u32(0).u32(0);
         match sort {
             0 => self.kernel(fields, true),
             1 => {
-                // Flags, and the context of the copy.
+                // The flags, and the context of the copy.
                 let context = self.handle("CUcontext").addr() as u64;
                 let fields = fields.u64(0).u64(context);
                 let fields = self.side(fields, true, false);
@@ -300,7 +300,7 @@ impl Maker<'_> {
             12 => self.batch(fields),
             13 => {
                 let handle = self.number("CUgraphConditionalHandle", "handle");
-                // A loop may last for ever, as on hardware: only IF and SWITCH.
+                // Only IF and SWITCH, because a loop may last forever, as on hardware.
                 let fields = fields.u64(handle).u32([0, 2][self.below(2)]);
                 let fields = fields.u32(self.below(3) as u64);
                 let context = self.handle("CUcontext").addr() as u64;

@@ -1,8 +1,9 @@
-//! A mutator for PTX: most of what it makes still parses, so that what comes behind the parser is tried too.
+//! A mutator for PTX. Most of its results still parse, so that the stages after the parser are
+//! tested too.
 
 use libfuzzer_sys::fuzzer_mutate;
 
-/// What a token is replaced by, beside other tokens of the text.
+/// Replacements for a token, besides other tokens of the text.
 const WORDS: &[&str] = &[
     "0",
     "1",
@@ -230,7 +231,7 @@ const WORDS: &[&str] = &[
     "sust",
 ];
 
-/// Random numbers from a seed.
+/// A generator of random numbers with a seed.
 struct Random(u64);
 
 impl Random {
@@ -243,15 +244,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 }
 
-/// A custom mutator for libFuzzer: changes tokens and lines of `data[..size]`, and now and then bytes.
+/// A custom mutator for libFuzzer: changes tokens and lines of `data[..size]`, and occasionally
+/// bytes.
 ///
-/// Answers the new size, `max_size` at most.
+/// Returns the new size, which is at most `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let mut random = Random(u64::from(seed));
     let text = std::str::from_utf8(&data[..size]).map(str::to_owned);
@@ -264,7 +266,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     let mut text = text;
     for _ in 0..=random.below(3) {
         if text.is_empty() {
-            // The only line was taken out.
+            // The only line was removed.
             break;
         }
         text = if random.below(3) == 0 {
@@ -281,7 +283,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     len
 }
 
-/// The tokens of a text, white space among them: together they are the text.
+/// Splits a text into tokens, including white space; concatenated, they give the text.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -317,7 +319,7 @@ fn by_token(text: &str, random: &mut Random) -> String {
     }
     let place = solid[random.below(solid.len())];
     let word = WORDS[random.below(WORDS.len())];
-    // Another token of the same kind is most likely to make sense.
+    // Another token of the same kind is the most likely to be valid.
     let kind = tokens[place].chars().next();
     let alike: Vec<&str> = tokens
         .iter()

@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The functions that do more than succeed, from the lines `b"cuX" => function as _,` of the null
-/// driver.
+/// The functions that do more than return success, from the lines `b"cuX" => function as _,` of the
+/// null driver.
 fn special(source: &str) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
     let mut found = BTreeMap::new();
     for line in source.lines() {
@@ -42,12 +42,12 @@ fn special(source: &str) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
         }
     }
     if found.is_empty() {
-        return Err("the null driver names no functions".into());
+        return Err("no functions found in the source of the null driver".into());
     }
     Ok(found)
 }
 
-/// A name without its revision: `cuMemAlloc` of `cuMemAlloc_v2`.
+/// A name without its revision suffix: `cuMemAlloc` for `cuMemAlloc_v2`.
 fn base(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((base, digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => base,
@@ -55,20 +55,26 @@ fn base(name: &str) -> &str {
     }
 }
 
-/// The methods of the generated table all read `pub unsafe fn cuX(&self, a: A, b: B) -> CUresult
-/// {`, over one line or several.
+/// Writes the exported functions. Every method of the generated table has the form `pub unsafe fn
+/// cuX(&self, a: A, b: B) -> CUresult {`, on one line or several.
 fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     for method in table.split("pub unsafe fn ").skip(1) {
-        let (name, rest) = method.split_once('(').ok_or("a method has parameters")?;
+        let (name, rest) = method
+            .split_once('(')
+            .ok_or("a method of the table has no parameter list")?;
         let (params, _) = rest
             .split_once(") -> CUresult {")
-            .ok_or("a method answers a status")?;
+            .ok_or("a method of the table does not return CUresult")?;
         let params: Vec<(&str, &str)> = params
             .split(',')
             .map(str::trim)
             .filter(|param| !param.is_empty() && *param != "&self")
-            .map(|param| param.split_once(':').ok_or("a parameter has a type"))
+            .map(|param| {
+                param
+                    .split_once(':')
+                    .ok_or("a parameter of the table has no type")
+            })
             .collect::<Result<_, _>>()?;
         let declared: Vec<String> = params
             .iter()
@@ -76,7 +82,8 @@ fn exports(table: &str, special: &BTreeMap<String, String>) -> Result<String, Bo
             .collect();
         let types: Vec<&str> = params.iter().map(|(_, ty)| ty.trim()).collect();
         let names: Vec<&str> = params.iter().map(|(name, _)| name.trim()).collect();
-        // The first revision of this one has no place for the status, and nobody here asks it.
+        // The first revision of this function has no parameter for the status, and nothing here
+        // calls it.
         let function = special
             .get(base(name))
             .filter(|_| name != "cuGetProcAddress");

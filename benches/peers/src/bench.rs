@@ -1,4 +1,4 @@
-//! Rows of the table: a way to launch against the raw function pointer, in turns.
+//! Rows of the table: a form of launch against the raw function pointer, in alternating runs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_int, c_uint, c_void};
@@ -24,24 +24,24 @@ pub(crate) type Launch = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 
-/// Counts what is allocated while it is asked to.
+/// An allocator that counts allocations while counting is on.
 struct Counting;
 
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: it is the system's, counted.
+// SAFETY: it forwards to the system's allocator and only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_COUNTING.load(Ordering::Relaxed) {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract is that of `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -64,15 +64,15 @@ pub(crate) struct Row {
     pub(crate) count: usize,
     pub(crate) situation: &'static str,
     pub(crate) pairs: Pairs,
-    /// For each launch.
+    /// The number of allocations per launch.
     pub(crate) allocations: f64,
 }
 
 impl Bench {
-    /// The kernel of so many parameters.
+    /// The kernel with `count` parameters.
     pub(crate) fn kernel(&self, count: usize) -> *mut c_void {
         let index = COUNTS.iter().position(|known| *known == count);
-        let function = &self.functions[index.expect("there is a kernel of it")];
+        let function = &self.functions[index.expect("a kernel has this number of parameters")];
         function.as_raw().cast()
     }
 
@@ -93,7 +93,7 @@ impl Bench {
             .collect();
         let mut raw = || {
             let arguments = black_box(pointers.as_mut_ptr());
-            // SAFETY: `count` pointers to values of 8 bytes, which the kernel does not look at.
+            // SAFETY: `count` pointers to 8-byte values, which the kernel does not read.
             let status = unsafe {
                 launch(
                     kernel,
@@ -111,7 +111,7 @@ impl Bench {
             };
             assert_eq!(status, 0);
         };
-        // What the first runs set up is nobody's launch.
+        // Warm-up: allocations of the first runs do not count.
         for _ in 0..256 {
             raw();
             run();

@@ -1,10 +1,10 @@
-//! What a launch costs more than the raw function pointer, through cuda-driver, through other
-//! crates and through C: pairs of runs that take turns, on the null driver and on a GPU if there is
-//! one.
+//! The additional cost of a launch over the raw function pointer, through cuda-driver, through
+//! other crates and through C: pairs of runs that alternate, on the null driver and on a GPU if
+//! there is one.
 //!
 //! `PEERS_PAIRS` is the number of pairs of each row (default: a million, 300,000 on a GPU),
-//! `PEERS_SVG` a folder for plots. `cargo build --release --workspace` first: the null driver is a
-//! library, which this program looks for beside itself and in `../lib`.
+//! `PEERS_SVG` a folder for plots. Run `cargo build --release --workspace` first: the null driver
+//! is a library, which this program looks for in its own folder and in `../lib`.
 
 mod bench;
 mod ours;
@@ -28,7 +28,7 @@ use libloading::os::unix::Library;
 
 use bench::{Bench, Launch, Row};
 
-/// Says in a child which driver it measures.
+/// The environment variable that names the driver which a child process measures.
 const DRIVER: &str = "PEERS_DRIVER";
 const NULL: &str = "null driver";
 
@@ -40,8 +40,12 @@ fn main() -> Result {
     }
     let program = env::current_exe()?;
     let folder = tempfile::tempdir()?;
-    let library = null_driver(program.parent().ok_or("a program lies in a folder")?)?;
-    // Peers look for both.
+    let library = null_driver(
+        program
+            .parent()
+            .ok_or("the path of this program has no parent folder")?,
+    )?;
+    // The other crates look for both names.
     for name in ["libcuda.so.1", "libcuda.so"] {
         symlink(&library, folder.path().join(name))?;
     }
@@ -62,7 +66,9 @@ fn null_driver(folder: &Path) -> Result<PathBuf> {
     let name = "libcuda_null_driver.so";
     let places = [folder.join(name), folder.join("../lib").join(name)];
     let found = places.iter().find(|place| place.is_file());
-    let found = found.ok_or_else(|| format!("no {name}: `cargo build --release --workspace`"))?;
+    let found = found.ok_or_else(|| {
+        format!("{name} not found; run `cargo build --release --workspace` first")
+    })?;
     Ok(found.canonicalize()?)
 }
 
@@ -74,9 +80,9 @@ fn measure(name: &str) -> Result {
             return Ok(());
         }
     };
-    // SAFETY: loading a driver runs its initialisers, which `Driver::load` has done before.
+    // SAFETY: loading a driver runs its initialisers, as `Driver::load` has done before.
     let library = unsafe { Library::new("libcuda.so.1") }?;
-    // SAFETY: that is its signature.
+    // SAFETY: `Launch` is the signature of `cuLaunchKernel`.
     let launch = unsafe { library.get::<Launch>(b"cuLaunchKernel\0") }?;
     let context = driver.device(0)?.primary_context()?;
     let number = env::var("PEERS_PAIRS")

@@ -12,7 +12,7 @@ const CONFIG: LaunchConfig = LaunchConfig {
     block: Dim3 { x: 32, y: 1, z: 1 },
     shared_bytes: 0,
 };
-const LAUNCHED: &str = "the arguments are right";
+const LAUNCHED: &str = "the launch succeeds";
 
 type R = Reads<u64>;
 type W = Writes<u64>;
@@ -33,19 +33,19 @@ pub(crate) fn rows(bench: &mut Bench, stream: &Stream, buffers: &mut [DeviceBuff
 
     let form = "cuda-driver, tuple";
     let none = || {
-        // SAFETY: the kernels do nothing, as all here.
+        // SAFETY: the kernels in this file do nothing.
         unsafe { stream.launch(&k0, CONFIG, ()) }.expect(LAUNCHED);
     };
     bench.row(form, 0, raw, none, drain);
     let of_4 = || {
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { stream.launch(&k4, CONFIG, (&*a, &mut *b, s, t)) }.expect(LAUNCHED);
     };
     bench.row(form, 4, raw, of_4, drain);
     let of_12 = || {
         let (g, h) = (&mut *g, &mut *h);
         let args = (&*a, &*b, &*c, &*d, &*e, &*f, g, h, s, t, u, v);
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { stream.launch(&k12, CONFIG, args) }.expect(LAUNCHED);
     };
     bench.row(form, 12, raw, of_12, drain);
@@ -53,22 +53,22 @@ pub(crate) fn rows(bench: &mut Bench, stream: &Stream, buffers: &mut [DeviceBuff
     let form = "cuda-driver, typed";
     let kernel: Kernel<()> = k0.typed().expect("it has none");
     let none = || {
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { kernel.launch(stream, CONFIG, ()) }.expect(LAUNCHED);
     };
     bench.row(form, 0, raw, none, drain);
-    let kernel: Kernel<(R, W, u64, u64)> = k4.typed().expect("it has 4 parameters");
+    let kernel: Kernel<(R, W, u64, u64)> = k4.typed().expect("the kernel has 4 parameters");
     let of_4 = || {
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { kernel.launch(stream, CONFIG, (&*a, &mut *b, s, t)) }.expect(LAUNCHED);
     };
     bench.row(form, 4, raw, of_4, drain);
     type Parameters = (R, R, R, R, R, R, W, W, u64, u64, u64, u64);
-    let kernel: Kernel<Parameters> = k12.typed().expect("it has 12 parameters");
+    let kernel: Kernel<Parameters> = k12.typed().expect("the kernel has 12 parameters");
     let of_12 = || {
         let (g, h) = (&mut *g, &mut *h);
         let args = (&*a, &*b, &*c, &*d, &*e, &*f, g, h, s, t, u, v);
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { kernel.launch(stream, CONFIG, args) }.expect(LAUNCHED);
     };
     bench.row(form, 12, raw, of_12, drain);
@@ -82,7 +82,7 @@ pub(crate) fn rows(bench: &mut Bench, stream: &Stream, buffers: &mut [DeviceBuff
             while list.len() < count {
                 list.push(s);
             }
-            // SAFETY: as above.
+            // SAFETY: the kernel does nothing.
             unsafe { stream.launch(kernel, CONFIG, &list) }.expect(LAUNCHED);
         };
         bench.row(form, count, raw, list, drain);

@@ -1,4 +1,4 @@
-//! The rows as a plot.
+//! Plots the rows of the table.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ const BAR: usize = 18;
 const LEFT: f64 = 250.0;
 const WIDTH: f64 = 620.0;
 
-/// A bar for each row of 12 arguments: nanoseconds more than the raw call, on a scale of powers of
-/// ten.
+/// An SVG with a bar for each row of 12 arguments: the additional nanoseconds over the raw call, on
+/// a scale of powers of ten.
 pub(crate) fn svg(title: &str, rows: &[Row]) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.count == 12).collect();
     let most = rows

@@ -1,4 +1,4 @@
-//! The same launches in C.
+//! The launches of [`ours`](crate::ours), in C.
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
@@ -34,7 +34,7 @@ unsafe extern "C" {
 
 type Twin = unsafe extern "C" fn(Launch, *mut c_void, *mut c_void, *const u64, *const u64) -> c_int;
 
-/// On the stream of a context that this crate's own form uses too.
+/// Measures launches on a stream of the context that this crate's own form uses too.
 pub(crate) fn rows(bench: &mut Bench, stream: &Stream, buffers: &[DeviceBuffer<u64>]) {
     let addresses: Vec<u64> = buffers.iter().map(DeviceBuffer::as_raw).collect();
     let (launch, raw) = (bench.launch, stream.as_raw().cast());

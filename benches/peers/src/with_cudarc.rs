@@ -16,17 +16,17 @@ const CONFIG: LaunchConfig = LaunchConfig {
     block_dim: (32, 1, 1),
     shared_mem_bytes: 0,
 };
-const LAUNCHED: &str = "the arguments are right";
+const LAUNCHED: &str = "the launch succeeds";
 
-/// One stream is the context's default one, as cudarc records no events as long as there is no
-/// other.
+/// Measures launches through cudarc. One stream means the context's default one, because cudarc
+/// records no events while there is no other.
 pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bool) {
     let form = if is_tracking {
         "cudarc"
     } else {
         "cudarc, tracking off"
     };
-    let context = CudaContext::new(0).expect("there is a device");
+    let context = CudaContext::new(0).expect("the driver has a device");
     if !is_tracking {
         // SAFETY: nothing here is used on two streams.
         unsafe { context.disable_event_tracking() };
@@ -43,7 +43,9 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bo
         .expect("the kernels compile");
     let kernels: [CudaFunction; 4] = COUNTS.map(|count| {
         let name = format!("k{count}");
-        module.load_function(&name).expect("there is one of it")
+        module
+            .load_function(&name)
+            .expect("a kernel has this number of parameters")
     });
     let mut buffers: Vec<CudaSlice<u64>> = (0..8)
         .map(|_| stream.alloc_zeros::<u64>(1).expect("there is memory"))
@@ -56,14 +58,14 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bo
     let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
 
     let none = || {
-        // SAFETY: the kernels do nothing, as all here.
+        // SAFETY: the kernels in this file do nothing.
         unsafe { stream.launch_builder(&kernels[0]).launch(CONFIG) }.expect(LAUNCHED);
     };
     bench.row(form, 0, raw, none, drain);
     let of_4 = || {
         let mut builder = stream.launch_builder(&kernels[1]);
         builder.arg(&*a).arg(&mut *b).arg(&s).arg(&t);
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { builder.launch(CONFIG) }.expect(LAUNCHED);
     };
     bench.row(form, 4, raw, of_4, drain);
@@ -83,7 +85,7 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bo
             .arg(&t)
             .arg(&u)
             .arg(&v);
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { builder.launch(CONFIG) }.expect(LAUNCHED);
     };
     bench.row(form, 12, raw, of_12, drain);
@@ -100,7 +102,7 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bo
         for _ in 8..64 {
             builder.arg(&s);
         }
-        // SAFETY: as above.
+        // SAFETY: the kernel does nothing.
         unsafe { builder.launch(CONFIG) }.expect(LAUNCHED);
     };
     bench.row(form, 64, raw, of_64, drain);

@@ -1,4 +1,4 @@
-//! Launches through NVIDIA's cuda-core, which takes pointers to the values. It orders nothing
+//! Launches through NVIDIA's cuda-core, which takes pointers to the values. It adds no dependencies
 //! across streams.
 
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use cuda_core::{Device, Function, Stream, launch_kernel};
 use crate::bench::Bench;
 
 pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize) {
-    let device = Device::new(0).expect("there is a device");
+    let device = Device::new(0).expect("the driver has a device");
     let make = |_| device.new_stream().expect("there are streams");
     let streams: Vec<Arc<Stream>> = (0..streams).map(make).collect();
     let stream = &streams[0];
@@ -23,7 +23,9 @@ pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize) {
     let drain = || unsafe { stream.synchronize() }.expect("the kernels do nothing");
     let kernels = benches::COUNTS.map(|count| {
         let name = format!("k{count}");
-        module.load_function(&name).expect("there is one of it")
+        module
+            .load_function(&name)
+            .expect("a kernel has this number of parameters")
     });
     let [k0, k4, k12, k64] = &kernels;
     let form = "cuda-core (NVlabs)";
@@ -42,5 +44,5 @@ fn launch<const N: usize>(kernel: &Function, stream: &Stream) {
     let (stream, pointers) = (stream.cu_stream(), &mut pointers[..]);
     // SAFETY: there are as many values as parameters, and the kernel does nothing.
     unsafe { launch_kernel(function, (1, 1, 1), (32, 1, 1), 0, stream, pointers) }
-        .expect("the arguments are right");
+        .expect("the launch succeeds");
 }

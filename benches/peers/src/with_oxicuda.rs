@@ -1,4 +1,4 @@
-//! Launches through oxicuda, whose tuples have at most 24 arguments. It orders nothing across
+//! Launches through oxicuda, whose tuples have at most 24 arguments. It adds no dependencies across
 //! streams.
 
 use std::hint::black_box;
@@ -11,12 +11,12 @@ use oxicuda_memory::DeviceBuffer;
 
 use crate::bench::Bench;
 
-const LAUNCHED: &str = "the arguments are right";
+const LAUNCHED: &str = "the launch succeeds";
 
 pub(crate) fn rows(bench: &mut Bench, ours: &Ours, ptx: &str, streams: usize) {
     let form = "oxicuda";
-    oxicuda_driver::init().expect("there is a driver");
-    let device = Device::get(0).expect("there is a device");
+    oxicuda_driver::init().expect("the driver initialises");
+    let device = Device::get(0).expect("the driver has a device");
     // SAFETY: the context is alive as long as `ours`.
     let context = unsafe { Context::from_raw_borrowed(CUcontext(ours.as_raw().cast()), device) };
     context.set_current().expect("the context is alive");

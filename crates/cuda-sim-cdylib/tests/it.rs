@@ -1,4 +1,4 @@
-//! The library as programs see it: linked to, loaded, asked for every name.
+//! The library as programs use it: linked to, loaded, and queried for every name.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use cuda_sys::{CUresult, DriverLibrary, FUNCTIONS};
 
-/// Builds the library, which cargo does not do for tests, and says where it is.
+/// Builds the library, which cargo does not do for tests, and returns its path.
 fn library() -> PathBuf {
     let release = !cfg!(debug_assertions);
     let mut cargo = Command::new(env!("CARGO"));
@@ -70,17 +70,17 @@ fn a_c_program_that_is_linked_to_it_adds_vectors() {
 #[test]
 fn it_is_loaded_as_a_driver_and_exports_every_name() {
     let path = library();
-    // SAFETY: the file is a driver: that of this package.
+    // SAFETY: the file is the driver that this package builds.
     let driver = unsafe { DriverLibrary::open(&path) }.unwrap();
     assert_eq!(driver.version().number(), 13050);
     let mut count = 0;
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     let status = unsafe { driver.cuInit(0) };
     assert_eq!(status, CUresult::CUDA_SUCCESS);
-    // SAFETY: `count` is a local.
+    // SAFETY: the pointer is to a local.
     let status = unsafe { driver.cuDeviceGetCount(&raw mut count) };
     assert_eq!((status, count), (CUresult::CUDA_SUCCESS, 1));
-    // SAFETY: a null resource is what it says it is.
+    // SAFETY: a null resource may be passed; the call rejects it.
     let refused = unsafe { driver.cuGraphicsUnregisterResource(std::ptr::null_mut()) };
     assert_eq!(refused, CUresult::CUDA_ERROR_NOT_SUPPORTED);
 
@@ -89,7 +89,7 @@ fn it_is_loaded_as_a_driver_and_exports_every_name() {
         .arg(&path)
         .output();
     let Ok(symbols) = symbols else {
-        test_needs::skipped("the list of exports: there is no nm");
+        test_needs::skipped("the list of exports: nm is not installed");
         return;
     };
     let symbols = text(&symbols);
@@ -105,5 +105,8 @@ fn it_is_loaded_as_a_driver_and_exports_every_name() {
         .iter()
         .filter(|name| !FUNCTIONS.iter().any(|function| function.name == **name))
         .collect();
-    assert!(strange.is_empty(), "nothing else is exported: {strange:?}");
+    assert!(
+        strange.is_empty(),
+        "the library exports other names: {strange:?}"
+    );
 }

@@ -3,16 +3,16 @@
 #[path = "../../../src/null_driver.rs"]
 #[allow(
     dead_code,
-    reason = "the benches of the workspace make a table of it, this a library"
+    reason = "the benches of the workspace build a table from it, this crate a library"
 )]
 mod null_driver;
 
 #[allow(
     non_snake_case,
     unused_variables,
-    reason = "the names are C's, and most arguments are ignored"
+    reason = "the names are those of C, and most arguments are ignored"
 )]
-#[allow(clippy::too_many_arguments, reason = "the functions of C have as many")]
+#[allow(clippy::too_many_arguments, reason = "the C functions have as many")]
 mod exports {
     use cuda_sys::*;
 

@@ -1,6 +1,6 @@
-//! Contexts that are borrowed from other code, and withdrawn. The owner keeps to the contract of
-//! `Context::borrow_raw`: it declares a context dead when what was queued in it is done, and
-//! destroys it then.
+//! Contexts that are borrowed from other code, and withdrawn. The owner obeys the contract of
+//! `Context::borrow_raw`: it declares a context dead once the work that was queued in it is done,
+//! and destroys it afterwards.
 
 use std::ptr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rig::{Attack, Case};
 
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
 
-/// Other code, which owns a context.
+/// Foreign code that owns a context.
 struct Owner {
     driver: Driver,
     raw: *mut CUctx_st,
@@ -44,8 +44,8 @@ impl Owner {
     }
 
     fn borrow(&self) -> Context {
-        // SAFETY: the context must be alive while the token says so, and what was queued in it be
-        // done when it does not any more ← `withdraw` waits for that.
+        // SAFETY: the context must be alive while the token says so, and the work queued in it must
+        // be done when it no longer does ← `withdraw` waits for that.
         unsafe { Context::borrow_raw(&self.driver, self.raw, Arc::clone(&self.token) as _) }
             .unwrap()
     }
@@ -54,16 +54,16 @@ impl Owner {
     fn withdraw(self, context: &Context) {
         context.synchronize().unwrap();
         self.token.store(false, Ordering::SeqCst);
-        // SAFETY: nobody must use the context any more ← the token says that it is dead.
+        // SAFETY: nothing may use the context any more ← the token says that it is dead.
         let gone = unsafe { self.driver.library().cuCtxDestroy_v2(self.raw) };
         assert_eq!(gone, Status::CUDA_SUCCESS);
     }
 }
 
-/// Claim: once a context is declared dead no call reaches the driver, in drops too, and page-locked
-/// memory is the program's own. All kinds of objects outlive their context, are used, and are
-/// dropped in a random order. (The driver's graphs are left: destroying a context does not destroy
-/// them, and no call destroys them later.)
+/// Claim: once a context is declared dead, no call reaches the driver, not even from a drop, and
+/// page-locked memory belongs to the program. Objects of all kinds outlive their context, are used,
+/// and are dropped in a random order. (The driver's graphs are left over: destroying a context does
+/// not destroy them, and no later call does.)
 #[test]
 fn everything_outlives_a_withdrawn_context() {
     Attack::new().leaks().run(|case| {
@@ -102,7 +102,7 @@ fn everything_outlives_a_withdrawn_context() {
         gone(pool.zeroed::<u32>(&stream, 8).map(drop));
         gone(module.function("copy").map(drop));
         gone(block.to_vec().map(drop));
-        // The program's own memory.
+        // The memory belongs to the program.
         pinned.fill(9);
         case.expect_words(&pinned, 9);
         let mut owners: Vec<Box<dyn std::any::Any + Send>> = vec![
@@ -130,8 +130,8 @@ fn everything_outlives_a_withdrawn_context() {
     });
 }
 
-/// Claim: all handles of one context are one, whether it is primary, our own or borrowed: the order
-/// of uses rests on it.
+/// Claim: all handles of one context share its identity, whether it is primary, created here or
+/// borrowed. Hazard tracking relies on this.
 #[test]
 fn handles_of_one_context_order_each_others_streams() {
     Attack::new().run(|case| {
@@ -167,8 +167,8 @@ fn handles_of_one_context_order_each_others_streams() {
     });
 }
 
-/// Claim: a context is kept alive by what is in it and by threads that have it current. Contexts
-/// are dropped while they are current here and on threads that end.
+/// Claim: a context is kept alive by the objects in it and by threads on which it is current.
+/// Contexts are dropped while they are current here and on threads that end.
 #[test]
 fn contexts_go_while_they_are_current() {
     Attack::new().run(|case| {
@@ -187,7 +187,7 @@ fn contexts_go_while_they_are_current() {
             })
             .join()
             .unwrap();
-            // Not in the order in which they were made.
+            // Not in the order of creation.
             drop(guard);
             let here = case.stream();
             let also = case.filled(&here, round);
@@ -201,8 +201,8 @@ fn contexts_go_while_they_are_current() {
     });
 }
 
-/// Claim: primary contexts are retained as often as there are handles. They are dropped and
-/// retained again by threads while work is queued, and the memory of earlier handles stays.
+/// Claim: a primary context is retained once per handle. Threads drop and retain it while work is
+/// queued, and the memory of earlier handles stays valid.
 #[test]
 fn primary_contexts_are_retained_again() {
     Attack::new().run(|case| {

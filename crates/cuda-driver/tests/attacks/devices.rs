@@ -1,4 +1,4 @@
-//! Two contexts, of one device and of two.
+//! Two contexts, of one device and of two devices.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
 }
 
 /// Claim: a copy to another context is a use of both buffers. Its source is freed to a caching
-/// pool, which hands the memory out again, and to the driver, and is written before the copy has
+/// pool, which hands out the memory again, or to the driver, and is overwritten before the copy has
 /// run.
 #[test]
 fn peer_copy_source_is_freed_and_handed_out() {
@@ -54,8 +54,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
     });
 }
 
-/// Claim: a target of a copy from another context is freed behind it, and its memory is not written
-/// afterwards.
+/// Claim: the target of a copy from another context is freed after the copy, and its memory is not
+/// written afterwards.
 #[test]
 fn peer_copy_target_is_dropped() {
     Attack::new().with_two_contexts().run(|case| {
@@ -74,8 +74,8 @@ fn peer_copy_target_is_dropped() {
     });
 }
 
-/// Claim: a module is unloaded when no use of its variables is left. A variable is the source of a
-/// copy to another context; variable and module go, and another module is loaded.
+/// Claim: a module is unloaded once no use of its variables is left. A variable is the source of a
+/// copy to another context; the variable and the module are dropped, and another module is loaded.
 #[test]
 fn module_goes_under_a_peer_copy_of_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
@@ -105,7 +105,8 @@ fn module_goes_under_a_peer_copy_of_its_variable() {
     });
 }
 
-/// Claim: the same, where the variable is written by a copy from another context.
+/// Claim: a module is unloaded once no use of its variables is left. A copy from another context
+/// writes the variable.
 #[test]
 fn module_goes_under_a_peer_copy_to_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
@@ -128,8 +129,8 @@ fn module_goes_under_a_peer_copy_to_its_variable() {
     });
 }
 
-/// Claim: contexts are ended behind their work, and outside of locks. The other context of a peer
-/// copy goes with all that is in it; the buffer that is left is used at once.
+/// Claim: contexts are destroyed after their work, and outside of locks. The other context of a
+/// peer copy is dropped with all its objects; the remaining buffer is used at once.
 #[test]
 fn buffers_are_used_after_the_other_context_has_gone() {
     Attack::new().run(|case| {
@@ -153,7 +154,8 @@ fn buffers_are_used_after_the_other_context_has_gone() {
     });
 }
 
-/// Claim: objects of another context are errors before the driver sees them, and nothing is queued.
+/// Claim: using an object of another context fails before the driver is called, and nothing is
+/// queued.
 #[test]
 fn objects_of_the_wrong_context_are_refused() {
     Attack::new().with_two_contexts().run(|case| {
@@ -191,8 +193,8 @@ fn objects_of_the_wrong_context_are_refused() {
     });
 }
 
-/// Claim: streams wait for events and streams of other contexts, which are kept. They are dropped
-/// before they are done.
+/// Claim: streams can wait for events and streams of other contexts, which are kept alive. They are
+/// dropped before they are done.
 #[test]
 fn streams_wait_across_contexts() {
     Attack::new().with_two_contexts().run(|case| {
@@ -215,7 +217,7 @@ fn streams_wait_across_contexts() {
     });
 }
 
-/// Copies from one to the other and back, several times.
+/// Copies from one side to the other and back, several times.
 fn ping_pong(case: &Case, sides: [&Side; 2], first: u32) {
     let streams = sides.map(Side::stream);
     let mut a = sides[0].filled(&streams[0], first);
@@ -233,8 +235,8 @@ fn ping_pong(case: &Case, sides: [&Side; 2], first: u32) {
     case.expect(&a, first * 81);
 }
 
-/// Claim: peer copies of threads in both directions are in order, while access between the devices
-/// is switched.
+/// Claim: peer copies by threads in both directions are ordered, while peer access between the
+/// devices is enabled and disabled.
 #[test]
 fn threads_copy_both_ways_while_access_is_switched() {
     Attack::new().with_two_contexts().run(|case| {
@@ -250,7 +252,7 @@ fn threads_copy_both_ways_while_access_is_switched() {
             }
             scope.spawn(|| {
                 for _ in 0..4 {
-                    // Devices without a link have no such access.
+                    // Devices without a link do not support peer access.
                     let _ = case.context.enable_peer_access(&other.context);
                     let _ = other.context.enable_peer_access(&case.context);
                     let _ = case.context.disable_peer_access(&other.context);

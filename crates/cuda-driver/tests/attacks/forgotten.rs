@@ -8,7 +8,7 @@ use cuda_driver::{CachingPool, Graph, PinnedCachingPool, ValueBatch};
 use crate::rig::Attack;
 
 /// Claim: memory that a copy still uses is not handed out again. A download into a block of a
-/// caching pool is forgotten; the next block that the pool hands out must not be written by it.
+/// caching pool is forgotten; it must not write the next block that the pool hands out.
 #[test]
 fn forgotten_download_keeps_its_block() {
     Attack::new().leaks().run(|case| {
@@ -27,8 +27,8 @@ fn forgotten_download_keeps_its_block() {
     });
 }
 
-/// Claim: an asynchronous copy owns its source until it is done. An upload is forgotten, its pool
-/// hands out other blocks, which are overwritten: the device must have the words of the first
+/// Claim: an asynchronous copy owns its source until it is done. An upload is forgotten, and other
+/// blocks that its pool hands out are overwritten: the device must have the words of the first
 /// block.
 #[test]
 fn forgotten_upload_reads_its_own_words() {
@@ -47,8 +47,8 @@ fn forgotten_upload_reads_its_own_words() {
     });
 }
 
-/// Claim: a buffer that is forgotten is leaked, and nothing else changes: its uses stay ordered,
-/// and its address is not given to another buffer.
+/// Claim: a forgotten buffer is leaked, without any other effect: its uses stay ordered, and its
+/// address is not given to another buffer.
 #[test]
 fn forgotten_buffers_are_not_handed_out() {
     Attack::new().leaks().run(|case| {
@@ -77,8 +77,8 @@ fn forgotten_buffers_are_not_handed_out() {
     });
 }
 
-/// Claim: a use keeps its stream. Streams with work in them are forgotten: the work runs, and
-/// buffers are ordered with it.
+/// Claim: a use keeps its stream alive. Streams with queued work are forgotten: the work runs, and
+/// later uses of the buffers are ordered after it.
 #[test]
 fn forgotten_streams_run_their_work() {
     Attack::new().leaks().run(|case| {
@@ -95,8 +95,8 @@ fn forgotten_streams_run_their_work() {
     });
 }
 
-/// Claim: launches borrow nothing, and graphs hold what their nodes use. Executables and graphs are
-/// forgotten while they are launched; the buffers are dropped, and others made.
+/// Claim: launches borrow nothing, and graphs keep the memory of their nodes alive. Executables and
+/// graphs are forgotten while they run; their buffers are dropped, and others are allocated.
 #[test]
 fn forgotten_executables_hold_their_buffers() {
     Attack::new().leaks().run(|case| {
@@ -119,8 +119,8 @@ fn forgotten_executables_hold_their_buffers() {
     });
 }
 
-/// Claim: host functions and what waits for them are independent. Calls, completions and events are
-/// forgotten: the closures run once each, and later work is in order.
+/// Claim: host functions are independent of the objects that wait for them. Calls, completions and
+/// events are forgotten: each closure runs once, and later work is ordered.
 #[test]
 fn forgotten_calls_and_completions_still_run() {
     use std::sync::Arc;
@@ -148,7 +148,7 @@ fn forgotten_calls_and_completions_still_run() {
     });
 }
 
-/// Claim: a batch that is not queued does nothing and holds nothing up.
+/// Claim: a batch that is not queued has no effect and blocks nothing.
 #[test]
 fn forgotten_batch_writes_nothing() {
     Attack::new().run(|case| {

@@ -1,4 +1,4 @@
-//! Guards and scopes that are forgotten, so that their ends never run.
+//! Guards and scopes that are forgotten, so that their drop code never runs.
 
 use std::mem;
 use std::thread;
@@ -8,9 +8,8 @@ use cuda_driver::{Capture, ContextFlags, Graph, GraphHostBuffer};
 
 use crate::rig::{Attack, is_borrowed};
 
-/// Claim: as long as the host has the memory of a `GraphHostBuffer`, a launch that uses it is
-/// refused. A guard to write is forgotten: the memory stays the host's for ever, and no launch
-/// writes it.
+/// Claim: while the host has the memory of a `GraphHostBuffer` mapped, a launch that uses it fails.
+/// A write guard is forgotten: the memory belongs to the host forever, and no launch writes it.
 #[test]
 fn forgotten_host_write_refuses_launches() {
     Attack::new().leaks().run(|case| {
@@ -36,9 +35,9 @@ fn forgotten_host_write_refuses_launches() {
     });
 }
 
-/// Claim: several guards may read at once, and a launch that writes the memory is refused as long
-/// as there is one. Guards to read are forgotten: launches that only read go on, launches that
-/// write do not.
+/// Claim: several guards may read at once, and a launch that writes the memory fails while one of
+/// them exists. Read guards are forgotten: launches that only read still work, launches that write
+/// fail.
 #[test]
 fn forgotten_host_read_refuses_writers_only() {
     Attack::new().leaks().run(|case| {
@@ -63,8 +62,8 @@ fn forgotten_host_read_refuses_writers_only() {
     });
 }
 
-/// Claim: what is beside a capture goes on as ever. A capture is forgotten: buffers, modules,
-/// copies and host memory go on, drops do not hang, and other captures are possible.
+/// Claim: work outside of a capture is not affected by it. A capture is forgotten: buffers,
+/// modules, copies and host memory still work, drops do not hang, and other captures are possible.
 #[test]
 fn forgotten_capture_stops_nothing_else() {
     Attack::new().leaks().run(|case| {
@@ -90,7 +89,7 @@ fn forgotten_capture_stops_nothing_else() {
 }
 
 /// Claim: branches that were not joined are joined when the capture ends. Forked scopes are
-/// forgotten: what they captured is in the graph, and ordered where it shares memory.
+/// forgotten: the work that they captured is in the graph, and ordered where it shares memory.
 #[test]
 fn forgotten_forks_are_joined() {
     Attack::new().leaks().run(|case| {
@@ -115,12 +114,17 @@ fn forgotten_forks_are_joined() {
     });
 }
 
-/// Claim: every call makes the context of its object current, and leaves what was current as it
-/// was. Guards that make contexts current are forgotten, on this and on other threads: objects
-/// still work in their own contexts.
+/// Claim: every call makes the context of its object current, and restores the context that was
+/// current before. Guards that make contexts current are forgotten, on this and on other threads:
+/// objects still work in their own contexts.
 #[test]
 fn forgotten_current_context_changes_no_object() {
     Attack::new().with_two_contexts().leaks().run(|case| {
+        // A driver refuses copies of pool memory while a context of another device is current: see
+        // "Current contexts of other devices" in docs/safety.md.
+        if case.simulator.is_none() && case.other().context.device() != case.context.device() {
+            return;
+        }
         mem::forget(case.other().context.make_current().unwrap());
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 5);
@@ -144,14 +148,14 @@ fn forgotten_current_context_changes_no_object() {
     });
 }
 
-/// Claim: a graph in which memory is allocated and not freed cannot be made an executable. The
-/// value is let go.
+/// Claim: a graph that allocates memory and does not free it cannot be instantiated. The
+/// allocation's value is discarded.
 #[test]
 fn forgotten_graph_allocation_is_no_executable() {
     Attack::new().run(|case| {
         let mut graph = Graph::new(&case.context).unwrap();
         let allocation = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
-        // It has no `Drop`: the graph notices that no node frees it.
+        // It has no `Drop`: the graph detects that no node frees it.
         let _ = allocation;
         assert!(graph.instantiate().is_err(), "{}", case.title);
         let stream = case.stream();

@@ -1,4 +1,4 @@
-//! Futures that are polled, woken and dropped in odd ways.
+//! Futures that are polled, woken and dropped in unusual ways.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};
 
-/// Counts, and drops what it is given when it is woken last.
+/// Counts wake-ups.
 struct Wakes(Arc<AtomicU32>);
 
 impl Wake for Wakes {
@@ -45,8 +45,8 @@ fn finish<F: Future + Unpin>(case: &Case, mut future: F) -> F::Output {
     }
 }
 
-/// Claim: the work goes on whatever becomes of its futures. They are dropped before and after they
-/// were polled and done.
+/// Claim: the work runs regardless of its futures. They are dropped before and after they were
+/// polled and done.
 #[test]
 fn futures_are_dropped_at_every_point() {
     Attack::new().run(|case| {
@@ -80,8 +80,8 @@ fn futures_are_dropped_at_every_point() {
     });
 }
 
-/// Claim: a waker is the program's, and may panic. Wakers of completions, calls and transfers
-/// panic: other futures go on.
+/// Claim: a waker is code of the program, and may panic. Wakers of completions, calls and transfers
+/// panic: other futures still complete.
 #[test]
 fn wakers_panic() {
     Attack::new().run(|case| {
@@ -110,7 +110,7 @@ fn wakers_panic() {
     });
 }
 
-/// Claim: a future may be polled on any thread, by any waker, and the last waker is woken.
+/// Claim: a future may be polled on any thread, with any waker, and the last waker is woken.
 #[test]
 fn futures_move_between_threads() {
     Attack::new().run(|case| {
@@ -144,7 +144,7 @@ fn futures_move_between_threads() {
 }
 
 /// Claim: memory that a future gave up is not handed out before its copy is done. Transfers are
-/// polled, dropped and their blocks taken by a waker-owned pool.
+/// polled and dropped, and a pool that a waker owns hands out their blocks.
 #[test]
 fn polled_transfers_are_dropped_into_their_pool() {
     Attack::new().run(|case| {

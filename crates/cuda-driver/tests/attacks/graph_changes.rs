@@ -9,8 +9,8 @@ use cuda_driver::{Error, Graph, GraphExec, ValueBatch};
 
 use crate::rig::{Attack, Case};
 
-/// Claim: changing a node counts from the next launch on, and the old memory stays until launches
-/// under way are done.
+/// Claim: a change of a node applies from the next launch on, and the old memory stays alive until
+/// launches in flight are done.
 #[test]
 fn targets_change_under_launches() {
     Attack::new().run(|case| {
@@ -29,7 +29,8 @@ fn targets_change_under_launches() {
         }
         let mut last = case.filled(&home, 0);
         exec.set_fill(node, &mut last, 70_u32).unwrap();
-        // No launch writes it any more, and none may write what comes after it.
+        // No later launch writes the buffer, and no launch may write memory that is allocated in
+        // its place.
         drop((first, graph));
         let next = case.filled(&home, 50);
         case.expect(&last, 0);
@@ -40,8 +41,8 @@ fn targets_change_under_launches() {
     });
 }
 
-/// Claim: a launch keeps what it uses, though the executable lets go of it. The source of a copy is
-/// replaced and dropped while launches that read it are queued.
+/// Claim: a launch keeps its memory alive, even if the executable no longer uses it. The source of
+/// a copy is replaced and dropped while launches that read it are queued.
 #[test]
 fn sources_are_replaced_and_dropped_under_launches() {
     Attack::new().run(|case| {
@@ -71,8 +72,8 @@ fn sources_are_replaced_and_dropped_under_launches() {
     });
 }
 
-/// Claim: executables keep a removed node and what it uses. Nodes are removed from the graph while
-/// executables of it run, and the edges that the node stood for stay.
+/// Claim: executables keep a removed node and its memory. Nodes are removed from the graph while
+/// its executables run, and the dependencies through the removed node are preserved.
 #[test]
 fn nodes_are_removed_under_launches() {
     Attack::new().run(|case| {
@@ -102,7 +103,7 @@ fn nodes_are_removed_under_launches() {
     });
 }
 
-/// Builds the same nodes on other buffers.
+/// Builds a graph with the same nodes on other buffers.
 fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> Graph {
     let mut graph = Graph::new(&case.context).unwrap();
     graph.copy(&[], &mut *to, from).unwrap();
@@ -112,8 +113,8 @@ fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> G
     graph
 }
 
-/// Claim: an update takes over what the new nodes keep, and lets the old go behind launches under
-/// way.
+/// Claim: an update takes over the memory of the new nodes, and releases that of the old ones after
+/// launches in flight.
 #[test]
 fn updates_swap_all_memory_under_launches() {
     Attack::new().run(|case| {
@@ -141,9 +142,9 @@ fn updates_swap_all_memory_under_launches() {
     });
 }
 
-/// Claim: graphs and executables have a lock each. Threads launch, change, update, switch nodes,
-/// clone and make executables of the same graph at once: every launch does what one of the states
-/// says.
+/// Claim: a graph and an executable each have their own lock. Threads launch, change, update,
+/// enable nodes of, clone and instantiate the same graph at once: every launch corresponds to one
+/// of the states.
 #[test]
 fn threads_change_and_launch_at_once() {
     Attack::new().run(|case| {
@@ -171,7 +172,7 @@ fn threads_change_and_launch_at_once() {
             for spare in &mut spare {
                 scope.spawn(move || {
                     for _ in 0..4 {
-                        // Refused where a node without an edge to it uses the same memory.
+                        // Fails if a node without an edge to it uses the same memory.
                         let _ = exec.set_fill(fill, &mut *spare, 1_u32);
                     }
                 });
@@ -184,9 +185,9 @@ fn threads_change_and_launch_at_once() {
     });
 }
 
-/// Claim: closures are kept until launches that call them are done. Closures are replaced while
-/// launches are queued: each launch calls the one that it was queued with, and each is dropped
-/// once.
+/// Claim: closures are kept until the launches that call them are done. Closures are replaced while
+/// launches are queued: each launch calls the closure that it was queued with, and each closure is
+/// dropped once.
 #[test]
 fn closures_are_replaced_under_launches() {
     Attack::new().run(|case| {
@@ -216,8 +217,8 @@ fn closures_are_replaced_under_launches() {
     });
 }
 
-/// Claim: what is dropped by a change is dropped when nothing is locked. A closure that is replaced
-/// launches and changes its own executable when it is dropped.
+/// Claim: objects that a change drops are dropped while no lock is held. A replaced closure
+/// launches and changes its own executable in its drop.
 #[test]
 fn replaced_closure_launches_its_executable_in_drop() {
     struct Launches(Option<Arc<GraphExec>>, Stream, Arc<AtomicU32>);
@@ -255,8 +256,8 @@ fn replaced_closure_launches_its_executable_in_drop() {
     });
 }
 
-/// Claim: bodies of conditional nodes are ordered with the graph around them, also where they
-/// change after the executable was made, or go with their node.
+/// Claim: bodies of conditional nodes are ordered with the graph around them, even if they change
+/// after the graph was instantiated, or are removed with their node.
 #[test]
 fn conditional_bodies_change_and_go() {
     Attack::new().since(12, 3).run(|case| {
@@ -271,7 +272,7 @@ fn conditional_bodies_change_and_go() {
         let exec = graph.instantiate().unwrap();
         case.hold_up(&stream);
         exec.launch(&stream).unwrap();
-        // Behind the copy in the body, in front of the fill that follows it.
+        // After the copy in the body, and before the fill that follows it.
         body.fill(&[], &mut a, 9_u32).unwrap();
         body.copy(&[], &mut b, &a).unwrap();
         let second = graph.instantiate();
@@ -282,7 +283,7 @@ fn conditional_bodies_change_and_go() {
                 case.expect(&b, 9);
                 case.expect(&a, 3);
             }
-            // Driver 580 makes no second executable of a graph with conditional nodes.
+            // Driver 580 cannot instantiate a graph with conditional nodes twice.
             Err(error) => assert!(case.simulator.is_none(), "{}: {error}", case.title),
         }
         graph.remove(node).unwrap();
@@ -294,8 +295,8 @@ fn conditional_bodies_change_and_go() {
     });
 }
 
-/// Claim: a child is copied when it is added, and set children keep their memory until launches are
-/// done.
+/// Claim: a child graph is copied when it is added, and replaced children keep their memory alive
+/// until launches are done.
 #[test]
 fn children_are_replaced_under_launches() {
     Attack::new().run(|case| {
@@ -328,8 +329,8 @@ fn children_are_replaced_under_launches() {
     });
 }
 
-/// Claim: words that a graph's batch writes are held like any memory, and events of its nodes are
-/// kept.
+/// Claim: words that a batch in a graph writes are kept alive like any memory, and so are the
+/// events of its nodes.
 #[test]
 fn events_and_words_of_nodes_are_dropped() {
     Attack::new().run(|case| {
@@ -341,7 +342,7 @@ fn events_and_words_of_nodes_are_dropped() {
         let mut graph = Graph::new(&case.context).unwrap();
         let batch = ValueBatch::new().write(&words, 1, 5_u32).unwrap();
         let Ok(node) = graph.batch(&[], batch) else {
-            // Older drivers have no such nodes.
+            // Older drivers do not support such nodes.
             return;
         };
         let record = graph.event_record(&[node.edge()], &event).unwrap();

@@ -7,7 +7,7 @@ use cuda_driver::{Graph, NodeKind};
 
 use crate::rig::{Attack, Case};
 
-/// A captured graph that allocates, and copies what it has allocated to `to`.
+/// A captured graph that allocates memory and copies it to `to`.
 fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {
     Graph::capture(&case.context, |scope| {
         scope.node(|graph, after| {
@@ -20,14 +20,14 @@ fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {
     .unwrap()
 }
 
-/// Claim: memory that a graph allocates with `alloc_zeroed` is never read before it was written.
-/// The node that fills it with zeros is to be removed, in a captured and in a built graph, and its
-/// edges too.
+/// Claim: memory that a graph allocates with `alloc_zeroed` is never read before it is written. The
+/// program tries to remove the node that zeroes the memory, and its edges, from a captured and from
+/// a built graph.
 #[test]
 fn zero_fill_of_an_allocation_cannot_be_removed() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        // So that there is something to read in the memory of the graph.
+        // Leaves recognisable words in the memory that the graph will get.
         drop(case.filled(&stream, 0xDEAD));
         for captured in [false, true] {
             let mut to = case.filled(&stream, 1);
@@ -60,7 +60,7 @@ fn zero_fill_of_an_allocation_cannot_be_removed() {
 }
 
 /// Claim: an update never makes an executable read memory that another graph allocates. An
-/// executable is updated from another allocating graph, whose addresses are others.
+/// executable is updated from another graph, which allocates at other addresses.
 #[test]
 fn update_from_another_allocating_graph() {
     Attack::new().run(|case| {
@@ -88,7 +88,7 @@ fn update_from_another_allocating_graph() {
 }
 
 /// Claim: memory that a graph allocates is used by nodes of that graph only. Allocations are used
-/// in other graphs, in clones, and freed in other graphs.
+/// in other graphs and in clones, and freed in other graphs.
 #[test]
 fn allocations_stay_in_their_graph() {
     Attack::new().run(|case| {
@@ -103,7 +103,7 @@ fn allocations_stay_in_their_graph() {
             case.title
         );
         let args = (&mut to, &allocation, case.n as u32);
-        // SAFETY: the kernel uses n words of each ← both have n, if the call takes them.
+        // SAFETY: the kernel uses n words of each ← both have n, if the call accepts them.
         let refused = unsafe { other.kernel(&[], case.mix_kernel(), case.config(), args) };
         assert!(refused.is_err(), "{}", case.title);
         own.copy(&[], &mut to, &allocation).unwrap();
@@ -116,8 +116,8 @@ fn allocations_stay_in_their_graph() {
     });
 }
 
-/// Claim: a use of allocated memory lies between the node that allocates and the one that frees it,
-/// whatever edges are removed, and launches that overlap do not share it.
+/// Claim: a use of allocated memory runs between the node that allocates and the one that frees it,
+/// whichever edges are removed, and overlapping launches do not share it.
 #[test]
 fn allocations_outlive_their_uses() {
     Attack::new().run(|case| {
@@ -152,8 +152,8 @@ fn allocations_outlive_their_uses() {
     });
 }
 
-/// Claim: the graph that a capture's closure is lent is the captured one. The closure swaps it with
-/// another graph, and drops, launches or keeps what it got.
+/// Claim: the graph that the closure of a capture borrows is the captured one. The closure swaps it
+/// with another graph, and drops, launches or keeps the graph that it got.
 #[test]
 fn captured_graph_is_swapped_away() {
     Attack::new().run(|case| {
@@ -192,8 +192,8 @@ fn captured_graph_is_swapped_away() {
     });
 }
 
-/// Claim: a captured graph is ordered by the bytes that its nodes use. Its nodes are removed and
-/// added while it is captured, and it is changed through a graph that was stolen or cloned.
+/// Claim: a captured graph is ordered by the bytes that its nodes use. Nodes are removed and added
+/// during the capture, and the graph is changed through a graph that was swapped out or cloned.
 #[test]
 fn captured_graph_is_changed_meanwhile() {
     Attack::new().run(|case| {
@@ -211,7 +211,7 @@ fn captured_graph_is_changed_meanwhile() {
             })?;
             scope.node(|graph, after| {
                 let nodes = graph.nodes()?;
-                // It says that it has added what was there before.
+                // The closure claims to have added a node that existed before.
                 let (first, _) = nodes[0];
                 graph.empty(after)?;
                 Ok(first)

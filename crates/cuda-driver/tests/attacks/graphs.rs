@@ -1,4 +1,4 @@
-//! Launches of graphs beside other uses of their memory.
+//! Launches of graphs, concurrent with other uses of their memory.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +17,7 @@ fn mixing(case: &Case, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Grap
     graph.instantiate().unwrap()
 }
 
-/// Claim: launches of one executable run one after the other, on whatever streams.
+/// Claim: launches of one executable run one after the other, on any streams.
 #[test]
 fn launches_on_several_streams_run_in_turn() {
     Attack::new().run(|case| {
@@ -33,7 +33,7 @@ fn launches_on_several_streams_run_in_turn() {
     });
 }
 
-/// Claim: two executables that share memory are ordered, also when threads launch them.
+/// Claim: two executables that share memory are ordered, even if several threads launch them.
 #[test]
 fn executables_share_buffers_between_threads() {
     Attack::new().run(|case| {
@@ -61,7 +61,7 @@ fn executables_share_buffers_between_threads() {
     });
 }
 
-/// Claim: a use of memory that a graph holds is ordered with its launches, in both directions and
+/// Claim: a use of memory that a graph keeps is ordered with its launches, in both directions and
 /// on every stream.
 #[test]
 fn uses_between_launches_are_in_order() {
@@ -93,8 +93,8 @@ fn uses_between_launches_are_in_order() {
     });
 }
 
-/// Claim: a buffer that a node uses may be dropped, and is freed behind the last launch of the last
-/// graph that holds it.
+/// Claim: a buffer that a node uses may be dropped, and is freed after the last launch of the last
+/// graph that keeps it.
 #[test]
 fn buffers_dropped_under_launches_stay() {
     Attack::new().run(|case| {
@@ -120,8 +120,8 @@ fn buffers_dropped_under_launches_stay() {
     });
 }
 
-/// Claim: what the device does between the nodes of one graph is ordered by edges, from the bytes
-/// that nodes use. Nodes without any edge of the program's use overlapping pieces of one buffer.
+/// Claim: nodes of one graph are ordered on the device by edges, which follow from the bytes that
+/// the nodes use. Nodes to which the program adds no edges use overlapping pieces of one buffer.
 #[test]
 fn overlapping_pieces_are_ordered_by_their_bytes() {
     Attack::new().run(|case| {
@@ -150,8 +150,8 @@ fn overlapping_pieces_are_ordered_by_their_bytes() {
     });
 }
 
-/// Claim: halves of one buffer may be used at once, while a launch takes one of them. Each half is
-/// written on the per-thread stream of a thread, and a graph takes the lower one.
+/// Claim: halves of one buffer may be used at once while a launch uses one of them. Each half is
+/// written on the per-thread stream of a thread, and a graph uses the lower one.
 #[test]
 fn halves_on_per_thread_streams_beside_a_graph() {
     Attack::new().run(|case| {
@@ -162,8 +162,8 @@ fn halves_on_per_thread_streams_beside_a_graph() {
         let mut graph = Graph::new(&case.context).unwrap();
         let low = x.slice_mut(..half).unwrap();
         let args = (low, one.slice(..half).unwrap(), half as u32);
-        // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces are
-        // so long.
+        // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces have
+        // this length.
         unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
         let exec = graph.instantiate().unwrap();
         let (low, high) = x.as_mut_slice().split_at_mut(half).unwrap();
@@ -188,8 +188,8 @@ fn halves_on_per_thread_streams_beside_a_graph() {
     });
 }
 
-/// Claim: host memory of a graph is only the graph's and the guards'. Guards are taken on several
-/// threads while launches read and write the memory: nobody sees words of two launches.
+/// Claim: host memory of a graph is accessible only to the graph and to guards. Several threads
+/// take guards while launches read and write the memory: no guard shows words of two launches.
 #[test]
 fn host_guards_never_see_half_a_launch() {
     Attack::new().run(|case| {
@@ -208,7 +208,7 @@ fn host_guards_never_see_half_a_launch() {
                 scope.spawn(move || {
                     let stream = case.stream();
                     for _ in 0..4 {
-                        // Refused while another thread reads.
+                        // Fails while another thread reads.
                         let _ = exec.launch(&stream);
                         let words = host.read().unwrap();
                         let first = words[0];
@@ -221,8 +221,8 @@ fn host_guards_never_see_half_a_launch() {
     });
 }
 
-/// Claim: an executable that is dropped lets a launch under way run to its end; graph and clones
-/// keep what theirs use.
+/// Claim: dropping an executable lets a launch in flight run to its end; the graph and its clones
+/// keep the memory of their own nodes.
 #[test]
 fn clones_and_children_outlive_their_origin() {
     Attack::new().run(|case| {
@@ -235,7 +235,7 @@ fn clones_and_children_outlive_their_origin() {
             unsafe { inner.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
             let mut outer = Graph::new(&case.context).unwrap();
             outer.child(&[], &inner).unwrap();
-            // The child is what it was when it was added.
+            // The child is a copy from the time when it was added.
             inner.fill(&[], &mut x, 1_000_000_u32).unwrap();
             let clone = outer.try_clone().unwrap();
             drop(inner);

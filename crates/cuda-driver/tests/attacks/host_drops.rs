@@ -1,5 +1,5 @@
 //! Owners that are dropped inside host functions, where the driver must not be called: another
-//! thread gives them back.
+//! thread frees them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,8 +21,8 @@ fn drop_inside<T: Send + 'static>(case: &Case, stream: &Stream, owners: T) {
     call.wait().unwrap();
 }
 
-/// Claim: what is dropped inside a host function is given back by another thread, behind its uses.
-/// Device buffers of all sources are dropped while another stream reads them.
+/// Claim: an owner that is dropped inside a host function is freed by another thread, after its
+/// uses. Device buffers from all sources are dropped while another stream reads them.
 #[test]
 fn device_buffers_dropped_inside_outlive_readers() {
     Attack::new().run(|case| {
@@ -62,9 +62,8 @@ fn device_buffers_dropped_inside_outlive_readers() {
     });
 }
 
-/// Claim: owners of page-locked memory are dropped only when no copy uses them. Transfers are
-/// dropped inside a host function with their memory, which comes from a pool, from the driver and
-/// from a `Vec`.
+/// Claim: page-locked memory is freed only when no copy uses it. Transfers are dropped inside a
+/// host function with their memory, which comes from a pool, from the driver and from a `Vec`.
 #[test]
 fn transfers_dropped_inside_end_their_copies() {
     Attack::new().run(|case| {
@@ -93,8 +92,8 @@ fn transfers_dropped_inside_end_their_copies() {
     });
 }
 
-/// Claim: streams and events are destroyed by the driver when their work is done. They are dropped
-/// inside a host function while other streams wait for them.
+/// Claim: the driver destroys streams and events once their work is done. They are dropped inside a
+/// host function while other streams wait for them.
 #[test]
 fn streams_and_events_dropped_inside_are_waited_for() {
     Attack::new().run(|case| {
@@ -119,7 +118,7 @@ fn streams_and_events_dropped_inside_are_waited_for() {
     });
 }
 
-/// Claim: a module waits for its context before it is unloaded, in the background where its last
+/// Claim: a module waits for its context before it is unloaded, in the background if its last
 /// handle was dropped in a host function. Modules, functions, libraries and variables are dropped
 /// while their kernels are queued.
 #[test]
@@ -150,9 +149,9 @@ fn code_dropped_inside_runs_to_its_end() {
     });
 }
 
-/// Claim: a graph's parts are freed behind its last launch, by another thread where the last owner
+/// Claim: the parts of a graph are freed after its last launch, by another thread if the last owner
 /// was dropped in a host function. Graphs, executables, their buffers and host memory are dropped
-/// while they are launched.
+/// while they run.
 #[test]
 fn graphs_dropped_inside_run_to_their_end() {
     Attack::new().run(|case| {
@@ -207,7 +206,7 @@ fn closures_dropped_inside_closures_are_freed() {
     });
 }
 
-/// Claim: managed, pitched and registered memory is freed behind its uses wherever it is dropped.
+/// Claim: managed, pitched and registered memory is freed after its uses, wherever it is dropped.
 #[test]
 fn other_memory_dropped_inside_outlives_readers() {
     Attack::new().run(|case| {
@@ -259,8 +258,8 @@ fn context_dropped_inside_ends_behind_its_work() {
     });
 }
 
-/// Claim: a host function must not drop the last handle of its own context into the driver. The
-/// closure itself owns the stream it runs on, its context and a buffer.
+/// Claim: dropping the last handle of a context in one of its own host functions does not call the
+/// driver there. The closure owns the stream it runs on, its context and a buffer.
 #[test]
 fn closure_owns_its_own_stream_and_context() {
     Attack::new().run(|case| {

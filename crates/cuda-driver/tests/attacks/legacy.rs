@@ -1,4 +1,4 @@
-//! Streams that are held up until the program has seen a result: nothing else may wait for them.
+//! Streams that are blocked until the program has seen a result: nothing else may wait for them.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -12,16 +12,15 @@ use cuda_driver::{
 
 use crate::rig::{Attack, Case};
 
-/// How long a result may take that waits for nothing.
+/// The time limit for a result that depends on no blocked stream.
 const SOON: Duration = Duration::from_secs(5);
 
 fn blocking(case: &Case) -> Stream {
     Stream::new(&case.context, StreamFlags::empty(), 0).unwrap()
 }
 
-/// Holds a blocking stream up, queues a use of a buffer on another, lets `meddle` queue something
-/// in the legacy stream, and reads the buffer on a third stream, which has to wait for the use
-/// only.
+/// Blocks a stream, queues a use of a buffer on another one, lets `meddle` queue something in the
+/// legacy stream, and reads the buffer on a third stream, which must wait only for the use.
 fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
     let (held, user, reader) = (blocking(case), blocking(case), case.stream());
     let writer = case.stream();
@@ -44,18 +43,18 @@ fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
             let _ = told.send(());
         });
         let in_time = heard.recv_timeout(SOON);
-        // So that a failure is no hang.
+        // Unblocks the stream, so that a failure does not hang.
         writer.write_value(&flags, 0, 1_u32).unwrap();
         assert!(
             in_time.is_ok(),
-            "{}: the copy waits for a stream that is held up",
+            "{}: the copy waits for a blocked stream",
             case.title
         );
     });
 }
 
-/// Claim: what was used on blocking streams can be waited for on its own, though the legacy stream
-/// waits for a stream that is held up. An event is recorded there.
+/// Claim: uses on blocking streams can be waited for separately, although the legacy stream waits
+/// for a blocked stream. An event is recorded on the legacy stream.
 #[test]
 fn event_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -64,7 +63,7 @@ fn event_in_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; a completion of the legacy stream is made.
+/// Attacks the claim above by creating a completion of the legacy stream.
 #[test]
 fn completion_of_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -72,7 +71,7 @@ fn completion_of_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; another stream joins the legacy stream.
+/// Attacks the claim above by joining the legacy stream to another one.
 #[test]
 fn join_with_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -81,7 +80,7 @@ fn join_with_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; a stream is forked from the legacy stream.
+/// Attacks the claim above by forking a stream from the legacy stream.
 #[test]
 fn fork_of_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -96,7 +95,7 @@ fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
     graph.instantiate().unwrap()
 }
 
-/// Claim: the same; memory of a pool is made on the legacy stream.
+/// Attacks the claim above by allocating from a pool on the legacy stream.
 #[test]
 fn allocation_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -105,7 +104,7 @@ fn allocation_in_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; an executable is uploaded on the legacy stream.
+/// Attacks the claim above by uploading an executable on the legacy stream.
 #[test]
 fn upload_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -116,7 +115,7 @@ fn upload_in_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; an executable is launched on the legacy stream.
+/// Attacks the claim above by launching an executable on the legacy stream.
 #[test]
 fn graph_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -128,7 +127,7 @@ fn graph_in_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; a kernel is launched on the legacy stream.
+/// Attacks the claim above by launching a kernel on the legacy stream.
 #[test]
 fn kernel_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -142,7 +141,7 @@ fn kernel_in_the_legacy_stream_holds_nothing_up() {
     });
 }
 
-/// Claim: the same; a host function, a copy and words are queued on the legacy stream.
+/// Attacks the claim above by queueing a host function, a copy and words on the legacy stream.
 #[test]
 fn calls_on_the_legacy_stream_hold_nothing_up() {
     Attack::new().run(|case| {
@@ -161,8 +160,8 @@ fn calls_on_the_legacy_stream_hold_nothing_up() {
     });
 }
 
-/// Claim: the same; nothing is queued in the legacy stream while the other stream is held up, but
-/// the program has used it before.
+/// Attacks the claim above without queueing anything in the legacy stream while the other stream is
+/// blocked; but the program has used the legacy stream before.
 #[test]
 fn legacy_stream_that_was_used_before_holds_nothing_up() {
     Attack::new().run(|case| {
@@ -174,15 +173,15 @@ fn legacy_stream_that_was_used_before_holds_nothing_up() {
     });
 }
 
-/// Claim: a blocked stream holds up the deferred drops of its own context, and no other. Owners of
-/// all kinds are dropped in a host function while a stream that uses them is held up. What another
-/// context drops must be given back in time.
+/// Claim: a blocked stream delays the deferred drops of its own context, and no others. Owners of
+/// all kinds are dropped in a host function while a stream that uses them is blocked. Owners of
+/// another context must be freed in time.
 #[test]
 fn held_up_stream_stops_no_other_deferred_drop() {
     Attack::new().with_two_contexts().run(|case| {
         let (held, writer, host) = (case.stream(), case.stream(), case.stream());
-        // Not the home stream of a buffer that is dropped: that one waits for the uses of the
-        // buffer.
+        // Not the owning stream of a buffer that is dropped, because that stream waits for the uses
+        // of the buffer.
         let release = case.stream();
         let flags = DeviceBuffer::<u32>::zeroed_plain(&release, 1).unwrap();
         let mut result = case.filled(&held, 0);
@@ -230,7 +229,7 @@ fn held_up_stream_stops_no_other_deferred_drop() {
         case.expect_words(&rows.to_vec().unwrap(), 3);
         assert_eq!(
             left, 0,
-            "{}: a deferred drop waits for a stream",
+            "{}: a deferred drop waits for a stream of another context",
             case.title
         );
     });

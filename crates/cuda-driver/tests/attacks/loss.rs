@@ -1,4 +1,4 @@
-//! A device that is lost in the middle.
+//! A device that is lost while work is in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,8 +15,8 @@ fn lose(case: &Case) {
     case.simulator.as_ref().unwrap().lose_device(0, LOST);
 }
 
-/// Claim: page-locked memory of a copy that failed is neither used again nor freed. Transfers are
-/// waited for, dropped and polled after the device was lost; their blocks are not handed out.
+/// Claim: page-locked memory of a copy that failed is neither reused nor freed. Transfers are
+/// waited for, dropped and polled after the loss; their blocks are not handed out.
 #[test]
 fn blocks_of_lost_copies_are_not_handed_out() {
     Attack::new().loses_device().run(|case| {
@@ -53,7 +53,7 @@ fn blocks_of_lost_copies_are_not_handed_out() {
     });
 }
 
-/// Claim: every call on a lost device is an error, drops stay quiet, and futures and host functions
+/// Claim: every call on a lost device fails, drops do not panic, and futures and host functions
 /// end. All kinds of owners are used and dropped after the loss, on several threads.
 #[test]
 fn everything_is_dropped_after_the_loss() {
@@ -78,7 +78,7 @@ fn everything_is_dropped_after_the_loss() {
         let call = stream.launch_host(move || drop(counts)).unwrap();
         let completion = stream.completion();
         lose(case);
-        // What was under way may have been done before.
+        // Work in flight may have finished before the loss.
         let _ = completion.wait();
         let _ = call.wait();
         assert!(stream.synchronize().is_err(), "{}", case.title);
@@ -94,8 +94,8 @@ fn everything_is_dropped_after_the_loss() {
     });
 }
 
-/// Claim: a copy of pageable memory that fails has not written the destination afterwards: the
-/// slices are the program's.
+/// Claim: after a copy of pageable memory has failed, it no longer writes the destination: the
+/// slices belong to the program.
 #[test]
 fn slices_are_free_after_the_loss() {
     Attack::new().loses_device().injects_failures().run(|case| {
@@ -121,8 +121,8 @@ fn slices_are_free_after_the_loss() {
     });
 }
 
-/// Claim: other devices go on. One device is lost while a copy between both is queued; the buffers
-/// of the other are right.
+/// Claim: other devices still work. One device is lost while a copy between both is queued; the
+/// buffers of the other device are right.
 #[test]
 fn other_device_goes_on() {
     Attack::new()

@@ -1,4 +1,5 @@
-//! Trait implementations of the program that lie: ranges and conversions that change their answers.
+//! Inconsistent trait implementations of the program: ranges and conversions that return different
+//! values.
 
 use std::cell::Cell;
 use std::ops::{Bound, RangeBounds};
@@ -10,7 +11,7 @@ use cuda_driver::{
 
 use crate::rig::{Attack, Case};
 
-/// A range whose bounds are other ones each time it is asked, the first time harmless ones.
+/// A range whose bounds differ each time they are queried; the first ones are harmless.
 struct Shifting {
     asked: Cell<usize>,
     ends: [usize; 4],
@@ -48,7 +49,7 @@ impl RangeBounds<usize> for Shifting {
     }
 }
 
-/// Ranges that lie about a memory of `n` elements in different ways.
+/// Ranges that return inconsistent bounds for a memory of `n` elements in different ways.
 fn shifting(n: usize) -> Vec<Shifting> {
     let far = n * 64;
     let ends = [
@@ -62,9 +63,9 @@ fn shifting(n: usize) -> Vec<Shifting> {
     ends.into_iter().map(Shifting::new).collect()
 }
 
-/// Claim: ranges out of bounds are `None`, whatever the range says when it is asked again. Views of
-/// all kinds of memory are made with such ranges: each lies inside its memory, and only its words
-/// are written.
+/// Claim: a range out of bounds gives `None`, whatever it returns when it is queried again. Views
+/// of all kinds of memory are made with such ranges: each lies inside its memory, and only its
+/// words are written.
 #[test]
 fn ranges_that_change_stay_in_bounds() {
     Attack::new().run(|case| {
@@ -102,7 +103,7 @@ fn ranges_that_change_stay_in_bounds() {
     });
 }
 
-/// Claim: a scope's copies stay inside their memory, also for parts that are named by such ranges.
+/// Claim: the copies of a scope stay inside their memory, even for parts given by such ranges.
 #[test]
 fn scope_parts_that_change_stay_in_bounds() {
     Attack::new().run(|case| {
@@ -112,7 +113,7 @@ fn scope_parts_that_change_stay_in_bounds() {
             let (mut down, up) = (case.pinned(3), case.pinned(4));
             let mut target = case.filled(&stream, 4);
             let view = source.slice(..4).unwrap();
-            // A range that the scope refuses is an error, and no copy.
+            // A range that the scope rejects is an error, and nothing is copied.
             let _ = stream.copy_scope(|scope| {
                 let first = scope.copy_to_host_part(&view, &mut down, range);
                 let mut view = target.slice_mut(..4).unwrap();
@@ -125,7 +126,7 @@ fn scope_parts_that_change_stay_in_bounds() {
     });
 }
 
-/// Claim: boxes of pitched and pieces of managed memory are checked in the same way.
+/// Claim: boxes of pitched memory and pieces of managed memory are checked in the same way.
 #[test]
 fn pitched_and_managed_ranges_stay_in_bounds() {
     Attack::new().run(|case| {
@@ -153,7 +154,7 @@ fn pitched_and_managed_ranges_stay_in_bounds() {
     });
 }
 
-/// Does something of the program's while it is converted.
+/// An argument that runs code of the program during its conversion.
 struct Meddling<'a, F: FnOnce()> {
     buffer: &'a mut DeviceBuffer<u32>,
     meddle: F,
@@ -166,7 +167,7 @@ impl<'a, F: FnOnce()> From<Meddling<'a, F>> for CopyTarget<'a, u32> {
     }
 }
 
-/// Reads a buffer that its conversion was given, after it has done something else.
+/// Reads a buffer that its conversion was given, after it has run other code.
 struct Reading<'a, F: FnOnce()>(&'a DeviceBuffer<u32>, F);
 
 impl<'a, F: FnOnce()> From<Reading<'a, F>> for CopySource<'a, u32> {
@@ -187,8 +188,8 @@ fn fill_of(
     (graph.instantiate().unwrap(), node)
 }
 
-/// Claim: changing an executable counts from the next launch on. The conversion of the new target
-/// launches the executable that is being changed, changes it, and uses its streams.
+/// Claim: a change of an executable applies from the next launch on. The conversion of the new
+/// target launches the executable that is being changed, changes it, and uses its streams.
 #[test]
 fn conversions_launch_what_is_being_changed() {
     Attack::new().run(|case| {
@@ -246,8 +247,8 @@ fn conversions_add_nodes_in_between() {
     });
 }
 
-/// Claim: a conversion that panics in the middle of a call leaves graph and executable as they
-/// were.
+/// Claim: a conversion that panics in the middle of a call leaves the graph and the executable
+/// unchanged.
 #[test]
 fn conversions_panic() {
     Attack::new().run(|case| {
@@ -277,8 +278,8 @@ fn conversions_panic() {
     });
 }
 
-/// Claim: a node of another graph is an error. A node's conversion gives another node each time it
-/// is asked.
+/// Claim: a node of another graph is an error. The conversion of a node returns another node each
+/// time.
 #[test]
 fn nodes_that_change_are_refused() {
     thread_local! {
@@ -316,8 +317,8 @@ fn nodes_that_change_are_refused() {
         }
         NODES.set([Some(alien.id()), Some(own.id())]);
         assert!(matches!(graph.remove(Lying), Err(Error::OtherGraph)));
-        // A node that a closure of a capture says it has added: one of another graph, and one that
-        // was there before.
+        // The closure of a capture returns a node that it has not added: one of another graph, and
+        // one that existed before.
         let mut before = None;
         let captured = Graph::capture(&case.context, |scope| {
             before = Some(scope.fill(&mut a, 2_u32)?.id());

@@ -1,5 +1,5 @@
-//! Values of the program whose trait implementations lie: elements, wakers, and closures that are
-//! asked for numbers.
+//! Values of the program with inconsistent trait implementations: elements, wakers, and closures
+//! that return numbers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use cuda_driver::{CachingPool, Dim3, Graph, GraphHostBuffer, ManagedBuffer, Pinn
 
 use crate::rig::Attack;
 
-/// An element that is not what its `Clone`, `PartialEq`, `Ord` and `Hash` say.
+/// An element whose `Clone`, `PartialEq`, `Ord` and `Hash` contradict its bits.
 #[cfg(feature = "derive")]
 #[repr(C)]
 #[derive(Debug, DeviceRepr)]
@@ -26,7 +26,7 @@ impl Copy for Liar {}
 )]
 impl Clone for Liar {
     fn clone(&self) -> Self {
-        panic!("somebody cloned an element")
+        panic!("an element was cloned")
     }
 }
 
@@ -42,8 +42,8 @@ fn numbers(liars: &[Liar]) -> Vec<u32> {
     liars.iter().map(|liar| liar.0).collect()
 }
 
-/// Claim: elements are bits. Their `Clone` and `PartialEq` panic: no call uses them, and bits
-/// arrive as they are.
+/// Claim: elements are bits. Their `Clone` and `PartialEq` panic: no call uses them, and the bits
+/// arrive unchanged.
 #[cfg(feature = "derive")]
 #[test]
 fn elements_that_cannot_be_cloned_are_copied_as_bits() {
@@ -96,7 +96,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
     });
 }
 
-/// Claim: memory of a pool is zeroed with zero bits, whatever `Clone` of the elements does.
+/// Claim: memory of a pool is zeroed with zero bits, whatever the elements' `Clone` does.
 #[cfg(feature = "derive")]
 #[test]
 fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
@@ -108,8 +108,8 @@ fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
     });
 }
 
-/// Claim: a launch's size is checked once it is a number. A conversion to `Dim3` gives sizes that
-/// do not exist.
+/// Claim: the size of a launch is checked after its conversion to numbers. A conversion to `Dim3`
+/// returns sizes that are not valid.
 #[test]
 fn launch_sizes_that_do_not_exist_are_refused() {
     struct Huge(u32);
@@ -130,7 +130,7 @@ fn launch_sizes_that_do_not_exist_are_refused() {
             let refused = unsafe { stream.launch(kernel, config, (&a, &mut b, case.n as u32)) };
             assert!(refused.is_err(), "{}", case.title);
             let mut graph = Graph::new(&case.context).unwrap();
-            // SAFETY: as above.
+            // SAFETY: the kernel copies as many words as both buffers have, whatever its size is.
             let refused = unsafe { graph.kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
             assert!(refused.is_err() && graph.is_empty(), "{}", case.title);
         }
@@ -138,8 +138,8 @@ fn launch_sizes_that_do_not_exist_are_refused() {
     });
 }
 
-/// Claim: a callback that is asked for bytes may say anything. It says more than there are, and
-/// other numbers each time.
+/// Claim: a callback that computes a number of bytes may return any value. It returns more than
+/// there are, and another number each time.
 #[test]
 fn occupancy_callbacks_lie() {
     Attack::new().run(|case| {
@@ -163,9 +163,9 @@ fn occupancy_callbacks_lie() {
     });
 }
 
-/// Claim: lengths are the elements' own. Views are cut into chunks, and the iterators are asked for
-/// their lengths, taken from both ends, and moved to other threads: the chunks are apart, and cover
-/// the memory once.
+/// Claim: lengths come from the elements themselves. Views are cut into chunks; the iterators'
+/// lengths are queried, and the iterators are advanced from both ends and moved to other threads:
+/// the chunks are disjoint, and cover the memory once.
 #[test]
 fn chunks_cover_memory_once() {
     Attack::new().run(|case| {
@@ -200,7 +200,7 @@ fn chunks_cover_memory_once() {
     });
 }
 
-/// Claim: what a host buffer of a graph is shared by is its memory. Handles are cloned and dropped
+/// Claim: the handles of a host buffer of a graph share its memory. Handles are cloned and dropped
 /// on several threads while launches use it.
 #[test]
 fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
@@ -219,7 +219,7 @@ fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
                     for _ in 0..4 {
                         let clone = host.clone();
                         let _ = exec.launch(stream);
-                        // Refused while another thread has it.
+                        // Fails while another thread has a guard.
                         if let Ok(mut words) = clone.write() {
                             words.fill(4);
                         }

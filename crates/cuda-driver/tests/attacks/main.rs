@@ -1,10 +1,10 @@
 //! Programs that try to break the promise of docs/safety.md through safe calls. The only `unsafe`
-//! calls are launches of the kernels in `rig`, with their arguments right.
+//! calls are launches of the kernels in `rig`, with valid arguments.
 //!
 //! Each program names the claim that it attacks. It runs in a process of its own, on up to 24
 //! adversarial schedules of the software device with its checks on, and on the GPU if there is one.
-//! A broken claim is visible as wrong words, as a report of the software device's checks, as
-//! objects that are left at the end, as a hang, or as a crash of the process.
+//! A broken claim shows as wrong words, as a report of the software device's checks, as leaked
+//! objects, as a hang, or as a crash of the process.
 //!
 //! `CUDA_FULL=1` runs all schedules, `CUDA_SCHEDULE=7` runs one of them.
 

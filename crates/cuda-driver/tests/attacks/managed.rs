@@ -1,4 +1,4 @@
-//! Managed memory, tensor maps and views of memory that was there before.
+//! Managed memory, tensor maps and views of memory that were created earlier.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceAttribute, Graph, ManagedBuffer, TensorDataType, TensorLayout, TensorMap};
@@ -10,8 +10,8 @@ fn is_concurrent(case: &Case) -> bool {
     case.context.device().attribute(attribute).unwrap() != 0
 }
 
-/// Claim: a host slice of managed memory borrows the buffer, and is made behind the uses that
-/// matter. Kernels on several streams write and read the memory before each slice.
+/// Claim: a host slice of managed memory borrows the buffer, and is created after the conflicting
+/// uses are done. Kernels on several streams write and read the memory before each slice.
 #[test]
 fn host_slices_wait_for_kernels() {
     Attack::new().run(|case| {
@@ -38,8 +38,8 @@ fn host_slices_wait_for_kernels() {
     });
 }
 
-/// Claim: managed memory is not held by graphs, since the host may have slices of it. A graph is to
-/// write it under a slice.
+/// Claim: a graph cannot keep managed memory, because the host may have slices of it. A graph tries
+/// to write it under a slice.
 #[test]
 fn graphs_write_no_managed_memory_under_slices() {
     Attack::new().run(|case| {
@@ -70,7 +70,8 @@ fn graphs_write_no_managed_memory_under_slices() {
     });
 }
 
-/// Claim: managed memory goes behind its uses, and its host words are the program's to the end.
+/// Claim: managed memory is freed after its uses, and until then the program may use its host
+/// words.
 #[test]
 fn managed_memory_goes_behind_its_readers() {
     Attack::new().run(|case| {
@@ -93,8 +94,8 @@ fn managed_memory_goes_behind_its_readers() {
     });
 }
 
-/// Claim: a tensor map is an argument only together with memory that begins where its own did and
-/// is as long. Maps outlive their memory, and are used with other memory.
+/// Claim: a tensor map is an argument only together with memory that has the same start and length
+/// as its own. Maps outlive their memory, and are used with other memory.
 #[test]
 fn tensor_maps_take_no_other_memory() {
     Attack::new().run(|case| {
@@ -103,7 +104,7 @@ fn tensor_maps_take_no_other_memory() {
         let mut first = case.filled(&stream, 1);
         let other = case.filled(&stream, 2);
         let Ok(mut map) = TensorMap::tiled(&first.as_slice(), &layout, &[8, 8]) else {
-            // Devices before compute capability 9.0 have none.
+            // Devices before compute capability 9.0 do not support tensor maps.
             return;
         };
         assert!(map.reads(first.as_slice()).is_ok(), "{}", case.title);

@@ -1,4 +1,4 @@
-//! Modules and libraries that go while anything of theirs is in flight.
+//! Modules and libraries that are dropped while work that uses them is in flight.
 
 use std::thread;
 
@@ -52,7 +52,7 @@ fn modules_go_under_their_kernels() {
                     thread::spawn(move || drop((module, again))).join().unwrap();
                 }
             }
-            // Whatever is loaded where the code was.
+            // Another module may be loaded at the address of the code.
             drop(Module::load(&case.context, &Ptx::new(MIX).unwrap()).unwrap());
         }
         assert_eq!(
@@ -64,9 +64,9 @@ fn modules_go_under_their_kernels() {
     });
 }
 
-/// Claim: a variable's memory is its module's, which waits for its uses. Globals are dropped with
-/// their modules while copies read and write them on other streams, and the same image is loaded
-/// again.
+/// Claim: the memory of a variable belongs to its module, which waits for its uses. Globals are
+/// dropped with their modules while copies read and write them on other streams, and the same image
+/// is loaded again.
 #[test]
 fn modules_go_under_copies_of_their_variables() {
     Attack::new().run(|case| {
@@ -97,8 +97,8 @@ fn modules_go_under_copies_of_their_variables() {
     });
 }
 
-/// Claim: a graph keeps what its nodes use, modules of kernels and of variables too. All handles go
-/// while it is launched.
+/// Claim: a graph keeps everything that its nodes use alive, including the modules of kernels and
+/// of variables. All handles are dropped while it runs.
 #[test]
 fn modules_go_under_graphs() {
     Attack::new().run(|case| {
@@ -119,9 +119,9 @@ fn modules_go_under_graphs() {
             let config = LaunchConfig::new(1, 4);
             // SAFETY: the kernel reads and writes four words ← the buffer has four.
             unsafe { graph.kernel(&[], &function, config, (&mut words,)) }.unwrap();
-            // SAFETY: as above.
+            // SAFETY: the kernel reads and writes four words ← the buffer has four.
             unsafe { graph.kernel(&[], &also, config, (&mut words,)) }.unwrap();
-            // Refused, or held.
+            // The graph either rejects the variable or keeps it alive.
             let _ = graph.copy(&[], &mut one, counter.as_slice());
             graph.instantiate().unwrap()
         };
@@ -137,8 +137,8 @@ fn modules_go_under_graphs() {
     });
 }
 
-/// Claim: a library waits for every context in which it was used, and keeps those contexts until
-/// then.
+/// Claim: a library waits for every context in which it was used, and keeps those contexts alive
+/// until then.
 #[test]
 fn libraries_go_under_kernels_of_two_contexts() {
     Attack::new().with_two_contexts().run(|case| {
@@ -164,9 +164,9 @@ fn libraries_go_under_kernels_of_two_contexts() {
     });
 }
 
-/// Claim: a variable is lent to one owner at a time, with the order of its uses. It is taken out,
-/// used on another stream, given back and taken out again, by kernels that use it by name on its
-/// home stream.
+/// Claim: a variable has one owner at a time, and the dependencies of its uses are preserved. It is
+/// taken out, used on another stream, given back and taken out again, while kernels use it by name
+/// on its owning stream.
 #[test]
 fn variables_are_handed_over_in_order() {
     Attack::new().run(|case| {
@@ -189,10 +189,10 @@ fn variables_are_handed_over_in_order() {
             case.mix(side, counter.as_mut_slice(), add.as_slice())
                 .unwrap();
             expected = 2 * expected + round;
-            // The home stream waits for the other use before the kernel that uses the variable by
+            // The owning stream waits for the other use before the kernel that uses the variable by
             // name.
             counter.as_mut_slice().fill(expected).unwrap();
-            // SAFETY: the kernel adds to the variable, whose home stream this is.
+            // SAFETY: the kernel adds to the variable, whose owning stream this is.
             unsafe { home.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }.unwrap();
             expected += 3;
             assert_eq!(counter.to_vec().unwrap(), [expected], "{}", case.title);
@@ -200,7 +200,8 @@ fn variables_are_handed_over_in_order() {
     });
 }
 
-/// Claim: what is dropped while a capture is under way is unloaded afterwards, and breaks nothing.
+/// Claim: objects that are dropped during a capture are unloaded afterwards, and do not invalidate
+/// it.
 #[test]
 fn modules_go_while_a_graph_is_captured() {
     Attack::new().run(|case| {

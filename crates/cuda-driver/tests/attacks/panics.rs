@@ -9,8 +9,8 @@ use cuda_driver::{Error, Graph};
 
 use crate::rig::{Attack, panics};
 
-/// Claim: a scope waits for its copies when it panics. The borrowed memory is used at once after
-/// the panic was caught.
+/// Claim: a scope waits for its copies when it panics. The borrowed memory is used as soon as the
+/// panic has been caught.
 #[test]
 fn copy_scope_panics_behind_its_copies() {
     Attack::new().run(|case| {
@@ -65,8 +65,8 @@ fn nested_copy_scopes_panic_behind_all_copies() {
     });
 }
 
-/// Claim: if the closure of a capture panics, the capture ends and there is no graph. Buffers and
-/// later captures work.
+/// Claim: if the closure of a capture panics, the capture ends without a graph. Buffers and later
+/// captures work.
 #[test]
 fn capture_that_panics_leaves_no_graph() {
     Attack::new().run(|case| {
@@ -95,7 +95,7 @@ fn capture_that_panics_leaves_no_graph() {
     });
 }
 
-/// Claim: what was captured into a graph before a panic stays in it, and is ordered.
+/// Claim: work that was captured into a graph before a panic stays in it, and is ordered.
 #[test]
 fn capture_into_that_panics_keeps_an_ordered_graph() {
     Attack::new().since(12, 3).run(|case| {
@@ -118,8 +118,8 @@ fn capture_into_that_panics_keeps_an_ordered_graph() {
     });
 }
 
-/// Claim: a panic of a host function is an error of its call alone. Values that panic when they are
-/// dropped are left over.
+/// Claim: a panic in a host function is an error of its own call only. Values that panic in their
+/// drop are leaked.
 #[test]
 fn host_functions_panic_in_calls_and_drops() {
     struct Bomb(Arc<AtomicU32>);
@@ -152,7 +152,7 @@ fn host_functions_panic_in_calls_and_drops() {
     });
 }
 
-/// Claim: a panic in a node of a graph never crosses into C; `check_host` reports it, and the rest
+/// Claim: a panic in a node of a graph never unwinds into C; `check_host` reports it, and the rest
 /// of the graph runs.
 #[test]
 fn host_nodes_panic_and_their_graph_runs_on() {
@@ -173,7 +173,7 @@ fn host_nodes_panic_and_their_graph_runs_on() {
     });
 }
 
-/// Claim: occupancy callbacks that nest and panic leave the state of the outer call as it was.
+/// Claim: occupancy callbacks that nest and panic leave the state of the outer call unchanged.
 #[test]
 fn nested_occupancy_callbacks_panic() {
     Attack::new().run(|case| {
@@ -190,7 +190,7 @@ fn nested_occupancy_callbacks_panic() {
         let outer = kernel.max_potential_block_size(
             |threads| {
                 asked.set(asked.get() + 1);
-                // A driver may ask for every block size, and so would each inner call.
+                // A driver may query every block size, and each inner call would as well.
                 if asked.get() > 2 {
                     return 0;
                 }
@@ -211,7 +211,7 @@ fn nested_occupancy_callbacks_panic() {
             0,
         );
         assert_eq!(outer.unwrap().block, plain.block, "{}", case.title);
-        // Each question of the driver's got to the closure of its own call.
+        // Each query of the driver reached the closure of its own call.
         assert_eq!(asked.get(), expected.get(), "{}", case.title);
         let nested = Cell::new(false);
         panics("the outer one", || {
@@ -244,8 +244,8 @@ fn nested_occupancy_callbacks_panic() {
     });
 }
 
-/// Claim: a closure that a capture is given runs while the scope is the program's: a panic in
-/// `CaptureScope::node` leaves a scope that can go on.
+/// Claim: during the closure of `CaptureScope::node` the scope is in a consistent state: a panic
+/// there leaves a scope that can still be used.
 #[test]
 fn node_closures_panic_inside_a_capture() {
     Attack::new().run(|case| {

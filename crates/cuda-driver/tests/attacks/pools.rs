@@ -1,4 +1,4 @@
-//! Pools that are short of memory, or go while blocks of them are in use.
+//! Pools that are short of memory, or are dropped while their blocks are in use.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -8,7 +8,7 @@ use cuda_driver::{CachingPool, MemoryPool, PinnedCachingPool};
 
 use crate::rig::Attack;
 
-/// Claim: a block is not written by its next owner before its readers are done. A pool with room
+/// Claim: the next owner of a block does not write it before its readers are done. A pool with room
 /// for few blocks serves several streams, and each block is dropped while another stream reads it.
 #[test]
 fn blocks_move_between_streams_under_readers() {
@@ -31,7 +31,7 @@ fn blocks_move_between_streams_under_readers() {
 }
 
 /// Claim: memory of a pool is zeroed in the order of its new stream. Threads take, write and drop
-/// blocks of one small pool, also through views that are still in use on other streams.
+/// blocks of one small pool, including through views that are still in use on other streams.
 #[test]
 fn threads_share_a_small_pool() {
     Attack::new().run(|case| {
@@ -43,7 +43,7 @@ fn threads_share_a_small_pool() {
                     let (home, reader) = (case.stream(), case.stream());
                     for round in 0..6 {
                         let value = (thread * 10 + round) as u32;
-                        // No room is an error of this call alone.
+                        // Exhausted memory is an error of this call only.
                         let Ok(mut block) = pool.zeroed::<u32>(&home, case.n) else {
                             continue;
                         };
@@ -61,8 +61,7 @@ fn threads_share_a_small_pool() {
     });
 }
 
-/// Claim: a pool that goes leaves the blocks that are in use, and those are freed behind their
-/// uses.
+/// Claim: dropping a pool keeps the blocks that are in use, which are freed after their uses.
 #[test]
 fn pools_go_before_their_blocks() {
     Attack::new().run(|case| {
@@ -98,7 +97,7 @@ fn pools_go_before_their_blocks() {
     });
 }
 
-/// Claim: trimming a pool frees what nobody uses, behind what still reads it.
+/// Claim: trimming a pool frees the unused blocks, after the work that still reads them.
 #[test]
 fn trimming_spares_what_is_read() {
     Attack::new().run(|case| {
@@ -125,8 +124,7 @@ fn trimming_spares_what_is_read() {
     });
 }
 
-/// Claim: when the device's memory runs out, a pool gives up blocks that nobody uses, and takes
-/// none that is in use.
+/// Claim: when the device runs out of memory, a pool frees unused blocks, and none that is in use.
 #[test]
 fn device_memory_runs_out() {
     Attack::new()

@@ -1,5 +1,5 @@
-//! Runs a program in a process of its own, on adversarial schedules, and looks for what a broken
-//! promise leaves behind.
+//! Runs a program in a process of its own, on adversarial schedules, and checks for the effects of
+//! a broken promise.
 
 use std::any::type_name;
 use std::env;
@@ -20,24 +20,25 @@ use test_needs::skipped;
 
 use crate::common::{gpu_driver, older, simulator};
 
-/// How many schedules there are.
+/// The number of schedules.
 const FULL: u64 = 24;
-/// How many run unless `CUDA_FULL` is 1.
+/// The number of schedules that run unless `CUDA_FULL` is 1.
 const REDUCED: u64 = 3;
-/// A schedule that runs longer than this hangs.
+/// A schedule that runs longer than this counts as hanging.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long memory may take to be freed after its last owner was dropped: a thread looks ten times
-/// a second.
+/// The time limit for freeing memory after its last owner was dropped: a thread checks ten times a
+/// second.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Names the program that a child process runs.
+/// The environment variable that names the program which a child process runs.
 const CHILD: &str = "CUDA_DRIVER_ATTACK";
-/// Names the file to which each program adds a line with the number of its schedules.
+/// The environment variable that names the file to which each program adds a line with the number
+/// of its schedules.
 const COUNT: &str = "CUDA_ATTACKS_COUNT";
 
 const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
 
-/// An attack: where it runs, and what it may leave behind.
+/// An attack: where it runs, and the objects that it may leak.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Attack {
@@ -55,7 +56,7 @@ impl Attack {
         Self::default()
     }
 
-    /// Gives the program a second context: on the same device or on another one, by turns.
+    /// Gives the program a second context, alternately on the same device and on another one.
     pub(crate) fn with_two_contexts(mut self) -> Self {
         self.two_contexts = true;
         self
@@ -73,25 +74,27 @@ impl Attack {
         self
     }
 
-    /// The program forgets owners, so that the driver's objects are left at the end.
+    /// Declares that the program forgets owners, so that driver objects are leaked.
     pub(crate) fn leaks(mut self) -> Self {
         self.leaks = true;
         self
     }
 
-    /// The program loses a device, so that a fault is recorded and objects are left.
+    /// Declares that the program loses a device, so that a fault is recorded and objects are
+    /// leaked.
     pub(crate) fn loses_device(mut self) -> Self {
         self.loses_device = true;
         self.on_software("it loses the device")
     }
 
-    /// Calls fail, waits among them, so that copies of pageable memory must not run late.
+    /// Declares that calls fail, including waits, so that copies of pageable memory must not run
+    /// late.
     pub(crate) fn injects_failures(mut self) -> Self {
         self.injects_failures = true;
         self.on_software("it makes driver calls fail")
     }
 
-    /// The bytes of memory that the software device has.
+    /// Sets the memory size of the software device in bytes.
     pub(crate) fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
@@ -102,7 +105,7 @@ impl Attack {
     /// # Panics
     ///
     /// If the program panics, crashes or hangs, if the simulator reports anything, or if memory is
-    /// left.
+    /// leaked.
     pub(crate) fn run<F: Fn(&Case)>(self, program: F) {
         // The path of the test function, as the test harness spells it.
         let path = type_name::<F>().trim_end_matches("::{{closure}}");
@@ -173,7 +176,9 @@ impl Attack {
         let _watched = watch(title.clone());
         let simulator = gpu.is_none().then(|| simulator(&self.builder(number)));
         let driver = gpu.cloned().unwrap_or_else(|| {
-            let simulator = simulator.as_ref().expect("there is one without a GPU");
+            let simulator = simulator
+                .as_ref()
+                .expect("every place without a GPU has a simulator");
             Driver::new(simulator.library().unwrap()).unwrap()
         });
         let case = Case::new(self, &driver, number, simulator.clone(), title.clone());
@@ -226,7 +231,7 @@ impl Attack {
     }
 }
 
-/// Runs the test `name` of this binary in a process of its own.
+/// Runs the test `name` of this binary in a new process.
 fn child(name: &str) -> (ExitStatus, String) {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -241,7 +246,7 @@ fn child(name: &str) -> (ExitStatus, String) {
     (output.status, text)
 }
 
-/// Ends the process, naming `title`, unless the sender that it returns is dropped in time.
+/// Ends the process and prints `title`, unless the returned sender is dropped in time.
 fn watch(title: String) -> mpsc::Sender<()> {
     let (end, ended) = mpsc::channel();
     let limit = env::var("CUDA_ATTACKS_LIMIT").map_or(LIMIT, |seconds| {
@@ -256,13 +261,13 @@ fn watch(title: String) -> mpsc::Sender<()> {
     end
 }
 
-/// What an attack works with.
+/// The environment of an attack.
 pub(crate) struct Case {
     /// The program, the schedule and the driver.
     pub(crate) title: String,
-    /// For choices of the program.
+    /// The source of the program's random choices.
     random: Mutex<fastrand::Rng>,
-    /// How many threads to use where the program uses several: 1 to 4.
+    /// The number of threads for programs that use several: 1 to 4.
     pub(crate) threads: usize,
     pub(crate) simulator: Option<Simulator>,
     one: Side,
@@ -273,7 +278,7 @@ pub(crate) struct Case {
 /// A context, and the kernels in it.
 pub(crate) struct Side {
     pub(crate) context: Context,
-    /// Words of a buffer.
+    /// The number of words in a buffer.
     pub(crate) n: usize,
     mix: Function,
     copy: Function,
@@ -318,10 +323,10 @@ impl Case {
         self.other.as_ref().expect("the attack has two contexts")
     }
 
-    /// Holds a stream up, so that what is queued behind it runs late.
+    /// Delays a stream, so that work which is queued after the delay runs late.
     pub(crate) fn hold_up(&self, stream: &Stream) {
-        // The late software device runs everything as late as it may, so that a call is enough
-        // there.
+        // The late software device runs everything as late as possible, so that a single call is
+        // enough there.
         let millis = match &self.simulator {
             Some(_) if self.is_late => 0,
             Some(_) => 3,
@@ -331,7 +336,7 @@ impl Case {
         drop(stream.launch_host(sleep).unwrap());
     }
 
-    /// A number below `limit`.
+    /// A random number below `limit`.
     pub(crate) fn pick(&self, limit: usize) -> usize {
         self.random.lock().unwrap().usize(..limit)
     }
@@ -348,7 +353,7 @@ impl Case {
         assert_eq!(found, None, "{}: expected {value} everywhere", self.title);
     }
 
-    /// Takes memory from a pool, and waits while the pool is at its limit.
+    /// Allocates from a pool, and waits while the pool is at its limit.
     pub(crate) fn when_free<T>(&self, take: impl Fn() -> cuda_driver::Result<T>) -> T {
         let start = Instant::now();
         loop {
@@ -389,7 +394,7 @@ impl Side {
         Stream::new(&self.context, StreamFlags::NON_BLOCKING, 0).unwrap()
     }
 
-    /// A buffer of `n` words of `value`.
+    /// A buffer of `n` words that are all `value`.
     pub(crate) fn filled(&self, stream: &Stream, value: u32) -> DeviceBuffer<u32> {
         DeviceBuffer::from_host(stream, &vec![value; self.n]).unwrap()
     }
@@ -408,7 +413,7 @@ impl Side {
         &self.copy
     }
 
-    /// The kernel that does `x = 2 * x + y`: `(x, y, n)`.
+    /// The kernel that computes `x = 2 * x + y`: `(x, y, n)`.
     pub(crate) fn mix_kernel(&self) -> &Function {
         &self.mix
     }
@@ -422,12 +427,12 @@ impl Side {
     ) -> Result<()> {
         assert_eq!(to.len(), from.len());
         let n = to.len() as u32;
-        // SAFETY: the kernel reads n words of the one and writes n words of the other ← both have n
+        // SAFETY: the kernel reads n words of `from` and writes n words of `to` ← both have n
         // words.
         unsafe { stream.launch(&self.copy, LaunchConfig::for_num_elems(n), (from, to, n)) }
     }
 
-    /// Launches a kernel that does `x = 2 * x + y`.
+    /// Launches a kernel that computes `x = 2 * x + y`.
     pub(crate) fn mix(
         &self,
         stream: &Stream,
@@ -449,14 +454,14 @@ pub(crate) fn says(panic: &(dyn std::any::Any + Send), text: &str) -> bool {
     message.is_some_and(|message| message.contains(text))
 }
 
-/// Runs `f`, which is to panic with `text`.
+/// Runs `f`, which must panic with `text`.
 pub(crate) fn panics(text: &str, f: impl FnOnce()) {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     let panic = result.expect_err("it panics");
-    assert!(says(&*panic, text), "it panics with other words");
+    assert!(says(&*panic, text), "the panic has another message");
 }
 
-/// Whether an operation was refused as the memory is lent to the host.
+/// Whether an operation failed because the memory is mapped by the host.
 pub(crate) fn is_borrowed<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Borrowed { .. }))
 }

@@ -70,8 +70,8 @@ fn readers_are_done_before_writers_and_frees() {
     });
 }
 
-/// Claim: the per-thread stream is a queue of the thread that calls. Threads use buffers there and
-/// end at once, while the work is queued; others read the buffers.
+/// Claim: the per-thread stream is a queue of the calling thread. Threads use buffers there and end
+/// at once, while the work is queued; others read the buffers.
 #[test]
 fn threads_end_with_work_on_their_streams() {
     Attack::new().run(|case| {
@@ -94,7 +94,7 @@ fn threads_end_with_work_on_their_streams() {
     });
 }
 
-/// Claim: the same handle names another queue on each thread. A per-thread stream is handed to
+/// Claim: the same handle denotes another queue on each thread. A per-thread stream is passed to
 /// threads, which use pieces of one buffer on it at once.
 #[test]
 fn one_per_thread_handle_on_many_threads() {
@@ -121,8 +121,8 @@ fn one_per_thread_handle_on_many_threads() {
     });
 }
 
-/// Claim: buffers are ordered between all kinds of streams. They go through blocking, non-blocking,
-/// legacy and per-thread streams in a random order, and are dropped between.
+/// Claim: uses of buffers are ordered between all kinds of streams. Buffers are used on blocking,
+/// non-blocking, legacy and per-thread streams in a random order, and dropped in between.
 #[test]
 fn kinds_of_streams_are_mixed() {
     Attack::new().run(|case| {
@@ -147,8 +147,8 @@ fn kinds_of_streams_are_mixed() {
     });
 }
 
-/// Claim: a copy is a use of both buffers, on the home stream of its target. The source is written
-/// and dropped, and its memory handed out again, before the copy has run.
+/// Claim: a copy is a use of both buffers, on the owning stream of its target. The source is
+/// written and dropped, and its memory handed out again, before the copy has run.
 #[test]
 fn copy_source_is_written_and_dropped() {
     Attack::new().run(|case| {

@@ -1,4 +1,4 @@
-//! Copies from and to the host: which memory they use, and for how long.
+//! Copies from and to the host: the memory that they use, and how long they use it.
 
 use std::thread;
 
@@ -39,8 +39,8 @@ fn dropped_transfers_keep_their_blocks() {
     });
 }
 
-/// Claim: memory that was registered is the program's again when nothing uses it. The `Vec` of a
-/// transfer is taken back as soon as the transfer gives its buffer back.
+/// Claim: registered memory belongs to the program again once nothing uses it. The `Vec` of a
+/// transfer is taken back as soon as the transfer returns its buffer.
 #[test]
 fn registered_memory_comes_back_when_its_copy_is_done() {
     Attack::new().run(|case| {
@@ -66,8 +66,8 @@ fn registered_memory_comes_back_when_its_copy_is_done() {
     });
 }
 
-/// Claim: copies from and to slices are done with the slice when they return, also behind work that
-/// is late, and on every kind of stream. The slices are overwritten and freed at once.
+/// Claim: copies from and to slices no longer use the slice when they return, even after delayed
+/// work, and on every kind of stream. The slices are overwritten and freed at once.
 #[test]
 fn slices_are_free_when_copies_return() {
     Attack::new().run(|case| {
@@ -95,8 +95,8 @@ fn slices_are_free_when_copies_return() {
     });
 }
 
-/// Claim: a block of the context that a copy goes through is used again behind its last copy. Many
-/// threads copy large and small slices through few blocks.
+/// Claim: a staging block of the context is reused only after its last copy. Many threads copy
+/// large and small slices through few blocks.
 #[test]
 fn staging_blocks_are_shared_by_threads() {
     Attack::new().run(|case| {
@@ -118,7 +118,7 @@ fn staging_blocks_are_shared_by_threads() {
     });
 }
 
-/// Claim: if a copy or its event fails, its block is given up, the destination is not touched after
+/// Claim: if a copy or its event fails, its block is leaked, the destination is not written after
 /// the error, and other copies are right.
 #[test]
 fn copies_under_failures_touch_nothing_later() {
@@ -166,8 +166,8 @@ fn copies_under_failures_touch_nothing_later() {
     });
 }
 
-/// Claim: page-locked memory of a copy that failed is never freed nor handed out. Waits for
-/// transfers fail: the error has no memory, and the pool gives another block.
+/// Claim: page-locked memory of a copy that failed is never freed or handed out. Waits for
+/// transfers fail: the error does not return the memory, and the pool hands out another block.
 #[test]
 fn transfers_that_fail_keep_their_memory() {
     Attack::new().injects_failures().leaks().run(|case| {

@@ -1,4 +1,4 @@
-//! Words that streams wait for and write.
+//! Words on which streams wait, and which streams write.
 
 use std::thread;
 
@@ -13,9 +13,9 @@ fn words(stream: &Stream) -> DeviceBuffer<u32> {
     DeviceBuffer::zeroed_plain(stream, 8).unwrap()
 }
 
-/// Claim: the free of memory waits for those that wait for a word in it. The buffer is dropped
-/// while a stream waits, after the write that lets it go was queued elsewhere; others are made
-/// meanwhile.
+/// Claim: freeing memory waits for streams that wait for a word in it. The buffer is dropped while
+/// a stream waits, after the write that ends the wait was queued elsewhere; other buffers are
+/// allocated meanwhile.
 #[test]
 fn word_is_dropped_under_its_waiter() {
     Attack::new().run(|case| {
@@ -36,8 +36,8 @@ fn word_is_dropped_under_its_waiter() {
     });
 }
 
-/// Claim: a write of a word is in the order of the buffer's other uses: what was read before is the
-/// old word, what is read behind is the new one.
+/// Claim: a write of a word is ordered with the buffer's other uses: earlier reads see the old
+/// word, later reads the new one.
 #[test]
 fn writes_of_words_are_uses() {
     Attack::new().run(|case| {
@@ -63,9 +63,8 @@ fn writes_of_words_are_uses() {
     });
 }
 
-/// Claim: the operations of a batch are in their order, and their memory is used by the stream. Two
-/// streams go in lock step, each waiting for the other's words, and all handles are dropped before
-/// they run.
+/// Claim: the operations of a batch run in order, and the stream uses their memory. Two streams run
+/// in lock step, each waiting for the other's words, and all handles are dropped before they run.
 #[test]
 fn batches_go_in_lock_step_without_owners() {
     Attack::new().run(|case| {
@@ -73,7 +72,8 @@ fn batches_go_in_lock_step_without_owners() {
         let (mut x, y) = (case.filled(&one, 0), case.filled(&one, 1));
         let (a, b) = (words(&one), words(&other));
         let mut z = case.filled(&other, 0);
-        // What waits for nothing is queued first, so that both go on as soon as they may.
+        // Operations that do not wait are queued first, so that both streams make progress as soon
+        // as they can.
         for step in 1..5_u32 {
             case.mix(&one, x.as_mut_slice(), y.as_slice()).unwrap();
             let batch = ValueBatch::new().write(&a, 0, step).unwrap();
@@ -95,8 +95,8 @@ fn batches_go_in_lock_step_without_owners() {
     });
 }
 
-/// Claim: words outside of the memory, or of memory that no stream can wait for, are errors, and
-/// nothing was queued.
+/// Claim: words outside of the memory, or in memory on which streams cannot wait, are errors, and
+/// nothing is queued.
 #[test]
 fn words_that_are_not_there_are_refused() {
     Attack::new().run(|case| {

@@ -1,5 +1,4 @@
-//! What all suites of tests share: drivers to test on, and what is said of those that are not
-//! there.
+//! Shared code of all test suites: the drivers to test on, and the messages about missing ones.
 
 use std::env;
 use std::thread;
@@ -9,9 +8,10 @@ use cuda_driver::{Driver, Version};
 use cuda_sim::{BuildError, Builder, Simulator};
 use test_needs::found;
 
-/// A software driver as `builder` describes it, version and all.
+/// A software driver as `builder` describes it, including its version.
 ///
-/// A process has room for so many at once, and tests run beside each other: waits for room.
+/// A process has a limited number of slots for software drivers, and tests run concurrently: waits
+/// for a free slot.
 pub(crate) fn built(builder: &Builder) -> Simulator {
     loop {
         match builder.clone().build() {
@@ -21,8 +21,8 @@ pub(crate) fn built(builder: &Builder) -> Simulator {
     }
 }
 
-/// A software driver as `builder` describes it, of the [version](older) that the tests run on
-/// unless that names one.
+/// A software driver as `builder` describes it. Unless `builder` sets a version, it has the
+/// [version](older) that the tests run on.
 pub(crate) fn simulator(builder: &Builder) -> Simulator {
     let simulator = built(builder);
     let Some(version) = older() else {
@@ -36,16 +36,18 @@ pub(crate) fn simulator(builder: &Builder) -> Simulator {
     built(&builder.clone().version(version.number()))
 }
 
-/// The CUDA version of the software drivers that tests run on, where it is not the newest:
+/// The CUDA version of the software drivers that tests run on, if it is not the newest:
 /// `CUDA_TEST_DRIVER=12.0`.
 pub(crate) fn older() -> Option<Version> {
     let text = env::var("CUDA_TEST_DRIVER").ok()?;
-    let (major, minor) = text.split_once('.').expect("CUDA_TEST_DRIVER is like 12.0");
+    let (major, minor) = text
+        .split_once('.')
+        .expect("CUDA_TEST_DRIVER must have the form 12.0");
     let number = major.parse::<u32>().unwrap() * 1000 + minor.parse::<u32>().unwrap() * 10;
     Some(Version::new(number))
 }
 
-/// The driver of the GPU, if there is one. Says what was skipped if not, and fails if it is
+/// The driver of the GPU, if there is one. Otherwise prints what is skipped, and fails if a GPU is
 /// required.
 pub(crate) fn gpu_driver(test: &str) -> Option<Driver> {
     found("GPU", test, Driver::load())

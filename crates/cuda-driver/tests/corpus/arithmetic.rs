@@ -1,4 +1,4 @@
-//! Floating-point operations that IEEE 754 defines to the bit, and conversions.
+//! Floating-point operations whose results IEEE 754 defines exactly, and conversions.
 
 use crate::support::{Source, everywhere, numbers};
 
@@ -19,7 +19,7 @@ const EDGES: [f64; 12] = [
     -8_388_609.0,
 ];
 
-/// Numbers of all sizes about one, and the edges with each other.
+/// Random numbers of magnitudes around one, then all pairs of edge values.
 fn pairs(seed: u64) -> Vec<[f64; 2]> {
     let mut random = numbers(seed);
     let mut number = || {
@@ -31,7 +31,7 @@ fn pairs(seed: u64) -> Vec<[f64; 2]> {
     pairs
 }
 
-/// Towards zero, up or down.
+/// A directed rounding: towards zero, up or down.
 #[derive(Clone, Copy)]
 enum Towards {
     Zero,
@@ -39,7 +39,7 @@ enum Towards {
     Down,
 }
 
-/// The float next to `exact` on one side, found from the nearest.
+/// Rounds `exact` in one direction to a float, starting from the nearest float.
 fn rounded(exact: f64, towards: Towards) -> f32 {
     let nearest = exact as f32;
     let wide = f64::from(nearest);
@@ -53,7 +53,7 @@ fn rounded(exact: f64, towards: Towards) -> f32 {
     }
 }
 
-/// Whether two floats are the same bits, or both no number.
+/// Whether two floats have the same bits, or are both a NaN.
 fn same(found: u32, expected: f32) -> bool {
     found == expected.to_bits() || (f32::from_bits(found).is_nan() && expected.is_nan())
 }
@@ -81,11 +81,11 @@ fn single_precision() {
         .map(|pair| pair.map(|v| v as f32))
         .collect();
     for bench in everywhere("single") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u32; 24]> = unsafe { bench.map(&SOURCE, "single", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let (wide_a, wide_b) = (f64::from(a), f64::from(b));
-            // A product of two floats is exact in double precision.
+            // The product of two floats is exact in double precision.
             let (sum, product) = (wide_a + wide_b, wide_a * wide_b);
             let expected = [
                 Some(a + b),
@@ -121,12 +121,12 @@ fn single_precision() {
                 let Some(expected) = *expected else { continue };
                 assert!(
                     same(found[k], expected),
-                    "result {k} of {a:e}, {b:e}: {:e}, not {expected:e}, on {}",
+                    "result {k} of {a:e}, {b:e}: got {:e}, expected {expected:e}, on {}",
                     f32::from_bits(found[k]),
                     bench.name
                 );
             }
-            // The least float whose product with `b` is not on the wrong side of 1.
+            // The smallest float that is not below 1 / `b`, which its product with `b` shows.
             let up = f64::from(f32::from_bits(found[23]));
             if b.is_normal() && b.abs() < 1e30 {
                 let below = f64::from(f32::from_bits(found[23]).next_down());
@@ -140,8 +140,8 @@ fn single_precision() {
     }
 }
 
-/// Whether the sum of two floats is exact in double precision, zeros and what is not finite left
-/// out.
+/// Whether the sum of two floats is exact in double precision; false for zeros and for numbers that
+/// are not finite.
 fn sum_is_exact(a: f64, b: f64) -> bool {
     let sum = a + b;
     sum.is_finite() && sum != 0.0 && sum - a == b && sum - b == a
@@ -165,7 +165,7 @@ fn next_after(a: f32, b: f32) -> f32 {
 fn double_precision() {
     let input = pairs(51);
     for bench in everywhere("twice") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u64; 12]> = unsafe { bench.map(&SOURCE, "twice", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let zeros = a == 0.0 && b == 0.0;
@@ -195,7 +195,7 @@ fn double_precision() {
                 let value = f64::from_bits(found[k]);
                 assert!(
                     found[k] == expected.to_bits() || (value.is_nan() && expected.is_nan()),
-                    "result {k} of {a:e}, {b:e}: {value:e}, not {expected:e}, on {}",
+                    "result {k} of {a:e}, {b:e}: got {value:e}, expected {expected:e}, on {}",
                     bench.name
                 );
             }
@@ -203,8 +203,7 @@ fn double_precision() {
     }
 }
 
-/// What is not a number is left to its own: what becomes of it as an integer is the device's
-/// choice.
+/// Converts numbers only, because the integer that a NaN becomes depends on the device.
 #[test]
 fn conversions() {
     let mut random = numbers(52);
@@ -213,7 +212,7 @@ fn conversions() {
         .collect();
     input.extend(EDGES.iter().filter(|edge| !edge.is_nan()));
     for bench in everywhere("convert") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "convert", &input) };
         for (d, found) in input.iter().copied().zip(output) {
             let f = d as f32;
@@ -244,7 +243,7 @@ fn conversions() {
                     + 8 * u64::from(d.is_finite()),
             ];
             if d.is_infinite() {
-                // Unsaturated directed rounding of an infinity is itself.
+                // A directed rounding without saturation keeps an infinity.
                 expected[1] = bits(f);
                 expected[2] = bits(f);
             }

@@ -1,4 +1,4 @@
-//! Copies that go on while the kernel does: pipelines, barriers, bulk copies.
+//! Copies that run beside the kernel's own work: pipelines, barriers, bulk copies.
 
 use cuda_driver::prelude::*;
 
@@ -52,7 +52,7 @@ fn what_is_not_copied_is_zero() {
         let kernel = bench.kernel(&SOURCE, "filled");
         let (values, mut bytes) = (bench.upload(&input), bench.zeroed::<u8>(256));
         let config = LaunchConfig::new(1, 32);
-        // SAFETY: the kernel reads 256 bytes and writes as many.
+        // SAFETY: the kernel reads 256 bytes and writes 256 bytes.
         unsafe { bench.stream.launch(&kernel, config, (&values, &mut bytes)) }.unwrap();
         assert_eq!(bench.values(&bytes, "filled"), expected, "{}", bench.name);
     }
@@ -69,7 +69,7 @@ fn barriers_wait_for_copies() {
         let kernel = bench.kernel(&BARRIER, "barrier_copy");
         let (values, mut out) = (bench.upload(&input), bench.zeroed::<i32>(3 * 512));
         let config = LaunchConfig::new(3, 128);
-        // SAFETY: each block reads 512 ints and writes as many.
+        // SAFETY: each block reads 512 ints and writes 512 ints.
         unsafe { bench.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
         assert_eq!(
             bench.values(&out, "barrier_copy"),
@@ -94,7 +94,7 @@ fn bulk_copies_move_whole_blocks() {
         let kernel = bench.kernel(&SOURCE, "bulk");
         let (values, mut out) = (bench.upload(&input), bench.zeroed::<f32>(4 * 1024));
         let config = LaunchConfig::new(4, 64);
-        // SAFETY: each block reads 1024 floats and writes as many.
+        // SAFETY: each block reads 1024 floats and writes 1024 floats.
         unsafe { bench.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
         assert_eq!(bench.values(&out, "bulk"), expected, "{}", bench.name);
     }

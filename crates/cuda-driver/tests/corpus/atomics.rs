@@ -1,4 +1,4 @@
-//! Atomic operations, fences, volatile accesses.
+//! Atomic operations, fences and volatile accesses.
 
 use cuda_driver::prelude::*;
 
@@ -29,19 +29,19 @@ fn histogram_in_shared_memory_and_then_in_global() {
     }
 }
 
-/// Runs a kernel that works on `out` in place.
+/// Runs a kernel that updates `out` in place.
 ///
 /// # Safety
 ///
-/// The kernel is `(const T *in, T *out, unsigned n)`, reads below `n` and writes only what `out`
-/// has.
+/// The kernel must be `(const T *in, T *out, unsigned n)`, read elements below `n` and write only
+/// elements of `out`.
 unsafe fn in_place<T: DeviceRepr>(name: &str, input: &[T], start: &[T], check: impl Fn(&[T])) {
     for bench in everywhere(name) {
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.upload(start));
         let n = u32::try_from(input.len()).unwrap();
         let config = LaunchConfig::for_num_elems(n);
-        // SAFETY: the caller says that the kernel is of this kind.
+        // SAFETY: the kernel has this signature ← the caller's contract.
         unsafe { bench.stream.launch(&kernel, config, (&values, &mut out, n)) }.unwrap();
         check(&bench.values(&out, name));
     }
@@ -55,7 +55,7 @@ fn product_by_compare_and_swap() {
     for (i, value) in input.iter().enumerate() {
         expected[i % 3] = expected[i % 3].wrapping_mul(value | 1);
     }
-    // SAFETY: that is the kernel's signature; it writes 3 elements.
+    // SAFETY: the kernel has the signature that `in_place` requires, and writes 3 elements.
     unsafe {
         in_place("cas_loop", &input, &[1; 3], |found| {
             assert_eq!(found, expected)
@@ -77,12 +77,13 @@ fn each_operation_on_words() {
         input.iter().fold(0, |all, v| all | v & 0x5555),
         input.iter().fold(0, |all, v| all ^ v),
         input.iter().fold(7, |all: i32, v| all.wrapping_sub(*v)),
-        // Counts 0 to 10, and 0 down to 6: 500 steps from 3 and from 4.
+        // A counter that wraps after 10, and one that counts down from 6: 500 steps from 3 and from
+        // 4.
         (3 + 500) % 11,
         (4 - 500_i32).rem_euclid(7),
     ];
     let start = [0, 0, -1, 0, -1, 0, 0, 7, 3, 4];
-    // SAFETY: that is the kernel's signature; it writes 10 elements.
+    // SAFETY: the kernel has the signature that `in_place` requires, and writes 10 elements.
     unsafe { in_place("words", &input, &start, |found| assert_eq!(found, expected)) };
 }
 
@@ -103,7 +104,7 @@ fn each_operation_on_double_words() {
         input.iter().map(|v| v & 0xffff).sum::<i64>() + (1 << 40),
     ];
     let start = [5, 0, 0, -1, 0, -1, 0, 0, 1 << 40];
-    // SAFETY: that is the kernel's signature; it writes 9 elements.
+    // SAFETY: the kernel has the signature that `in_place` requires, and writes 9 elements.
     unsafe { in_place("wide", &input, &start, |found| assert_eq!(found, expected)) };
 }
 
@@ -117,7 +118,7 @@ fn sums_of_floats_and_doubles() {
         let values = bench.upload(&input);
         let (mut single, mut double) = (bench.zeroed::<f32>(2), bench.zeroed::<f64>(2));
         let args = (&values, &mut single, &mut double, 1000_u32);
-        // SAFETY: the kernel reads below n ← 1000, and adds to two elements of each ← 2.
+        // SAFETY: the kernel reads below n ← 1000, and adds to two elements of each output ← 2.
         unsafe {
             bench
                 .stream
@@ -146,8 +147,8 @@ fn tickets_and_the_last_block() {
             &mut total,
             900_u32,
         );
-        // SAFETY: n is 900: `tickets` has one more, `partial` an element for each of 10 blocks, the
-        // others one.
+        // SAFETY: n is 900: `tickets` has one more element, `partial` one for each of 10 blocks,
+        // and the others one.
         unsafe {
             bench
                 .stream

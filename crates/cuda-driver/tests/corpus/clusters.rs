@@ -28,7 +28,7 @@ fn histogram_over_the_blocks_of_a_cluster() {
         let (values, mut bins) = (bench.upload(&input), bench.zeroed::<u32>(256));
         let (config, cluster) = (LaunchConfig::new(8, 96), LaunchAttributes::new().cluster(4));
         let args = (&values, &mut bins, 5000_u32);
-        // SAFETY: the kernel reads n values below 256, which 4 blocks have counters for, and adds
+        // SAFETY: the kernel reads n values below 256, for which 4 blocks have counters, and adds
         // to 256 words.
         unsafe { bench.stream.launch_with(&kernel, config, &cluster, args) }.unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What threads do together: barriers, shuffles, votes, groups.
+//! Cooperation of threads: barriers, shuffles, votes, groups.
 
 use cuda_driver::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::support::{Source, everywhere, numbers};
 const SOURCE: Source =
     Source::new("collective.cu", include_str!("kernels/collective.cu")).with_headers();
 
-/// Whole blocks of 128, as the kernels here want them.
+/// Random values below `below`. Most kernels here require whole blocks of 128.
 fn input(seed: u64, len: usize, below: i32) -> Vec<i32> {
     let mut random = numbers(seed);
     (0..len).map(|_| random.i32(0..below)).collect()
@@ -37,7 +37,7 @@ fn reduction_in_shared_memory() {
 fn shuffles_of_each_kind() {
     let input = input(11, 256, 1 << 20);
     for bench in everywhere("shuffles") {
-        // SAFETY: that is the kernel's signature; there are whole blocks.
+        // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 8]> = unsafe { bench.map(&SOURCE, "shuffles", &input) };
         for (i, found) in output.iter().enumerate() {
             let (warp, lane) = (&input[i / 32 * 32..][..32], i % 32);
@@ -71,14 +71,14 @@ fn scan() {
         })
         .collect();
     for bench in everywhere("scan") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "scan", &input) };
         assert_eq!(output, expected);
     }
 }
 
-/// Off by a part in 100 000: two exponentials of 2 units in the last place, a sum of 3 per thread,
-/// 7 steps, a division.
+/// The bound is a relative error of 1e-5: two exponentials within 2 units in the last place, a sum
+/// of 3 values per thread, 7 reduction steps, a division.
 #[test]
 fn softmax() {
     let (rows, columns) = (5, 300);
@@ -88,7 +88,7 @@ fn softmax() {
         let kernel = bench.kernel(&SOURCE, "softmax");
         let (values, mut output) = (bench.upload(&input), bench.zeroed::<f32>(input.len()));
         let config = LaunchConfig::new(rows as u32, 128);
-        // SAFETY: each block keeps to its row of `columns` ← the buffers have rows * columns.
+        // SAFETY: each block accesses its row of `columns` only ← the buffers have rows * columns.
         unsafe {
             bench
                 .stream
@@ -114,7 +114,7 @@ fn votes_of_whole_warps_and_of_some_lanes() {
         .map(|(i, value)| if i < 32 { 5 } else { value })
         .collect();
     for bench in everywhere("votes") {
-        // SAFETY: that is the kernel's signature; there are whole blocks.
+        // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[u32; 8]> = unsafe { bench.map(&SOURCE, "votes", &input) };
         for (i, found) in output.iter().enumerate() {
             let (warp, me) = (&input[i / 32 * 32..][..32], input[i]);
@@ -122,7 +122,7 @@ fn votes_of_whole_warps_and_of_some_lanes() {
                 (0..32).fold(0_u32, |mask, lane| mask | u32::from(is(warp[lane])) << lane)
             };
             let odd = |v: i32| v % 2 == 1;
-            // All are below 16: `v >> 4` is the same everywhere, and the mask of all with 1 added
+            // All values are below 16, so `v >> 4` is equal in all lanes, and the full mask plus 1
             // is 0.
             let mut expected = [lanes(&odd), 2, lanes(&|v| v == me), 0, 0, 0, 0, 0];
             expected[1] += u32::from(warp.contains(&3));
@@ -144,7 +144,7 @@ fn barriers_that_count() {
         .map(|(i, value)| if i < 128 { value / 2 + 10 } else { value })
         .collect();
     for bench in everywhere("barrier_votes") {
-        // SAFETY: that is the kernel's signature; there are whole blocks.
+        // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "barrier_votes", &input) };
         for (i, found) in output.iter().enumerate() {
             let block = &input[i / 128 * 128..][..128];
@@ -155,7 +155,7 @@ fn barriers_that_count() {
                 i32::from(block.iter().any(|v| *v > 98)),
                 count(&|v| v == block[0]),
             ];
-            // Any value that is not 0 may stand for "true".
+            // Any value other than 0 may represent "true".
             let found = [
                 found[0],
                 i32::from(found[1] != 0),
@@ -171,7 +171,7 @@ fn barriers_that_count() {
 fn cooperative_groups() {
     let input = input(16, 256, 100);
     for bench in everywhere("groups") {
-        // SAFETY: that is the kernel's signature; there are whole blocks.
+        // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "groups", &input) };
         for (i, found) in output.iter().enumerate() {
             let tile = &input[i / 8 * 8..][..8];
@@ -183,8 +183,8 @@ fn cooperative_groups() {
                 any * 2 + all,
             ];
             assert_eq!(found[..3], expected, "thread {i} on {}", bench.name);
-            // Those that take a branch together need not be all that take it: a GPU may run them in
-            // parts.
+            // The lanes that are converged in a branch may be only some of those that take it: a
+            // GPU may run a branch in parts.
             let warp = i / 32 * 32;
             let takers = |range: &[i32]| range.iter().filter(|v| **v % 3 == 0).count() as i32;
             let (size, rank) = (found[3] / 100, found[3] % 100);
@@ -208,7 +208,7 @@ fn cooperative_groups() {
 fn named_barriers_between_halves_of_a_block() {
     let input = input(17, 512, 1 << 20);
     for bench in everywhere("relay") {
-        // SAFETY: that is the kernel's signature; there are whole blocks.
+        // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "relay", &input) };
         for (i, found) in output.iter().enumerate() {
             let (block, t) = (i / 128 * 128, i % 128);

@@ -45,7 +45,7 @@ fn switch_in_a_loop_with_a_way_for_each_lane() {
     let run = |[program, value]: &[u32; 2]| interpret(*program, value.cast_signed());
     let expected: Vec<i32> = input.iter().map(run).collect();
     for bench in everywhere("interpreter") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "interpreter", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }
@@ -59,13 +59,13 @@ fn recursion() {
         if n % 2 == 1 {
             fibonacci(n % 13)
         } else {
-            // What the Ackermann function is for 2.
+            // The Ackermann function of 2.
             u64::from(2 * (n % 5) + 3)
         }
     };
     let expected: Vec<u64> = input.iter().map(value).collect();
     for bench in everywhere("recursion") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<u64> = unsafe { bench.map(&SOURCE, "recursion", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }
@@ -83,7 +83,7 @@ fn function_pointers() {
     let value = |v: &i32| apply(*v, (*v).into(), apply(v >> 2, 7.0, (*v).into()));
     let expected: Vec<f64> = input.iter().map(value).collect();
     for bench in everywhere("pointers") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<f64> = unsafe { bench.map(&SOURCE, "pointers", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }
@@ -93,7 +93,7 @@ fn function_pointers() {
 fn local_arrays() {
     let input: Vec<u32> = (0..300_u32).map(|i| i.wrapping_mul(77_777_777)).collect();
     for bench in everywhere("local_arrays") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u32; 16]> = unsafe { bench.map(&SOURCE, "local_arrays", &input) };
         for (seed, found) in input.iter().zip(output) {
             let mut seed = *seed;
@@ -118,20 +118,21 @@ fn loops_of_different_lengths() {
     };
     let expected: Vec<u32> = input.iter().map(steps).collect();
     for bench in everywhere("collatz") {
-        // SAFETY: that is the kernel's signature; what it does not write stays 0.
+        // SAFETY: the kernel has the signature that `map` requires; elements that it does not write
+        // stay 0.
         let output: Vec<u32> = unsafe { bench.map(&SOURCE, "collatz", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }
 }
 
-/// The text is looked at where it can be; a GPU writes it to the standard output of the process.
+/// Checks the text on the software device; a GPU writes it to the standard output of the process.
 #[test]
 fn printf() {
     let input = [-7, 0, 1, 255, 1000];
     for bench in everywhere("prints") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "prints", &input) };
-        // On a device, printf answers the number of arguments.
+        // On a device, printf returns the number of arguments.
         assert_eq!(output, [7; 5], "{}", bench.name);
         let Some(simulator) = &bench.simulator else {
             continue;

@@ -1,4 +1,5 @@
-//! Kernels that fail. Only on software devices: a fault loses the device to the whole process.
+//! Kernels that fail. They run only on software devices, because after a fault the whole process
+//! cannot use the device.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Status};
@@ -7,14 +8,14 @@ use crate::support::{Source, simulated};
 
 const SOURCE: Source = Source::new("faults.cu", include_str!("kernels/faults.cu"));
 
-/// Launches `name` on 8 numbers of which the second last is `culprit`. Answers the status, and what
-/// the software device says of the fault.
+/// Launches `name` on 8 numbers, where the second last is `culprit`. Returns the status, and the
+/// software device's description of the fault.
 fn fault<T: DeviceRepr>(name: &str, input: &[T; 8]) -> Vec<(Status, String)> {
     let statuses = simulated(name).map(|bench| {
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.zeroed::<i32>(8));
         let config = LaunchConfig::new(1, 8);
-        // SAFETY: some of these kernels do not keep to their memory; the software device checks
+        // SAFETY: some of these kernels access memory out of bounds; the software device checks
         // each access.
         unsafe {
             bench
@@ -43,7 +44,7 @@ fn an_assertion() {
 #[test]
 fn an_assertion_that_holds() {
     for bench in simulated("asserts") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "asserts", &[9, 8, 7]) };
         assert_eq!(output, [9, 8, 7]);
     }

@@ -1,4 +1,4 @@
-//! `cuda_fp16.h` and `cuda_bf16.h`.
+//! Kernels that use `cuda_fp16.h` and `cuda_bf16.h`.
 
 use cuda_driver::prelude::*;
 use half::{bf16, f16};
@@ -7,7 +7,7 @@ use crate::support::{Source, everywhere, numbers};
 
 const SOURCE: Source = Source::new("halves.cu", include_str!("kernels/halves.cu")).with_headers();
 
-/// Operands whose sums, products and fused sums of both are exact in double precision.
+/// Operands whose sums, products and fused multiply-adds are all exact in double precision.
 fn pairs(seed: u64, bits: impl Fn(f32) -> u16) -> Vec<[u16; 2]> {
     let mut random = numbers(seed);
     let mut number = || bits((random.f32() - 0.5) * f32::from(random.i8(-4..9)).exp2());
@@ -18,7 +18,7 @@ fn order(a: f64, b: f64) -> u16 {
     u16::from(a < b) + 2 * u16::from(a == b) + 4 * u16::from(a >= b)
 }
 
-/// The next half above or below one that is not a zero between.
+/// The next half above or below `value`, without counting both zeros.
 fn half_beside(value: f16, step: i16) -> f16 {
     let outward = if value.is_sign_negative() {
         -step
@@ -31,20 +31,21 @@ fn half_beside(value: f16, step: i16) -> f16 {
 #[test]
 fn half_precision() {
     let mut input = pairs(60, |value| f16::from_f32(value).to_bits());
-    // Subnormal, largest, infinite.
+    // Subnormal, largest and infinite.
     for edge in [
         0x0001, 0x8001, 0x03ff, 0x7bff, 0xfbff, 0x7c00, 0x0000, 0x8000,
     ] {
         input.extend([[edge, 0x3c00], [0x3800, edge]]);
     }
     for bench in everywhere("half_precision") {
-        // SAFETY: that is the kernel's signature, `ushort2` being two of 16 bits.
+        // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
+        // numbers.
         let output: Vec<[u16; 18]> = unsafe { bench.map(&SOURCE, "half_precision", &input) };
         for (bits, found) in input.iter().zip(output) {
             let [x, y] = bits.map(f16::from_bits);
             let [a, b] = [x, y].map(f64::from);
             let near = |value: f64| f16::from_f64(value);
-            // The largest half not above, and the least not below.
+            // The largest half that is not above, and the smallest one that is not below.
             let third = y.to_f32() / 3.0;
             let near_third = f16::from_f32(third);
             let (mut down, mut up) = (near_third, near_third);
@@ -85,7 +86,8 @@ fn half_precision() {
 fn brain_floats() {
     let input = pairs(61, |value| bf16::from_f32(value).to_bits());
     for bench in everywhere("brain_floats") {
-        // SAFETY: that is the kernel's signature, `ushort2` being two of 16 bits.
+        // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
+        // numbers.
         let output: Vec<[u16; 10]> = unsafe { bench.map(&SOURCE, "brain_floats", &input) };
         for (bits, found) in input.iter().zip(output) {
             let [x, y] = bits.map(bf16::from_bits);
@@ -100,7 +102,7 @@ fn brain_floats() {
                 near(-a),
                 near(b.abs()),
                 bf16::from_f32(x.to_f32() / 3.0),
-                // Cut off below its 16 bits.
+                // Truncated to the upper 16 bits.
                 bf16::from_bits((third.to_bits() >> 16) as u16),
                 near(a + b),
                 bf16::from_bits(order(a, b)),
@@ -111,7 +113,7 @@ fn brain_floats() {
     }
 }
 
-/// Small integers, so that the sum is exact in any order.
+/// Uses small integers, so that the sum is exact in any order.
 #[test]
 fn dot_product_of_halves_in_a_float() {
     let mut random = numbers(62);
@@ -127,7 +129,7 @@ fn dot_product_of_halves_in_a_float() {
         let kernel = bench.kernel(&SOURCE, "dot");
         let (a, b, mut out) = (bench.upload(&a), bench.upload(&b), bench.zeroed::<f32>(1));
         let config = LaunchConfig::new(1, 32);
-        // SAFETY: the kernel reads 500 pairs ← there are so many, and writes one element.
+        // SAFETY: the kernel reads 500 pairs ← both buffers have 500, and writes one element.
         unsafe {
             bench
                 .stream

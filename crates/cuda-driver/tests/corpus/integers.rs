@@ -1,12 +1,12 @@
-//! Integers of 32, 64 and 128 bits, packed ones, and instructions written out. All exact.
+//! Integers of 32, 64 and 128 bits, packed integers, and inline PTX. All results are exact.
 
 use crate::support::{Source, everywhere, numbers};
 
 const SOURCE: Source =
     Source::new("integers.cu", include_str!("kernels/integers.cu")).with_int128();
 
-/// Random words of random length, then the edges; the second of each pair is not 0, and no quotient
-/// overflows.
+/// Random words of random length, then edge values. The second word of each pair is not 0, and no
+/// quotient overflows.
 fn pairs(seed: u64) -> Vec<[u32; 2]> {
     let mut random = numbers(seed);
     let mut pairs: Vec<[u32; 2]> = (0..500)
@@ -34,7 +34,7 @@ where
     [u32; N]: cuda_driver::DeviceRepr,
 {
     for bench in everywhere(name) {
-        // SAFETY: that is the signature of the kernels here.
+        // SAFETY: the kernels here have the signature that `map` requires.
         let output: Vec<[u32; N]> = unsafe { bench.map(&SOURCE, name, input) };
         for ([a, b], found) in input.iter().zip(output) {
             assert_eq!(found, reference(*a, *b), "{a:#x}, {b:#x} on {}", bench.name);
@@ -113,7 +113,8 @@ fn double_words() {
         })
         .collect();
     for bench in everywhere("int64") {
-        // SAFETY: that is the kernel's signature, `ulonglong2` being two double words.
+        // SAFETY: the kernel has the signature that `map` requires; `ulonglong2` is two double
+        // words.
         let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "int64", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let (s, t) = (a.cast_signed(), b.cast_signed());
@@ -155,7 +156,8 @@ fn quadruple_words() {
         .map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(0..64)))
         .collect();
     for bench in everywhere("int128") {
-        // SAFETY: that is the kernel's signature, `Operands` being four double words.
+        // SAFETY: the kernel has the signature that `map` requires; `Operands` is four double
+        // words.
         let output: Vec<[u64; 18]> = unsafe { bench.map(&SOURCE, "int128", &input) };
         for (words, found) in input.iter().zip(output) {
             let [a, b] = [0, 2].map(|k| u128::from(words[k + 1]) << 64 | u128::from(words[k]));
@@ -181,7 +183,7 @@ fn quadruple_words() {
     }
 }
 
-/// A word of four lanes of 8 bits.
+/// A word of four 8-bit lanes.
 fn bytes(a: u32, b: u32, lane: impl Fn(u8, u8) -> u8) -> u32 {
     let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
     u32::from_le_bytes(std::array::from_fn(|k| lane(a[k], b[k])))
@@ -232,7 +234,7 @@ fn instructions_written_out() {
         let c = a ^ b << 3;
         let (position, length) = (b & 31, c & 15);
         let field = u64::from(a) >> position & ((1 << length) - 1);
-        // Beyond the word, bits are its sign.
+        // Bits beyond the word are copies of its sign.
         let wide = i64::from(a.cast_signed()) >> position;
         let signed = wide << (64 - length).min(63) >> (64 - length).min(63);
         let inserted = ((1_u64 << length) - 1) << position;

@@ -1,4 +1,4 @@
-//! Kernels made of CUDA's own C++ libraries: CUB and libcu++.
+//! Kernels that use CUDA's own C++ libraries: CUB and libcu++.
 
 use cuda_driver::prelude::*;
 
@@ -8,7 +8,7 @@ const CUB: Source = Source::new("cub.cu", include_str!("kernels/cub.cu")).with_h
 const STANDARD: Source =
     Source::new("standard.cu", include_str!("kernels/standard.cu")).with_headers();
 
-/// What a block of `cub.cu` works on.
+/// The number of elements of a block in `cub.cu`.
 const TILE: usize = 512;
 const BLOCKS: u32 = 4;
 const LEN: usize = TILE * BLOCKS as usize;
@@ -17,7 +17,7 @@ fn blocks() -> LaunchConfig {
     LaunchConfig::new(BLOCKS, 128)
 }
 
-/// What a kernel of `cub.cu` makes of `input`, an element of each.
+/// Runs a kernel of `cub.cu` that writes one element for each element of `input`.
 fn tiles<T: DeviceRepr>(bench: &Bench, name: &str, input: &[T]) -> Vec<T> {
     let kernel = bench.kernel(&CUB, name);
     let (input, mut output) = (bench.upload(input), bench.zeroed::<T>(LEN));
@@ -34,7 +34,7 @@ fn tiles<T: DeviceRepr>(bench: &Bench, name: &str, input: &[T]) -> Vec<T> {
 #[test]
 fn a_block_sorts_pairs_by_radix() {
     let mut random = numbers(40);
-    // Many are equal, so that the order of equal ones shows.
+    // Many keys are equal, so that the order of equal keys is visible.
     let input: Vec<u32> = (0..LEN).map(|_| random.u32(..) & 0xf000_00ff).collect();
     let mut expected: Vec<(u32, u32)> = Vec::new();
     for tile in input.chunks(TILE) {
@@ -47,7 +47,7 @@ fn a_block_sorts_pairs_by_radix() {
         let source = bench.upload(&input);
         let (mut keys, mut places) = (bench.zeroed::<u32>(LEN), bench.zeroed::<u32>(LEN));
         let args = (&source, &mut keys, &mut places);
-        // SAFETY: the kernel reads and writes 512 elements of each in each of 4 blocks.
+        // SAFETY: in each of 4 blocks the kernel reads and writes 512 elements of each buffer.
         unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
         let keys = bench.values(&keys, "radix_sort").into_iter();
         let found: Vec<_> = keys.zip(bench.values(&places, "radix_sort")).collect();
@@ -79,7 +79,8 @@ fn blocks_and_warps_sort_by_merging() {
         }
         values
     };
-    // The sorts read an element past those that they have written, and leave it unused.
+    // The sorts read one element past those that they have written, and ignore it: the checks are
+    // off.
     for bench in unchecked("merge_sort").chain(gpu("merge_sort")) {
         assert_eq!(tiles(&bench, "merge_sort", &input), sorted(TILE));
         assert_eq!(tiles(&bench, "warp_sort", &input), sorted(TILE / 4));
@@ -105,7 +106,7 @@ fn a_block_scans() {
         let source = bench.upload(&input);
         let (mut sum, mut max) = (bench.zeroed::<i64>(LEN), bench.zeroed::<i32>(LEN));
         let args = (&source, &mut sum, &mut max);
-        // SAFETY: the kernel reads and writes 512 elements of each in each of 4 blocks.
+        // SAFETY: in each of 4 blocks the kernel reads and writes 512 elements of each buffer.
         unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
         assert_eq!(bench.values(&sum, "scans"), sums, "{}", bench.name);
         assert_eq!(bench.values(&max, "scans"), largest, "{}", bench.name);
@@ -122,7 +123,7 @@ fn a_block_counts_bytes_and_moves_them() {
             counts[256 * block + usize::from(*byte)] += 1;
         }
         runs.push(1 + tile.windows(2).filter(|pair| pair[0] != pair[1]).count() as u32);
-        // Both arrangements keep an element in its place: only who holds it is another.
+        // Both arrangements keep the position of an element: only the thread that holds it differs.
         striped.extend_from_slice(tile);
     }
     for bench in everywhere("bytes") {
@@ -143,7 +144,7 @@ fn a_block_counts_bytes_and_moves_them() {
 #[test]
 fn groups_of_a_warp_sum_and_scan() {
     let mut random = numbers(45);
-    // Sums of these are exact in any order.
+    // Sums of these numbers are exact in any order.
     let input: Vec<f64> = (0..LEN).map(|_| f64::from(random.i32(..)) / 8.0).collect();
     let sums: Vec<f64> = input.chunks(16).map(|group| group.iter().sum()).collect();
     let before: Vec<f64> = input
@@ -163,8 +164,8 @@ fn groups_of_a_warp_sum_and_scan() {
     }
 }
 
-/// Off by less than a part in 10^13: some roundings of `f64` each, and no result is near 0 where
-/// its parts are not.
+/// The bound is a relative error of 1e-13: each result has a few roundings of `f64`, and no result
+/// is near 0 unless its parts are.
 #[test]
 fn complex_numbers() {
     let mut random = numbers(46);
@@ -173,7 +174,7 @@ fn complex_numbers() {
         .map(|_| [number(), number(), number(), -number()])
         .collect();
     for bench in everywhere("complex") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[f64; 8]> = unsafe { bench.map(&STANDARD, "complex", &input) };
         for (&[a, b, c, d], found) in input.iter().zip(&output) {
             let norm = c * c + d * d;
@@ -203,7 +204,7 @@ fn arrays_spans_and_sums() {
         .map(|_| [(); 8].map(|()| random.i32(-1000..1000)))
         .collect();
     for bench in everywhere("arrays") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[i32; 12]> = unsafe { bench.map(&STANDARD, "arrays", &input) };
         for (values, found) in input.iter().zip(&output) {
             let mut sorted = *values;
@@ -233,7 +234,7 @@ fn variants_and_text() {
         })
         .collect();
     for bench in everywhere("variants") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&STANDARD, "variants", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }
@@ -244,7 +245,7 @@ fn atomics_of_every_width_and_order() {
     const THREADS: i32 = 640;
     let all = 0..THREADS;
     let flipped = all.clone().fold(0, |bits, t| bits ^ (1_i8 << (t % 7)));
-    // Those of a byte change the whole word that it lies in.
+    // Atomics on a byte change the whole word that contains it.
     let bytes = [THREADS as i8, flipped, 0, 0];
     let shorts = [-all.clone().map(|t| t % 5).sum::<i32>() as i16, 300];
     let ints = [all.sum(), -(THREADS - 1), 3 * THREADS];
@@ -265,7 +266,7 @@ fn atomics_of_every_width_and_order() {
             &mut double,
         );
         let config = LaunchConfig::new(THREADS as u32 / 64, 64);
-        // SAFETY: the kernel reads and writes as many elements of each as there are.
+        // SAFETY: the kernel reads and writes as many elements of each buffer as it has.
         unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
         assert_eq!(bench.values(&byte, "bytes"), bytes, "{}", bench.name);
         assert_eq!(bench.values(&short, "shorts"), shorts, "{}", bench.name);

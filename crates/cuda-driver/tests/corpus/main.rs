@@ -1,7 +1,7 @@
-//! CUDA C++ kernels, compiled by NVRTC and run through the safe layer, against what the host
-//! computes.
+//! CUDA C++ kernels, compiled by NVRTC and run through the safe layer, compared with results of the
+//! host.
 //!
-//! They run on software devices of four compute capabilities, which between them take both dialects
+//! They run on software devices of four compute capabilities, which together accept both dialects
 //! of PTX that NVRTC writes, and on the GPU if there is one.
 
 mod arithmetic;

@@ -1,14 +1,14 @@
 //! The functions of `<math.h>`, in single and double precision.
 //!
-//! The bounds are those of the CUDA programming guide's tables, in units in the last place of the
-//! result, and one more in double precision for the host's own error. References in single
+//! The bounds are those of the tables in the CUDA programming guide, in units in the last place of
+//! the result, plus one in double precision for the host's own error. References in single
 //! precision are computed in double.
 
 use crate::support::{Source, everywhere, numbers};
 
 const SOURCE: Source = Source::new("math.cu", include_str!("kernels/math.cu"));
 
-/// Pairs of a number from -40 to 40 and of one above 0, up to 100.
+/// Pairs of a number from -40 to 40 and a positive one up to 100.
 fn pairs(seed: u64) -> Vec<[f64; 2]> {
     let mut random = numbers(seed);
     (0..600)
@@ -20,7 +20,7 @@ fn pairs(seed: u64) -> Vec<[f64; 2]> {
         .collect()
 }
 
-/// A unit in the last place of a float of this size.
+/// One unit in the last place of a float of this magnitude.
 fn ulp_of_single(value: f64) -> f64 {
     let exponent = value.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor();
     (exponent - 23.0).exp2()
@@ -31,10 +31,10 @@ fn ulp_of_double(value: f64) -> f64 {
     (exponent - 52.0).exp2()
 }
 
-/// A function with its name, how far off it may be, and what it should be.
+/// The name of a function, its error bound, and its reference.
 type Line = (&'static str, f64, fn(f64, f64) -> f64);
 
-/// Runs `name` on `input` in single precision, and holds each result against its line.
+/// Runs `name` on `input` in single precision, and compares each result with its reference.
 fn check_single<const N: usize>(
     name: &str,
     lines: &[Line; N],
@@ -45,7 +45,7 @@ fn check_single<const N: usize>(
     let input = pairs(40);
     let singles: Vec<[f32; 2]> = input.iter().map(|pair| pair.map(|v| v as f32)).collect();
     for bench in everywhere(name) {
-        // SAFETY: that is the signature of the kernels here, with N results.
+        // SAFETY: the kernels here have the signature that `map` requires, with N results.
         let output: Vec<[f32; N]> = unsafe { bench.map(&SOURCE, name, &singles) };
         for ([x, y], found) in input.iter().zip(&output) {
             for (line, found) in lines.iter().zip(found) {
@@ -53,7 +53,7 @@ fn check_single<const N: usize>(
                 let error = (f64::from(*found) - expected).abs();
                 assert!(
                     error <= bound(line, *x, expected) || f64::from(*found) == expected,
-                    "{} of {x}, {y}: {found}, not {expected}, on {}",
+                    "{} of {x}, {y}: got {found}, expected {expected}, on {}",
                     line.0,
                     bench.name
                 );
@@ -99,13 +99,13 @@ fn single_precision() {
     });
 }
 
-/// The float that a kernel has after such a step.
+/// The value rounded to a float, as an intermediate result of the kernel is.
 fn single(value: f64) -> f64 {
     f64::from(value as f32)
 }
 
-/// The guide bounds some of these by an absolute error, and some by one that grows with the
-/// argument.
+/// The guide bounds some of these functions by an absolute error, and some by one that grows with
+/// the argument.
 #[test]
 fn intrinsics_of_fewer_bits() {
     let lines: [Line; 8] = [
@@ -156,14 +156,14 @@ fn double_precision() {
         ("reciprocal", -1.0, |_, y| y.recip()),
     ];
     for bench in everywhere("twice") {
-        // SAFETY: that is the kernel's signature, with 20 results.
+        // SAFETY: the kernel has the signature that `map` requires, with 20 results.
         let output: Vec<[f64; 20]> = unsafe { bench.map(&SOURCE, "twice", &input) };
         for ([x, y], found) in input.iter().zip(&output) {
             for ((name, bound, reference), found) in lines.iter().zip(found) {
                 let expected = reference(*x, *y);
                 assert!(
                     (found - expected).abs() <= (bound + 1.0) * ulp_of_double(expected),
-                    "{name} of {x}, {y}: {found}, not {expected}, on {}",
+                    "{name} of {x}, {y}: got {found}, expected {expected}, on {}",
                     bench.name
                 );
             }

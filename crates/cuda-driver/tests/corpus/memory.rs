@@ -1,4 +1,4 @@
-//! Indices, tiles, shared and constant memory, accesses of each width.
+//! Indices, tiles, shared and constant memory, and accesses of each width.
 
 use cuda_driver::prelude::*;
 
@@ -66,7 +66,7 @@ fn grid_stride() {
     for bench in everywhere("grid_stride") {
         let kernel = bench.kernel(&SOURCE, "grid_stride");
         let mut x = bench.upload(&x);
-        // SAFETY: the kernel reads and writes elements below n ← there are 5000.
+        // SAFETY: the kernel reads and writes elements below n ← both buffers have 5000.
         unsafe {
             bench
                 .stream
@@ -87,8 +87,8 @@ fn dynamic_shared_memory_of_two_arrays() {
         let (k, v) = (bench.upload(&keys), bench.upload(&values));
         let (mut k_out, mut v_out) = (bench.zeroed::<i32>(400), bench.zeroed::<f64>(400));
         let config = LaunchConfig::new(4, 100).with_shared_bytes(100 * 12);
-        // SAFETY: each thread has an element of each buffer ← 400; shared memory is 8 and 4 bytes a
-        // thread ← 12.
+        // SAFETY: each thread has an element of each buffer ← 400; shared memory is 8 and 4 bytes
+        // per thread ← 12.
         unsafe {
             bench
                 .stream
@@ -124,7 +124,7 @@ fn transpose() {
     }
 }
 
-/// The factors are integers so small that every product and sum is exact, in any order.
+/// Uses factors that are small integers, so that every product and sum is exact in any order.
 #[test]
 fn matmul_in_tiles() {
     let n = 50_usize;
@@ -159,7 +159,7 @@ fn constants_weigh_neighbours() {
     let cell = |i: i32| at(i - 2) - 4.0 * at(i - 1) + 6.0 * at(i) - 4.0 * at(i + 1) + at(i + 2);
     let expected: Vec<f32> = (0..300).map(cell).collect();
     for bench in everywhere("stencil") {
-        // SAFETY: that is the kernel's signature; it clamps indices below n.
+        // SAFETY: the kernel has the signature that `map` requires; it clamps indices below n.
         let output: Vec<f32> = unsafe { bench.map(&SOURCE, "stencil", &input) };
         assert_eq!(output, expected);
     }
@@ -177,8 +177,8 @@ fn bytes_and_shorts() {
         let mut bytes = bench.zeroed::<i8>(200);
         let (mut shorts, mut words) = (bench.zeroed::<i16>(200), bench.zeroed::<u32>(200));
         let args = (&input, &mut bytes, &mut shorts, &mut words, 200_u32);
-        // SAFETY: the kernel reads 13 bytes and writes one element each for indices below n ← 200
-        // of them.
+        // SAFETY: the kernel reads 13 bytes and writes one element of each buffer for indices below
+        // n ← the buffers are for 200 records.
         unsafe {
             bench
                 .stream
@@ -224,7 +224,7 @@ fn arrays_woven_into_structs() {
         let mut out = bench.zeroed::<[f32; 4]>(n);
         let args = (&bx, &by, &bz, &bw, &mut out, n as u32);
         // SAFETY: the kernel stays below n ← the buffers have that many; `Vec4` is 4 floats,
-        // aligned as allocations.
+        // aligned as allocations are.
         unsafe {
             bench
                 .stream
@@ -248,14 +248,15 @@ fn wide_and_strided_loads() {
     let sum = |(i, v): (usize, &[i32; 4])| v[0] - v[1] + v[2] - v[3] + flat[i * 7 % flat.len()];
     let expected: Vec<i32> = input.iter().enumerate().map(sum).collect();
     for bench in everywhere("strides") {
-        // SAFETY: that is the kernel's signature, `int4` being 4 ints; it stays below n elements.
+        // SAFETY: the kernel has the signature that `map` requires; `int4` is 4 ints, and it stays
+        // below n elements.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "strides", &input) };
         assert_eq!(output, expected);
     }
 }
 
-/// Against the sum in double precision: 200 terms below 39, each off by at most a part in 2^22, are
-/// off by 0.002.
+/// Compares with the sum in double precision: 200 terms below 39, each with a relative error of at
+/// most 2^-22, give an error of 0.002.
 #[test]
 fn nbody() {
     let mut random = numbers(6);
@@ -277,8 +278,8 @@ fn nbody() {
         let kernel = bench.kernel(&SOURCE, "nbody");
         let (input, mut output) = (bench.upload(&bodies), bench.zeroed::<[f32; 4]>(200));
         let config = LaunchConfig::new(4, 64).with_shared_bytes(64 * 16);
-        // SAFETY: the kernel stays below n ← both have 200; a `float4` of shared memory for each
-        // thread ← 16 bytes.
+        // SAFETY: the kernel stays below n ← both buffers have 200; it uses a `float4` of shared
+        // memory per thread ← 16 bytes.
         unsafe {
             bench
                 .stream

@@ -1,5 +1,5 @@
-//! What software devices tell of kernels that are wrong, with the lines of the source, and what
-//! they do not tell of those that are right.
+//! Reports of software devices about wrong kernels, with the lines of the source, and the absence
+//! of reports about right ones.
 
 use cuda_driver::prelude::*;
 use cuda_sim::{Hazard, Report, ReportKind, SourceLine};
@@ -9,30 +9,32 @@ use crate::support::{Bench, Source, simulated};
 const TEXT: &str = include_str!("kernels/mistakes.cu");
 const SOURCE: Source = Source::new("mistakes.cu", TEXT).with_lines();
 
-/// The line of the source that ends with this comment.
+/// The number of the source line that ends with this comment.
 fn line(mark: &str) -> u32 {
     let mark = format!("// {mark}");
     let at = TEXT.lines().position(|line| line.ends_with(&mark));
     u32::try_from(at.unwrap()).unwrap() + 1
 }
 
-/// Whether a line of source is that one.
+/// Whether a reported source line is the one with this mark.
 fn is_at(source: Option<&SourceLine>, mark: &str) -> bool {
     source.is_some_and(|source| source.file.ends_with("mistakes.cu") && source.line == line(mark))
 }
 
-/// What a kernel makes of 128 numbers, and what is told of it. Whether `out` is written before.
+/// Runs a kernel on 128 numbers, and returns its results and the reports. `is_written` says whether
+/// `out` is initialised first.
 fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>, Vec<Report>) {
     let kernel = bench.kernel(&SOURCE, name);
     let input = bench.upload(&(0..128).collect::<Vec<i32>>());
     let mut out = if is_written {
         bench.zeroed::<i32>(128)
     } else {
-        // SAFETY: it is only given to a kernel that is checked; what comes back is any number.
+        // SAFETY: the buffer is only passed to a kernel that is checked, and any bits are a valid
+        // result.
         unsafe { DeviceBuffer::uninit(&bench.stream, 128) }.unwrap()
     };
     let config = LaunchConfig::new(1, 128);
-    // SAFETY: some of these kernels do not keep to their memory; the software device checks each
+    // SAFETY: some of these kernels access memory out of bounds; the software device checks each
     // access.
     unsafe { bench.stream.launch(&kernel, config, (&input, &mut out, n)) }.unwrap();
     let out = out.to_vec().ok();
@@ -40,17 +42,17 @@ fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>
     (out, simulator.take_reports())
 }
 
-/// What is told of a kernel on each device.
+/// The reports about a kernel on each device.
 fn told(name: &str) -> Vec<Vec<Report>> {
     let reports = simulated(name).map(|bench| {
         let (out, reports) = run(&bench, name, 100, true);
-        assert!(out.is_some(), "{name}: the program goes on");
+        assert!(out.is_some(), "{name}: a report must not fail the launch");
         reports
     });
     reports.collect()
 }
 
-/// Nothing is told of a kernel, and its results are these.
+/// Checks that a kernel causes no report, and that its results are those expected.
 fn nothing(name: &str, expected: impl Fn(i32) -> i32) {
     for bench in simulated(name) {
         let (out, reports) = run(&bench, name, 100, true);
@@ -62,7 +64,7 @@ fn nothing(name: &str, expected: impl Fn(i32) -> i32) {
 #[test]
 fn races() {
     for mut reports in told("races") {
-        // Which accesses come first is open: others are told of too.
+        // The order of the accesses is not defined, so that other hazards may be reported too.
         let hazard = ReportKind::Race(Hazard::ReadAfterWrite);
         reports.retain(|report| report.kind == hazard);
         assert_eq!(reports.len(), 1, "{reports:?}");

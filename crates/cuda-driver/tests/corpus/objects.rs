@@ -1,4 +1,4 @@
-//! What C++ adds: structs by value, templates, classes, globals.
+//! C++ features: structs by value, templates, classes, globals.
 
 use cuda_driver::DeviceRepr;
 use cuda_driver::prelude::*;
@@ -22,14 +22,14 @@ struct Affine {
     scale: f64,
 }
 
-// SAFETY: zeros are a value of each field.
+// SAFETY: zero is a valid value of each field.
 unsafe impl bytemuck::Zeroable for Affine {}
-// SAFETY: 24, 4, 4 and 8 bytes, each field where its alignment wants it: there is no padding.
+// SAFETY: the fields have 24, 4, 4 and 8 bytes, each at its natural alignment: there is no padding.
 unsafe impl bytemuck::Pod for Affine {}
-// SAFETY: `repr(C)` with the fields of the kernel's struct, in its order.
+// SAFETY: the struct is `repr(C)` with the fields of the kernel's struct, in the same order.
 unsafe impl DeviceRepr for Affine {}
 
-/// Small integers, so that all is exact.
+/// Uses small integers, so that all results are exact.
 #[test]
 fn struct_by_value_among_narrow_arguments() {
     let mut random = numbers(80);
@@ -47,7 +47,8 @@ fn struct_by_value_among_narrow_arguments() {
             let kernel = bench.kernel(&SOURCE, "affine");
             let (points, mut out) = (bench.upload(&input), bench.zeroed::<[f32; 2]>(300));
             let args = (map, -3_i8, &points, 1000_i16, &mut out, 300_u32);
-            // SAFETY: the kernel stays below n ← both buffers have 300; the struct has its layout.
+            // SAFETY: the kernel stays below n ← both buffers have 300; the struct has the kernel's
+            // layout.
             unsafe {
                 bench
                     .stream
@@ -82,15 +83,15 @@ fn templates_by_name_expression() {
     let bytes: Vec<i8> = (0..200).map(|_| random.i8(..)).collect();
     let ring = |i: usize, k: usize| (i + k) % 200;
     for bench in everywhere("fold") {
-        // SAFETY: that is the signature of the first.
+        // SAFETY: the first kernel has this signature.
         let found: Vec<i32> = unsafe { bench.map(&SOURCE, FOLDS[0], &words) };
         let sum = |i: usize| (0..3).fold(0_i32, |sum, k| sum.wrapping_add(words[ring(i, k)]));
         assert!(found.into_iter().eq((0..200).map(sum)), "{}", bench.name);
-        // SAFETY: that is the signature of the second.
+        // SAFETY: the second kernel has this signature.
         let found: Vec<f64> = unsafe { bench.map(&SOURCE, FOLDS[1], &doubles) };
         let most = |i: usize| (0..5).fold(f64::MIN, |most, k| most.max(doubles[ring(i, k)]));
         assert!(found.into_iter().eq((0..200).map(most)), "{}", bench.name);
-        // SAFETY: that is the signature of the third.
+        // SAFETY: the third kernel has this signature.
         let found: Vec<i8> = unsafe { bench.map(&SOURCE, FOLDS[2], &bytes) };
         let sum = |i: usize| bytes[i].wrapping_add(bytes[ring(i, 1)]);
         assert!(found.into_iter().eq((0..200).map(sum)), "{}", bench.name);
@@ -112,7 +113,7 @@ fn virtual_calls_and_lambdas() {
     };
     let expected: Vec<[f32; 2]> = input.iter().map(shape).collect();
     for bench in everywhere("shapes") {
-        // SAFETY: that is the kernel's signature.
+        // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[f32; 2]> = unsafe { bench.map(&SOURCE, "shapes", &input) };
         assert_eq!(output, expected, "{}", bench.name);
     }

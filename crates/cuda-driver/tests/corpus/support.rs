@@ -1,4 +1,4 @@
-//! Devices to run on, and their compiler.
+//! The devices on which kernels run, and their compiler.
 
 use std::collections::HashMap;
 use std::env;
@@ -13,19 +13,19 @@ use cuda_sim::{Builder, Simulator};
 use crate::common::{gpu_driver, simulator};
 use test_needs::found;
 
-/// CUDA C++, and what compiling it needs.
+/// CUDA C++ source, and what it requires of the compiler.
 pub(crate) struct Source {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
-    /// Whether it includes headers of CUDA.
+    /// Whether the source includes CUDA's headers.
     pub(crate) headers: bool,
-    /// Whether it has integers of 128 bits.
+    /// Whether the source uses 128-bit integers.
     pub(crate) int128: bool,
-    /// Whether products and sums stay apart.
+    /// Whether products and sums are compiled without contraction.
     pub(crate) uncontracted: bool,
-    /// Whether the code knows its lines.
+    /// Whether the code has line information.
     pub(crate) lines: bool,
-    /// Names that are not `extern "C"`.
+    /// The name expressions of kernels that are not `extern "C"`.
     pub(crate) expressions: &'static [&'static str],
 }
 
@@ -88,11 +88,12 @@ impl Source {
             Some(dir) => CudaHeaders::of(Path::new(&dir)),
             None => CudaHeaders::find(nvrtc).unwrap(),
         };
-        // The lambdas of libcu++ are of the device; NVRTC 12.0 does not take them so by itself.
+        // The lambdas of libcu++ are device code, which NVRTC 12.0 does not assume without this
+        // option.
         options.cuda_headers(&headers).default_device(true)
     }
 
-    /// PTX for a virtual architecture, compiled once for all tests.
+    /// The PTX for a virtual architecture, compiled once for all tests.
     fn ptx(&self, nvrtc: &Nvrtc, arch: Arch) -> Arc<Compiled<Ptx>> {
         type Cell = Arc<OnceLock<Arc<Compiled<Ptx>>>>;
         static COMPILED: Mutex<Option<HashMap<(&str, Arch), Cell>>> = Mutex::new(None);
@@ -108,12 +109,12 @@ impl Source {
     }
 }
 
-/// A fresh device with its default context, and what kind it is.
+/// A new device with its default context, and its kind.
 pub(crate) struct Bench {
     pub(crate) name: String,
     pub(crate) context: Context,
     pub(crate) stream: Stream,
-    /// The software driver, where it is one.
+    /// The software driver, unless the device is a GPU.
     pub(crate) simulator: Option<Simulator>,
     nvrtc: Nvrtc,
 }
@@ -133,7 +134,7 @@ impl Bench {
         }
     }
 
-    /// The kernel `name` of `source`: by PTX for a software device, by a cubin for a GPU.
+    /// Loads the kernel `name` of `source`: from PTX on a software device, from a cubin on a GPU.
     pub(crate) fn kernel(&self, source: &Source, name: &str) -> Function {
         let device = self.context.device();
         let is_expression = source.expressions.contains(&name);
@@ -156,7 +157,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// All of `source`, by PTX for `arch` on every device.
+    /// Loads all of `source` from PTX for `arch`, on every device.
     pub(crate) fn module_of_ptx(&self, source: &Source, arch: Arch) -> Module {
         let compiled = source.ptx(&self.nvrtc, arch);
         Module::load(&self.context, &compiled.image).unwrap()
@@ -170,11 +171,12 @@ impl Bench {
         DeviceBuffer::zeroed(&self.stream, len).unwrap()
     }
 
-    /// What a kernel makes of each element.
+    /// Runs a kernel that writes one element for each element of `input`.
     ///
     /// # Safety
     ///
-    /// The kernel is `(const I *in, O *out, unsigned n)`, and reads and writes elements below `n`.
+    /// The kernel must be `(const I *in, O *out, unsigned n)`, and must read and write only
+    /// elements below `n`.
     pub(crate) unsafe fn map<I: DeviceRepr, O: DeviceRepr>(
         &self,
         source: &Source,
@@ -186,7 +188,8 @@ impl Bench {
         let config = LaunchConfig::new(n.div_ceil(128), 128);
         let input = self.upload(input);
         let mut output = self.zeroed::<O>(input.len());
-        // SAFETY: the caller says that the kernel is of this kind; both buffers have `n` elements.
+        // SAFETY: the kernel has this signature ← the caller's contract; both buffers have `n`
+        // elements.
         unsafe {
             self.stream
                 .launch(&kernel, config, (&input, &mut output, n))
@@ -195,7 +198,7 @@ impl Bench {
         self.values(&output, name)
     }
 
-    /// What a buffer holds after the launches. Says what the fault was if there was one.
+    /// The contents of a buffer after the launches. Panics with the fault if there was one.
     pub(crate) fn values<T: DeviceRepr>(&self, buffer: &DeviceBuffer<T>, what: &str) -> Vec<T> {
         buffer.to_vec().unwrap_or_else(|error| {
             let simulator = self.simulator.as_ref();
@@ -206,8 +209,8 @@ impl Bench {
 }
 
 impl Drop for Bench {
-    /// What the checks of the software device found, and no test took, is a mistake of a kernel or
-    /// of the device.
+    /// Fails the test if the software device reported anything that the test did not take: either
+    /// the kernel or the device is wrong.
     fn drop(&mut self) {
         if let Some(simulator) = &self.simulator
             && !thread::panicking()
@@ -219,7 +222,7 @@ impl Drop for Bench {
     }
 }
 
-/// A software device, which looks for all that it can if it `checks`.
+/// Makes a software device, with all of its checks on if `checks`.
 fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     let builder = Builder::new()
         .compute_capability(major, minor)
@@ -230,15 +233,15 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
     Bench::of(&driver, Some(simulator), nvrtc)
 }
 
-/// A software device of each compute capability that the compiler knows, fresh. One at a time; none
+/// A new software device of each compute capability that the compiler supports, one at a time; none
 /// if there is no compiler.
 ///
-/// Each looks for the mistakes of kernels that a GPU does not tell of; what it finds is a failure.
+/// Each one checks for mistakes of kernels that a GPU does not report; a report fails the test.
 pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {
     simulated_as(test, true)
 }
 
-/// The same, which do not look.
+/// The software devices of [`simulated`], without checks.
 pub(crate) fn unchecked(test: &str) -> impl Iterator<Item = Bench> {
     simulated_as(test, false)
 }
@@ -256,18 +259,18 @@ fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
         })
 }
 
-/// The same, and the GPU if there is one.
+/// The devices of [`simulated`], and the GPU if there is one.
 pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
     simulated(test).chain(gpu(test))
 }
 
-/// The GPU if there is one. Says what was skipped if not.
+/// The GPU if there is one. Otherwise prints what was skipped.
 pub(crate) fn gpu(test: &str) -> Option<Bench> {
     let nvrtc = found("NVRTC", test, Nvrtc::load())?;
     Some(Bench::of(&gpu_driver(test)?, None, &nvrtc))
 }
 
-/// A generator of numbers, the same in each run.
+/// A generator of random numbers that are the same in each run.
 pub(crate) fn numbers(seed: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }

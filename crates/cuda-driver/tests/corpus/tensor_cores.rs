@@ -1,4 +1,4 @@
-//! Products of matrices on tensor cores: `wmma`, and `mma` with its fragments by hand.
+//! Matrix products on tensor cores: `wmma`, and `mma` with explicit fragments.
 
 use cuda_driver::prelude::*;
 
@@ -7,22 +7,23 @@ use crate::support::{Bench, Source, everywhere, numbers};
 const SOURCE: Source =
     Source::new("tensor_cores.cu", include_str!("kernels/tensor_cores.cu")).with_headers();
 
-/// Small whole numbers, which all types here hold, and so do their sums.
+/// Small integers, which all types here represent exactly, as well as their sums.
 fn small(seed: u64, len: usize) -> Vec<i32> {
     let mut random = numbers(seed);
     (0..len).map(|_| random.i32(-8..=8)).collect()
 }
 
-/// The bits of an f32 cut to its upper half; of an f16 for numbers up to 2048.
+/// The bits of a bf16: the upper half of an f32.
 fn brain(value: i32) -> u16 {
     ((value as f32).to_bits() >> 16) as u16
 }
 
+/// The bits of an f16, which is exact for integers up to 2048.
 fn half(value: i32) -> u16 {
     half::f16::from_f32(value as f32).to_bits()
 }
 
-/// `m` × `k` by rows times `k` × `n` by rows.
+/// The product of row-major matrices, `m` × `k` times `k` × `n`.
 fn product(a: &[i32], b: &[i32], [m, n, k]: [usize; 3]) -> Vec<i32> {
     let element = |at: usize| {
         let (row, column) = (at / n, at % n);
@@ -42,7 +43,7 @@ fn has(bench: &Bench, major: u32) -> bool {
     bench.context.device().compute_capability().unwrap().major >= major
 }
 
-/// Launches one warp on `a` and `b`, which gives `len` elements.
+/// Launches one warp on `a` and `b`, which writes `len` elements.
 fn one_warp<A: DeviceRepr, C: DeviceRepr>(
     bench: &Bench,
     name: &str,
@@ -53,8 +54,8 @@ fn one_warp<A: DeviceRepr, C: DeviceRepr>(
     let (a, b) = (bench.upload(a), bench.upload(b));
     let mut c = bench.zeroed::<C>(len);
     let config = LaunchConfig::new(1, 32);
-    // SAFETY: the kernel reads matrices of the shape that each test gives it, and writes one of
-    // `len` elements.
+    // SAFETY: the kernel reads matrices of the shape that each test passes, and writes one of `len`
+    // elements.
     unsafe { bench.stream.launch(&kernel, config, (&a, &b, &mut c)) }.unwrap();
     bench.values(&c, name)
 }
@@ -97,7 +98,8 @@ fn bytes_in_tiles() {
 fn brains_through_ldmatrix() {
     let (a, b) = (small(5, 256), small(6, 128));
     let sums = product(&a, &b, [16, 8, 16]);
-    // Each lane began with 1, 2 in the upper half of the rows, and 3, 4 in the lower.
+    // Each lane initialised its accumulators with 1 and 2 in the upper half of the rows, and with 3
+    // and 4 in the lower half.
     let expected: Vec<f32> = sums
         .iter()
         .enumerate()

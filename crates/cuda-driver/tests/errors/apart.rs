@@ -1,9 +1,9 @@
-//! Wrong calls that the software device still answers otherwise than a GPU.
+//! Invalid calls for which the software device still returns another status than a GPU.
 
 const CLUSTERS: &str =
-    "how many multiprocessors a GPU has, and how it puts clusters on them, is its own";
+    "the number of multiprocessors and the placement of clusters depend on the GPU model";
 
-/// Name and reason in each.
+/// The name of each call, and the reason why the two differ.
 pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
     ("a_surface_destroyed_that_is_none", "refused here"),
     ("a_surface_of_an_array_not_made_for_it", "refused here"),
@@ -23,10 +23,10 @@ pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
     ("clusters_of_8_and_1024_threads", CLUSTERS),
     (
         "legacy_launch_of_a_graph_behind_a_held_up_stream",
-        "a launch of a graph without work in the legacy stream holds up nothing on an H100",
+        "launching an empty graph in the legacy stream blocks no other stream on an H100",
     ),
     (
         "child_of_a_graph_set",
-        "what becomes of the nodes in the child is not documented: refused here",
+        "the effect on the nodes in the child is not documented: rejected by the software device",
     ),
 ];

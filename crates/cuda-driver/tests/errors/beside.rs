@@ -1,5 +1,5 @@
-//! Calls that other threads make beside a capture, and calls that wait for one context or for one
-//! stream.
+//! Calls that other threads make during a capture, and calls that synchronise with one context or
+//! one stream.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode(0);
 const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode(1);
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode(2);
 
-/// How long a call is given that may wait for a stream that is held up.
+/// The time limit for a call that may block on a stream that is held up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 type Call = fn(&Ground<'_>) -> CUresult;
@@ -28,11 +28,11 @@ fn ok(status: CUresult) {
     assert_eq!(status, CUresult::CUDA_SUCCESS, "{status}");
 }
 
-/// A [`Ground`] that a thread gets.
+/// A [`Ground`] that is passed to another thread.
 struct Across<'a>(&'a Ground<'a>);
 
-// SAFETY: handles and memory of the driver may be used from any thread; the thread that lends it
-// waits for the other.
+// SAFETY: handles and memory of the driver may be used from any thread; the thread that owns the
+// `Ground` waits for the other one.
 unsafe impl Send for Across<'_> {}
 
 impl<'a> Across<'a> {
@@ -41,8 +41,8 @@ impl<'a> Across<'a> {
     }
 }
 
-/// Makes a call on another thread in `mode` while a stream is captured in `capture` mode: what it
-/// did, and how the capture ends.
+/// Makes a call on another thread in `mode` while a stream is captured in `capture` mode. Returns
+/// the status of the call and the status of ending the capture.
 fn elsewhere(
     g: &Ground<'_>,
     capture: CUstreamCaptureMode,
@@ -144,7 +144,7 @@ fn access_enabled(g: &Ground<'_>) -> CUresult {
     unsafe { g.d.cuCtxEnablePeerAccess(g.context, 0) }
 }
 
-/// Synchronises a context that has nothing to do with the capture.
+/// Synchronises a context that does not take part in the capture.
 fn other_context_synchronised(g: &Ground<'_>) -> CUresult {
     let mut other: CUcontext = null_mut();
     unsafe {
@@ -154,14 +154,15 @@ fn other_context_synchronised(g: &Ground<'_>) -> CUresult {
         }
         let status = g.d.cuCtxSynchronize();
         ok(g.d.cuCtxPopCurrent_v2(&raw mut other));
-        // Destroying it may be refused while the capture goes on; it goes with the process then.
+        // The driver may refuse to destroy it during the capture; it is then freed when the process
+        // ends.
         let _ = g.d.cuCtxDestroy_v2(other);
         status
     }
 }
 
-/// An event that was recorded in a capture, which `call` may break, and what `then` does with it
-/// after that.
+/// Records an event in a capture, makes `call`, which may invalidate the capture, and then runs
+/// `then` with the event.
 fn of_a_capture(
     g: &Ground<'_>,
     call: fn(&Ground<'_>, CUevent),
@@ -210,8 +211,8 @@ fn stream_waits(g: &Ground<'_>, event: CUevent) -> CUresult {
     unsafe { g.d.cuStreamWaitEvent(g.stream, event, 0) }
 }
 
-/// Whether `call` returns while a stream waits for the host: one of the same context, or of
-/// another. 1 if it does.
+/// Checks whether `call` returns while a stream of the same context, or of another one, waits for
+/// the host. Reports 1 if it does.
 fn returns(
     g: &Ground<'_>,
     is_own: bool,
@@ -326,8 +327,8 @@ fn array(g: &Ground<'_>) -> usize {
     array.expose_provenance()
 }
 
-/// Whether work of a blocking stream that is queued after `call` runs while another blocking stream
-/// waits for the host. 1 if it does.
+/// Checks whether work that is queued on a blocking stream after `call` runs while another blocking
+/// stream waits for the host. Reports 1 if it does.
 fn goes_on(g: &Ground<'_>, call: Call) -> CUresult {
     let (mut held, mut other, mut event) = (null_mut(), null_mut(), null_mut());
     let flag = g.pinned.cast::<u32>();
@@ -354,7 +355,7 @@ fn goes_on(g: &Ground<'_>, call: Call) -> CUresult {
     }
 }
 
-/// A kernel with 200 names of registers, which an assembler needs few registers for.
+/// A kernel that declares 200 register names but needs few registers once it is assembled.
 fn named(g: &Ground<'_>, launch: bool) -> CUresult {
     let all = 1..200;
     let make = all.clone().map(|i| format!("mov.u32 %r{i}, {i};\n"));

@@ -1,4 +1,4 @@
-//! Calls that a capture does not take, and captures that are wrong.
+//! Calls that a capture does not accept, and captures that are invalid.
 
 use std::ptr::{null, null_mut};
 

@@ -1,4 +1,4 @@
-//! Contexts, and calls that want one.
+//! Contexts, and calls that need one.
 
 use std::ptr::null_mut;
 

@@ -9,7 +9,7 @@ use crate::ground::{Ground, SIZE, cases, made};
 const HOST: CUmemorytype = CUmemorytype(1);
 const DEVICE: CUmemorytype = CUmemorytype(2);
 
-/// 16 rows of 16 bytes from pageable to device memory, changed by `set`.
+/// A copy of 16 rows of 16 bytes from pageable to device memory, changed by `set`.
 fn plane(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMCPY2D)) -> CUDA_MEMCPY2D {
     made(|copy: &mut CUDA_MEMCPY2D| {
         (copy.srcMemoryType, copy.dstMemoryType) = (HOST, DEVICE);

@@ -1,4 +1,4 @@
-//! Kernel nodes that kernels can change.
+//! Kernel nodes that kernels can update on the device.
 
 use std::ptr::{null, null_mut};
 
@@ -9,7 +9,7 @@ use cuda_sys::{
 
 use crate::ground::{Ground, cases, made};
 
-/// A graph of one kernel.
+/// A graph with one kernel node.
 struct One {
     graph: CUgraph,
     node: CUgraphNode,
@@ -37,17 +37,17 @@ impl One {
     }
 }
 
-/// Says whether kernels can change the node.
+/// Sets whether kernels can update the node.
 fn set(g: &Ground<'_>, node: CUgraphNode, is_updatable: u64) -> CUresult {
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
     unsafe { (&raw mut value).cast::<u64>().write(is_updatable) };
     let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
-    // The handle comes back in it.
+    // The driver writes the handle of the node into the value.
     let value = (&raw mut value).cast_const();
     unsafe { g.d.cuGraphKernelNodeSetAttribute(node, id, value) }
 }
 
-/// A call with a graph that kernels can change, and one that they cannot.
+/// Makes a call with a graph whose node kernels can update and one whose node they cannot.
 fn changed(g: &Ground<'_>, call: impl FnOnce(&One, &One) -> CUresult) -> CUresult {
     let (one, plain) = (One::new(g), One::new(g));
     let mut status = set(g, one.node, 1);
@@ -61,7 +61,8 @@ fn changed(g: &Ground<'_>, call: impl FnOnce(&One, &One) -> CUresult) -> CUresul
     status
 }
 
-/// Makes an executable of the first graph like the second, or what it is called with.
+/// Instantiates `graph`, then updates the executable from `second`, or instantiates the graph again
+/// if there is none.
 fn executed(g: &Ground<'_>, graph: CUgraph, second: Option<CUgraph>) -> CUresult {
     let (mut exec, mut other) = (null_mut(), null_mut());
     unsafe {

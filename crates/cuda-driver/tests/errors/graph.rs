@@ -9,7 +9,7 @@ use cuda_sys::{
 
 use crate::ground::{Ground, SIZE, cases, made};
 
-/// A call on a graph of its own.
+/// Makes a call on a new graph.
 fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
     let mut graph = null_mut();
     unsafe {
@@ -21,7 +21,7 @@ fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
     }
 }
 
-/// Adds a fill, changed by `set`, to a graph of its own.
+/// Adds a fill, changed by `set`, to a new graph.
 fn fill(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMSET_NODE_PARAMS)) -> CUresult {
     let fill = made(|fill: &mut CUDA_MEMSET_NODE_PARAMS| {
         (
@@ -38,7 +38,7 @@ fn fill(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMSET_NODE_PARAMS)) -> CUres
     })
 }
 
-/// Adds a kernel, changed by `set`, to a graph of its own.
+/// Adds a kernel, changed by `set`, to a new graph.
 fn kernel(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_KERNEL_NODE_PARAMS)) -> CUresult {
     let mut parameters = [g.host, g.host];
     let kernel = made(|kernel: &mut CUDA_KERNEL_NODE_PARAMS| {
@@ -53,7 +53,7 @@ fn kernel(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_KERNEL_NODE_PARAMS)) -> CUr
     })
 }
 
-/// Instantiates with flags; what is made is destroyed.
+/// Instantiates a graph with flags, and destroys the executable if there is one.
 fn instantiate(g: &Ground<'_>, graph: CUgraph, flags: u64) -> CUresult {
     unsafe {
         let status = g.d.cuGraphInstantiateWithFlags(g.out(), graph, flags);

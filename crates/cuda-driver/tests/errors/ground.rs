@@ -1,4 +1,4 @@
-//! What the calls are made on: a context with one of everything.
+//! The fixture on which the calls are made: a context with one object of every kind.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -8,14 +8,14 @@ use cuda_sys::{
     CUmodule, CUresult, CUstream, CUstreamCaptureMode, DriverLibrary, DriverTable,
 };
 
-/// A wrong call.
+/// An invalid call and its name.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) call: fn(&Ground) -> CUresult,
 }
 
-/// `name => call` in each line, where `$g` is the [`Ground`].
+/// Makes a list of cases from lines `name => call`, where `$g` is the [`Ground`].
 macro_rules! cases {
     ($g:ident: $($name:literal => $call:expr;)*) => {
         pub(crate) const CASES: &[$crate::ground::Case] = &[
@@ -26,8 +26,8 @@ macro_rules! cases {
 
 pub(crate) use cases;
 
-/// Two kernels: `plain(u64, u32)`, and `large`, which has 40,000 bytes of shared memory and 128
-/// threads at most.
+/// PTX of two kernels: `plain(u64, u32)`, and `large`, which has 40,000 bytes of shared memory and
+/// at most 128 threads.
 pub(crate) const PTX: &CStr = c"
 .version 8.0
 .target sm_75
@@ -40,32 +40,32 @@ pub(crate) const PTX: &CStr = c"
 }
 ";
 
-/// Bytes of each memory.
+/// The size of each allocation in bytes.
 pub(crate) const SIZE: usize = 4096;
 
 pub(crate) struct Ground<'a> {
     pub(crate) d: &'a DriverTable,
     pub(crate) context: CUcontext,
     pub(crate) stream: CUstream,
-    /// Recorded, with times.
+    /// An event that is recorded, with timing.
     pub(crate) event: CUevent,
-    /// Not recorded.
+    /// An event that is not recorded.
     pub(crate) fresh: CUevent,
-    /// Recorded, without times.
+    /// An event that is recorded, without timing.
     pub(crate) untimed: CUevent,
     pub(crate) memory: CUdeviceptr,
     pub(crate) managed: CUdeviceptr,
     pub(crate) pinned: *mut c_void,
-    /// Pageable memory, for what calls write, and read.
+    /// Pageable memory that calls read and write.
     pub(crate) host: *mut c_void,
     pub(crate) module: CUmodule,
     pub(crate) plain: CUfunction,
     pub(crate) large: CUfunction,
-    /// Two empty nodes, the second after the first.
+    /// A graph of two empty nodes; the second depends on the first.
     pub(crate) graph: CUgraph,
     pub(crate) nodes: [CUgraphNode; 2],
     pub(crate) exec: CUgraphExec,
-    /// Another graph with one node.
+    /// Another graph, with one node.
     pub(crate) other: CUgraph,
     pub(crate) other_node: CUgraphNode,
     pub(crate) pool: CUmemoryPool,
@@ -77,10 +77,10 @@ fn ok(status: CUresult) {
 }
 
 impl<'a> Ground<'a> {
-    /// Of device 0, whose primary context becomes current.
+    /// Creates the fixture on device 0 and makes its primary context current.
     pub(crate) fn new(library: &'a DriverLibrary) -> Self {
         let d = library.table();
-        // Never freed: a call may have been told of it.
+        // Never freed: the driver may have kept the address.
         let host = Box::leak(Box::new([0_u64; 2 * SIZE])).as_mut_ptr().cast();
         let mut g = Self {
             d,
@@ -132,18 +132,18 @@ impl<'a> Ground<'a> {
         g
     }
 
-    /// Somewhere to write a `T` to.
+    /// An output location for a `T`.
     pub(crate) fn out<T>(&self) -> *mut T {
         self.host.cast()
     }
 
-    /// Somewhere else.
+    /// A second output location for a `T`.
     pub(crate) fn also<T>(&self) -> *mut T {
         self.host.wrapping_byte_add(SIZE).cast()
     }
 
-    /// Makes a call while a stream of its own is captured, which ends with it. Answers what the
-    /// call did.
+    /// Makes a call while a new stream is captured, then ends the capture. Returns the status of
+    /// the call.
     pub(crate) fn captured(
         &self,
         mode: CUstreamCaptureMode,
@@ -163,7 +163,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// What ending a capture says after a call.
+    /// Makes a call during a capture, and returns the status of ending the capture.
     pub(crate) fn end_of_capture(&self, call: impl FnOnce(CUstream)) -> CUresult {
         let (mut stream, mut graph) = (ptr::null_mut(), ptr::null_mut());
         unsafe {
@@ -191,7 +191,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// What a call that succeeded told, as a code that none has.
+/// Encodes the result of a successful call as a status that no error has.
 pub(crate) fn told(status: CUresult, number: i32) -> CUresult {
     if status.is_success() {
         CUresult((1_000_000 + number) as _)
@@ -200,9 +200,10 @@ pub(crate) fn told(status: CUresult, number: i32) -> CUresult {
     }
 }
 
-/// A struct of the C API, zeroed but for what `set` sets.
+/// A struct of the C API whose fields are zero except those that `set` changes.
 pub(crate) fn made<T>(set: impl FnOnce(&mut T)) -> T {
-    // SAFETY: used for structs of cuda.h only, which are numbers, addresses and unions of those.
+    // SAFETY: used only for structs of cuda.h that consist of numbers, addresses and unions of
+    // these.
     let mut value: T = unsafe { std::mem::zeroed() };
     set(&mut value);
     value

@@ -1,4 +1,4 @@
-//! Launches and what fits on a device.
+//! Launches, and the limits of a device.
 
 use std::ptr::{null, null_mut};
 
@@ -6,7 +6,7 @@ use cuda_sys::{CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfi
 
 use crate::ground::{Ground, cases, made};
 
-/// A launch of grid, block and dynamic shared memory.
+/// Launches `function` with a grid, a block and dynamic shared memory.
 fn launch(
     g: &Ground<'_>,
     kernel: CUfunction,
@@ -32,7 +32,7 @@ fn launch(
     }
 }
 
-/// The same with an attribute, and as a config.
+/// Launches through `cuLaunchKernelEx` with one attribute.
 fn configured(g: &Ground<'_>, id: u32, words: [u32; 3], grid: u32, block: u32) -> CUresult {
     let mut attribute = made(|attribute: &mut CUlaunchAttribute| {
         attribute.id = CUlaunchAttributeID(id);

@@ -1,10 +1,11 @@
-//! What the driver answers to calls that are wrong: the software device against codes that a GPU
-//! gave.
+//! The status that the driver returns for invalid calls: compares the software device with codes
+//! that were recorded on a GPU.
 //!
-//! Each call is made through the C API with one thing wrong that cuda.h or the manual speaks of; of
-//! some that are right, what they tell counts: 1,000,000 and the number. `codes.txt` has what a GPU
-//! answered; a call that is not in it has not been measured, and is listed. Where a GPU's driver
-//! crashed, any error is right: only a call that is taken would be wrong.
+//! Each call is made through the C API with one mistake that cuda.h or the manual mentions. Some
+//! calls are valid, and their result is compared: it is recorded as 1,000,000 plus the number.
+//! `codes.txt` lists the codes that a GPU returned; a call that is missing there has not been
+//! measured, and is printed. Where a GPU's driver crashed, the software device may return any
+//! error, but must not accept the call.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,
@@ -41,10 +42,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use apart::KNOWN_APART;
 use ground::Case;
 
-/// Measured on a GPU: `name code` in each line; `crash` for a call that ended its process.
+/// The codes of a GPU: `name code` in each line, or `crash` for a call that ended its process.
 const CODES: &str = include_str!("codes.txt");
 
-/// The wrong calls.
+/// All invalid calls.
 fn cases() -> Vec<Case> {
     [
         device::CASES,
@@ -74,7 +75,7 @@ fn recorded() -> BTreeMap<&'static str, &'static str> {
         .collect()
 }
 
-/// Where two lists differ, as text.
+/// The differences between two lists, as text.
 fn differences(
     found: &BTreeMap<String, String>,
     expected: impl Fn(&str) -> Option<String>,
@@ -94,7 +95,10 @@ fn names_are_unique_and_records_are_of_calls() {
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name).collect();
     assert_eq!(names.len(), cases.len());
     for name in recorded().keys() {
-        assert!(names.contains(name), "{name} is no call here");
+        assert!(
+            names.contains(name),
+            "{name} is in codes.txt, but there is no such call"
+        );
     }
     assert!(cases.len() >= 200, "{}", cases.len());
 }
@@ -107,7 +111,7 @@ fn the_software_device_answers_what_a_gpu_does() {
         .filter(|name| !recorded.contains_key(name.as_str()));
     let unmeasured: Vec<&String> = unmeasured.collect();
     println!(
-        "{} wrong calls, {} not measured",
+        "{} invalid calls, {} not measured",
         codes.len(),
         unmeasured.len()
     );
@@ -121,20 +125,26 @@ fn the_software_device_answers_what_a_gpu_does() {
         .iter()
         .filter_map(|(name, code)| (code == "0").then_some(name))
         .collect();
-    assert!(taken.is_empty(), "taken where a GPU crashes: {taken:?}");
+    assert!(
+        taken.is_empty(),
+        "accepted although a GPU crashes: {taken:?}"
+    );
 
     let expected = |name: &str| recorded.get(name).map(|&code| code.to_owned());
     let known: BTreeSet<&str> = KNOWN_APART.iter().map(|&(name, _)| name).collect();
     assert_eq!(known.len(), KNOWN_APART.len(), "a name is listed twice");
     for name in &known {
-        assert!(compared.contains_key(*name), "{name} cannot be apart");
+        assert!(
+            compared.contains_key(*name),
+            "{name} is in KNOWN_APART, but is not compared"
+        );
     }
     let (apart, same): (BTreeMap<_, _>, BTreeMap<_, _>) = compared
         .into_iter()
         .partition(|(name, _)| known.contains(name.as_str()));
     let apart_still = differences(&apart, expected);
     println!(
-        "{} equal, {} apart, {} where a GPU crashes",
+        "{} equal, {} known to differ, {} where a GPU crashes",
         same.len(),
         apart.len(),
         crashes.len()
@@ -142,7 +152,7 @@ fn the_software_device_answers_what_a_gpu_does() {
     assert_eq!(
         apart_still.len(),
         apart.len(),
-        "these are apart still, take the others off the list:\n{}",
+        "KNOWN_APART lists calls that no longer differ; keep only these:\n{}",
         apart_still.join("\n")
     );
     let wrong = differences(&same, expected);
@@ -154,7 +164,8 @@ fn the_software_device_answers_what_a_gpu_does() {
     );
 }
 
-/// Prints what a GPU answers, as `codes.txt` has it, and where the software device does not.
+/// Prints the codes of a GPU in the format of `codes.txt`, and the calls for which the software
+/// device returns another code.
 #[test]
 #[ignore = "for a GPU"]
 fn what_a_gpu_answers_by_itself() {
@@ -167,7 +178,7 @@ fn what_a_gpu_answers_by_itself() {
     let software = run::software(&cases());
     let apart = differences(&software, |name| measured.get(name).cloned());
     println!(
-        "{} calls, {} answered otherwise by the software device",
+        "{} calls, {} with another code from the software device",
         measured.len(),
         apart.len()
     );
@@ -181,9 +192,9 @@ fn what_a_gpu_answers_by_itself() {
     assert!(moved.is_empty(), "not as recorded:\n{}", moved.join("\n"));
 }
 
-/// Makes the calls from one on in this process: it may be lost to one of them.
+/// Makes the calls from a given one on in this process, which a call may end.
 #[test]
-#[ignore = "a child of the one above"]
+#[ignore = "started by the test above as a child process"]
 fn a_child() {
     run::child(&cases());
 }

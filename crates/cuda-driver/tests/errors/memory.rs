@@ -1,4 +1,4 @@
-//! Allocating, and asking about addresses.
+//! Allocations, and queries about addresses.
 
 use std::ptr::null_mut;
 
@@ -17,7 +17,7 @@ fn shape(channels: u32, format: u32, width: usize) -> CUDA_ARRAY_DESCRIPTOR {
     })
 }
 
-/// Of pageable memory.
+/// The address of pageable memory.
 fn own(g: &Ground<'_>) -> u64 {
     g.host.addr() as u64
 }

@@ -1,4 +1,4 @@
-//! Modules, libraries, and the linker.
+//! Modules, libraries and the linker.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
@@ -7,7 +7,7 @@ use cuda_sys::{CUfunction_attribute, CUjitInputType, CUlibrary, CUlinkState, CUm
 
 use crate::ground::{Ground, PTX, cases};
 
-/// The answer to loading a text, which is unloaded again if it is taken.
+/// Loads a text, and unloads it again if the driver accepts it. Returns the status of loading it.
 fn load(g: &Ground<'_>, text: &CStr) -> CUresult {
     unsafe {
         let status = g.d.cuModuleLoadData(g.out(), text.as_ptr().cast());
@@ -18,7 +18,7 @@ fn load(g: &Ground<'_>, text: &CStr) -> CUresult {
     }
 }
 
-/// A call on a library of the two kernels.
+/// Makes a call on a library of the two kernels.
 fn library(g: &Ground<'_>, call: impl FnOnce(CUlibrary) -> CUresult) -> CUresult {
     let mut library = null_mut();
     unsafe {
@@ -39,7 +39,7 @@ fn library(g: &Ground<'_>, call: impl FnOnce(CUlibrary) -> CUresult) -> CUresult
     }
 }
 
-/// A call on a linker.
+/// Makes a call on a linker.
 fn linker(g: &Ground<'_>, call: impl FnOnce(CUlinkState) -> CUresult) -> CUresult {
     let mut linker = null_mut();
     unsafe {

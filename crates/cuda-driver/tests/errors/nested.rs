@@ -1,4 +1,4 @@
-//! Graphs inside graphs, and what executables and captures make of them.
+//! Graphs inside graphs, and how executables and captures treat them.
 
 use std::ptr::{null, null_mut};
 

@@ -1,4 +1,4 @@
-//! Graphs and nodes to make wrong calls with.
+//! Helpers that build graphs and nodes for invalid calls.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -45,7 +45,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Adds an allocation; its address goes to `self.also()`.
+    /// Adds an allocation and writes its address to `self.also()`.
     pub(crate) fn allocation(
         &self,
         graph: CUgraph,
@@ -67,7 +67,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Adds a node by the generic call.
+    /// Adds a node by the generic call, `cuGraphAddNode`.
     pub(crate) fn node(
         &self,
         graph: CUgraph,
@@ -97,7 +97,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Adds a child graph; answers the graph inside.
+    /// Adds a child graph and returns the graph inside the node.
     pub(crate) fn child(
         &self,
         graph: CUgraph,
@@ -119,7 +119,7 @@ impl Ground<'_> {
         handle
     }
 
-    /// Adds a conditional node with a handle; answers the graph of its first body.
+    /// Adds a conditional node with a handle and returns the graph of its first body.
     pub(crate) fn conditional_of(
         &self,
         graph: CUgraph,
@@ -145,7 +145,7 @@ impl Ground<'_> {
             .expect("a conditional node")
     }
 
-    /// Adds a kernel.
+    /// Adds a kernel node.
     pub(crate) fn kernel(&self, graph: CUgraph) -> CUgraphNode {
         let mut node = null_mut();
         self.with_kernel(1, |params| {
@@ -158,7 +158,7 @@ impl Ground<'_> {
         node
     }
 
-    /// The parameters of a kernel of so many blocks.
+    /// Calls `call` with the parameters of a kernel of `blocks` blocks.
     pub(crate) fn with_kernel(
         &self,
         blocks: u32,
@@ -174,7 +174,7 @@ impl Ground<'_> {
         call(&raw const kernel)
     }
 
-    /// Sets an attribute of a kernel node that begins with these integers.
+    /// Sets a launch attribute of a kernel node. The value begins with the integers in `value`.
     pub(crate) fn attribute(&self, node: CUgraphNode, id: CUlaunchAttributeID, value: &[u32]) {
         let mut all = CUlaunchAttributeValue { pad: [0; 64] };
         unsafe {
@@ -187,7 +187,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Adds a write of a word.
+    /// Adds a node that writes a word.
     pub(crate) fn word(&self, graph: CUgraph, address: CUdeviceptr) -> CUresult {
         let mut op = op(
             address,
@@ -206,7 +206,7 @@ impl Ground<'_> {
         })
     }
 
-    /// Makes an executable, and what it is called with.
+    /// Instantiates a graph, and calls `call` with the executable.
     pub(crate) fn executed(
         &self,
         graph: CUgraph,
@@ -231,7 +231,7 @@ impl Ground<'_> {
         unsafe { self.d.cuGraphExecUpdate_v2(exec, graph, &raw mut info) }
     }
 
-    /// A call while a stream is captured into `graph`.
+    /// Makes a call while a stream is captured into `graph`.
     pub(crate) fn into(&self, graph: CUgraph, call: impl FnOnce() -> CUresult) -> CUresult {
         let (mut stream, mut ended) = (null_mut(), null_mut());
         unsafe {
@@ -266,7 +266,7 @@ pub(crate) fn op(
     unsafe {
         op.operation = operation;
         op.writeValue.address = address;
-        // Flags, where waits are for a value that is not smaller, and for a write without a
+        // The flags: a wait until the value is greater or equal, and a write without a memory
         // barrier.
         op.writeValue.flags = 0;
     }
@@ -280,7 +280,7 @@ pub(crate) fn free_params(address: CUdeviceptr) -> CUgraphNodeParams {
     })
 }
 
-/// From the moment a kernel lets others begin.
+/// An edge that starts when the kernel upstream triggers programmatic completion.
 pub(crate) fn early() -> CUgraphEdgeData {
     CUgraphEdgeData {
         from_port: 1,
@@ -294,12 +294,13 @@ pub(crate) fn status<T>(result: Result<T, CUresult>) -> CUresult {
     result.map_or_else(|status| status, |_| CUresult::CUDA_SUCCESS)
 }
 
-/// A call on a graph, which is not destroyed: the call may have left it to another.
+/// Makes a call on a new graph, which is not destroyed, as the call may have moved it elsewhere.
 pub(crate) fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
     call(g.new_graph())
 }
 
-/// A call on a graph with another one in it: the outer one, its node, the inner one.
+/// Makes a call on a graph that contains another one. It gets the outer graph, its node and the
+/// inner graph.
 pub(crate) fn nested(
     g: &Ground<'_>,
     ownership: CUgraphChildGraphNodeOwnership,
@@ -313,7 +314,7 @@ pub(crate) fn nested(
     }
 }
 
-/// Sets an attribute of a kernel node, then other parameters, of the node or of an executable.
+/// Sets an attribute of a kernel node, then other parameters of the node or of an executable.
 pub(crate) fn reshaped(
     g: &Ground<'_>,
     (id, value): (CUlaunchAttributeID, &[u32]),
@@ -347,7 +348,7 @@ pub(crate) const PRIORITY: CUlaunchAttributeID = CUlaunchAttributeID::CU_LAUNCH_
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`
 pub(crate) const NODE_PRIORITY: u64 = 8;
 
-/// Gives the node of an executable another operation on a word.
+/// Replaces the memory operation of the node in an executable by another one.
 pub(crate) fn batch_changed(
     g: &Ground<'_>,
     from: CUstreamBatchMemOpType,
@@ -364,7 +365,8 @@ pub(crate) fn batch_changed(
     })
 }
 
-/// An attribute of the node that a cooperative launch on a stream of priority -3 becomes.
+/// Reads an attribute of the node that results from capturing a cooperative launch on a stream of
+/// priority -3.
 pub(crate) fn captured_attribute(g: &Ground<'_>, id: CUlaunchAttributeID) -> CUresult {
     let (mut stream, mut graph, mut node) = (null_mut(), null_mut(), null_mut());
     let (mut parameters, mut count) = ([g.host, g.host], 1);
@@ -389,7 +391,7 @@ pub(crate) fn access(device: i32) -> CUmemAccessDesc {
         access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         access.location.type_.0 = 1;
     });
-    // SAFETY: the second `int` of the location is its number, in every header.
+    // SAFETY: the second `int` of the location is its id, in every version of the header.
     unsafe {
         (&raw mut access.location)
             .cast::<i32>()

@@ -1,4 +1,4 @@
-//! What fits on a multiprocessor: mostly right calls, whose numbers count.
+//! Occupancy of a multiprocessor: mostly valid calls whose results are compared.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -14,10 +14,10 @@ const MAX_DYNAMIC: CUfunction_attribute =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 const CARVEOUT: CUfunction_attribute =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-/// What a block may have on a GPU of compute capability 9.0.
+/// The most shared memory of a block, in bytes, on a GPU of compute capability 9.0.
 const MOST: i32 = 232_448;
 
-/// Blocks of so many threads on a multiprocessor.
+/// The number of blocks of `threads` threads that are resident on a multiprocessor.
 fn blocks(g: &Ground<'_>, function: CUfunction, threads: i32, dynamic: usize) -> CUresult {
     let mut count = -1;
     let status = unsafe {
@@ -26,7 +26,7 @@ fn blocks(g: &Ground<'_>, function: CUfunction, threads: i32, dynamic: usize) ->
     told(status, count)
 }
 
-/// The dynamic shared memory that is left to each of so many blocks.
+/// The dynamic shared memory that is available to each of `blocks` blocks.
 fn left(g: &Ground<'_>, function: CUfunction, blocks: i32, threads: i32) -> CUresult {
     let mut bytes = 0;
     let status = unsafe {
@@ -41,7 +41,7 @@ fn attribute(g: &Ground<'_>, function: CUfunction, attribute: CUfunction_attribu
     told(status, value)
 }
 
-/// A call with a function of a module of its own, some attributes set.
+/// Makes a call with a function of a new module after setting some attributes.
 fn with(
     g: &Ground<'_>,
     ptx: &CStr,
@@ -88,7 +88,7 @@ fn large(
     with(g, crate::ground::PTX, c"large", attributes, call)
 }
 
-/// 4 bytes of shared memory, which it uses.
+/// A kernel that uses 4 bytes of shared memory.
 const FOUR: &CStr = c"
 .version 8.0
 .target sm_75
@@ -99,7 +99,7 @@ const FOUR: &CStr = c"
 }
 ";
 
-/// More shared memory than a block has without asking.
+/// A kernel with more shared memory than a block has without opting in.
 const MORE: &CStr = c"
 .version 8.0
 .target sm_75
@@ -110,7 +110,7 @@ const MORE: &CStr = c"
 }
 ";
 
-/// Two kernels, each with its own of two variables of the module.
+/// Two kernels, each of which uses one of the module's two variables.
 const TWO: &CStr = c"
 .version 8.0
 .target sm_75
@@ -125,7 +125,7 @@ const TWO: &CStr = c"
 }
 ";
 
-/// A cluster of 2 blocks at most.
+/// A kernel whose clusters have at most 2 blocks.
 const RANK: &CStr = c"
 .version 8.0
 .target sm_90
@@ -152,7 +152,7 @@ fn launched(g: &Ground<'_>, function: CUfunction, dynamic: u32) -> CUresult {
     }
 }
 
-/// How many clusters of so many blocks run at once.
+/// The number of clusters of `size` blocks that run at once.
 fn clusters(g: &Ground<'_>, function: CUfunction, size: u32, threads: u32) -> CUresult {
     let mut attribute = made(|attribute: &mut CUlaunchAttribute| {
         attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;

@@ -1,4 +1,4 @@
-//! Pools of memory, and memory that is mapped.
+//! Memory pools, and memory that is mapped.
 
 use std::ptr::{null, null_mut};
 
@@ -17,7 +17,7 @@ fn place(kind: u32, id: i32) -> CUmemLocation {
     }
 }
 
-/// Of pinned memory on device 0, changed by `set`.
+/// The properties of a pool of pinned memory on device 0, changed by `set`.
 fn pool(set: impl FnOnce(&mut CUmemPoolProps)) -> CUmemPoolProps {
     made(|props: &mut CUmemPoolProps| {
         props.allocType = CUmemAllocationType(1);

@@ -1,4 +1,5 @@
-//! Making the calls: on a software device here, on a GPU in processes that may be lost.
+//! Runs the calls: on a software device in this process, and on a GPU in child processes, which a
+//! call may end.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -10,10 +11,10 @@ use cuda_sys::{CUresult, DriverLibrary};
 use crate::common::{gpu_driver, simulator};
 use crate::ground::{Case, Ground};
 
-/// The first call that a child makes.
+/// The environment variable with the index of the first call that a child makes.
 const FROM: &str = "CUDA_ERRORS_FROM";
 
-/// What a software device of the kind that was measured answers: the driver of CUDA 13.0, compute
+/// The codes of a software device like the GPU that was measured: the driver of CUDA 13.0, compute
 /// capability 9.0.
 pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
     let builder = Builder::new()
@@ -33,7 +34,7 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
     codes
 }
 
-/// What the GPU answers to that many calls; none if there is no GPU.
+/// The codes that the GPU returns for the first `count` calls, or `None` if there is no GPU.
 pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
     drop(gpu_driver("wrong calls")?);
     let mut codes = BTreeMap::new();
@@ -75,8 +76,8 @@ pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
     Some(codes)
 }
 
-/// Makes the calls from the one that the variable says on. Ends with a failure when the device is
-/// lost.
+/// Makes the calls, starting at the one that the environment variable names. Exits with a failure
+/// when the device is lost.
 pub(crate) fn child(cases: &[Case]) {
     let Some(from) = env::var(FROM).ok().and_then(|from| from.parse().ok()) else {
         return;
@@ -90,7 +91,7 @@ pub(crate) fn child(cases: &[Case]) {
         println!("got {} {}", case.name, status.0);
         let after = unsafe { ground.d.cuCtxSynchronize() };
         if after != CUresult::CUDA_SUCCESS {
-            println!("lost after {}: {after}", case.name);
+            println!("the device is lost after {}: {after}", case.name);
             process::exit(3);
         }
     }

@@ -15,7 +15,7 @@ const WORD: CUarray_format = CUarray_format(3);
 const INTEGER: u32 = 1;
 const SEAMLESS: u32 = 0x40;
 
-/// 8 × 8 elements.
+/// A descriptor of an array of 8 × 8 elements.
 fn plane(format: CUarray_format, flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
     made(|desc: &mut CUDA_ARRAY3D_DESCRIPTOR| {
         (desc.Width, desc.Height, desc.Flags) = (8, 8, flags);
@@ -23,7 +23,7 @@ fn plane(format: CUarray_format, flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
     })
 }
 
-/// Makes an array for `work`.
+/// Creates an array and calls `work` with it.
 fn with_array(
     g: &Ground<'_>,
     desc: &CUDA_ARRAY3D_DESCRIPTOR,
@@ -39,7 +39,7 @@ fn with_array(
     }
 }
 
-/// Makes a mipmapped array of three levels of floats for `work`.
+/// Creates a mipmapped array of three levels of floats and calls `work` with it.
 fn with_levels(g: &Ground<'_>, work: impl FnOnce(CUmipmappedArray) -> CUresult) -> CUresult {
     let mut array = null_mut();
     unsafe {
@@ -59,7 +59,7 @@ fn of_array(array: CUarray) -> CUDA_RESOURCE_DESC {
     })
 }
 
-/// Asks for a texture; one that is made is destroyed.
+/// Creates a texture, and destroys it if there is one.
 fn texture(
     g: &Ground<'_>,
     resource: &CUDA_RESOURCE_DESC,
@@ -78,7 +78,7 @@ fn texture(
     }
 }
 
-/// A texture of a plane of such elements, changed by `set`.
+/// Creates a texture of a plane of elements of the given format, changed by `set`.
 fn of_plane(
     g: &Ground<'_>,
     format: CUarray_format,
@@ -91,7 +91,7 @@ fn of_plane(
     })
 }
 
-/// A texture of a plane of floats through a view, changed by `set`.
+/// Creates a texture of a plane of floats with a resource view, changed by `set`.
 fn of_view(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_VIEW_DESC)) -> CUresult {
     with_array(g, &plane(FLOAT, 0), |array| {
         let view = made(|view: &mut CUDA_RESOURCE_VIEW_DESC| {
@@ -104,7 +104,7 @@ fn of_view(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_VIEW_DESC)) -> CU
     })
 }
 
-/// A texture of memory as one row of floats, changed by `set`.
+/// Creates a texture of linear memory, as one row of floats, changed by `set`.
 fn of_memory(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
     let resource = made(|desc: &mut CUDA_RESOURCE_DESC| {
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_LINEAR;
@@ -117,7 +117,7 @@ fn of_memory(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUres
     texture(g, &resource, &made(|_: &mut CUDA_TEXTURE_DESC| {}), None)
 }
 
-/// A texture of memory as rows of floats, changed by `set`.
+/// Creates a texture of pitched memory, as rows of floats, changed by `set`.
 fn of_rows(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
     let resource = made(|desc: &mut CUDA_RESOURCE_DESC| {
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_PITCH2D;
@@ -131,7 +131,7 @@ fn of_rows(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresul
     texture(g, &resource, &made(|_: &mut CUDA_TEXTURE_DESC| {}), None)
 }
 
-/// A surface of a resource; one that is made is destroyed.
+/// Creates a surface of a resource, and destroys it if there is one.
 fn surface(g: &Ground<'_>, resource: &CUDA_RESOURCE_DESC) -> CUresult {
     let mut object = 0;
     unsafe {

@@ -1,4 +1,4 @@
-//! Devices to run operations on.
+//! Devices on which the operations run.
 
 use std::env;
 
@@ -9,10 +9,10 @@ use crate::common::{gpu_driver, simulator};
 use crate::kernel::{BLOCK, Dialect, OUT, module};
 use crate::operation::{Operation, Results, cut};
 
-/// Operations in a module.
+/// The number of operations in a module.
 const BATCH: usize = 16;
 
-/// A device, and the dialect of PTX for it.
+/// A device, and the PTX dialect for it.
 pub(crate) struct Bench {
     pub(crate) name: String,
     pub(crate) is_gpu: bool,
@@ -23,12 +23,12 @@ pub(crate) struct Bench {
     _simulator: Option<Simulator>,
 }
 
-/// Whether the numbers are the large ones.
+/// Whether the test runs with the large number of threads.
 pub(crate) fn is_full() -> bool {
     env::var("CUDA_FULL").is_ok_and(|value| value == "1")
 }
 
-/// Software devices of two generations, each with its dialect, and the GPU with both.
+/// Software devices of two generations, each with its dialect, and the GPU with both dialects.
 pub(crate) fn benches(test: &str) -> Vec<Bench> {
     let mut benches = vec![
         software((9, 0), Dialect::Typed),
@@ -60,7 +60,7 @@ impl Bench {
         let device = driver.device(0).unwrap();
         let capability = device.compute_capability().unwrap();
         let own = capability.major * 10 + capability.minor;
-        // Generations that have one architecture here, whatever they are called.
+        // Generations for which only one architecture is tested, whichever one the device reports.
         let arch = match own {
             100.. if simulator.is_none() => 90,
             own => own,
@@ -82,7 +82,7 @@ impl Bench {
         operation.since <= self.arch
     }
 
-    /// What each operation makes of its sources, or why it cannot be run.
+    /// Runs each operation on its sources. Returns its results, or the reason why it cannot run.
     pub(crate) fn run(
         &self,
         operations: &[(&Operation, &[Vec<u64>])],
@@ -91,7 +91,7 @@ impl Bench {
         for batch in operations.chunks(BATCH) {
             match self.batch(batch) {
                 Ok(batch) => results.extend(batch.into_iter().map(Ok)),
-                // One that is refused shall not take the others with it.
+                // An operation that is rejected must not fail the others in its module.
                 Err(_) => results.extend(
                     batch
                         .iter()
@@ -135,14 +135,17 @@ impl Bench {
             DeviceBuffer::<u64>::zeroed(&self.stream, sources.len() * words).map_err(say)?;
         let blocks = u32::try_from(sources.len() / BLOCK).unwrap();
         let config = LaunchConfig::new(blocks, u32::try_from(BLOCK).unwrap());
-        // SAFETY: the kernel reads as many words for each thread as it has sources, and writes
-        // three.
+        // SAFETY: for each thread the kernel reads one word per source and writes three words.
         unsafe { self.stream.launch(kernel, config, (&input, &mut output)) }.map_err(say)?;
         let output = output.to_vec().map_err(say)?;
         let read = |thread: &[u64]| {
             let mut results = [0; 2];
             for (k, &ty) in operation.to.iter().enumerate() {
-                assert_eq!(cut(ty, thread[k]), thread[k], "more than it stores");
+                assert_eq!(
+                    cut(ty, thread[k]),
+                    thread[k],
+                    "the kernel stored more bits than the type has"
+                );
                 results[k] = thread[k];
             }
             results

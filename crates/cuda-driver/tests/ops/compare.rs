@@ -1,4 +1,5 @@
-//! Results of devices against those of the host, and of the GPU against the software device.
+//! Compares results of devices with those of the host, and results of the GPU with those of the
+//! software device.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,12 +9,12 @@ use crate::input::inputs;
 use crate::kernel::BLOCK;
 use crate::operation::{Operation, Results, Rule, cut};
 
-/// Threads for an operation.
+/// The number of threads for each operation.
 fn count() -> usize {
     BLOCK * if is_full() { 256 } else { 8 }
 }
 
-/// An operation, its sources, and what it must make of them.
+/// An operation, its sources, and the results that it must give.
 struct Case<'a> {
     operation: &'a Operation,
     sources: Vec<Vec<u64>>,
@@ -21,7 +22,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Where results differ from others: how often, and the first.
+    /// Counts the threads whose results differ, and describes the first difference.
     fn differences(
         &self,
         found: &[Results],
@@ -52,7 +53,7 @@ impl Case<'_> {
                     .collect();
                 write!(
                     first,
-                    "of {sources:x?}: {:x?}, not {expected:x?}",
+                    "for sources {sources:x?}: got {:x?}, expected {expected:x?}",
                     &found[..results]
                 )
                 .unwrap();
@@ -62,21 +63,22 @@ impl Case<'_> {
     }
 }
 
-/// Cases whose inputs and results are kept at a time.
+/// The number of cases whose inputs and results are in memory at a time.
 const AT_ONCE: usize = 32;
 
-/// How cases went on a device.
+/// The number of cases that ran on a device, and their outcome.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     cases: usize,
     wrong: usize,
-    /// Of those that were compared with the software device: all, and the same in every bit.
+    /// The cases that were compared with the software device: all of them, and those that are equal
+    /// in every bit.
     compared: usize,
     same: usize,
     apart: usize,
 }
 
-/// Runs operations everywhere. Fails with a list of all that are wrong anywhere.
+/// Runs operations on every device. Fails with a list of all wrong results.
 pub(crate) fn check(test: &str, operations: &[Operation]) {
     let names: BTreeSet<&str> = operations.iter().map(|one| one.name.as_str()).collect();
     println!(
@@ -98,7 +100,7 @@ pub(crate) fn check(test: &str, operations: &[Operation]) {
         );
         if bench.is_gpu {
             println!(
-                "    of {} on the software device too {} the same in every bit, {} wrong",
+                "    {} also ran on the software device: {} equal in every bit, {} wrong",
                 tally.compared, tally.same, tally.apart
             );
         }
@@ -162,7 +164,10 @@ fn against_the_host(
             Ok(found) => {
                 let rule = case.operation.rule;
                 if let Some((count, first)) = case.differences(&found, &case.expected, rule) {
-                    wrong.push(format!("{name} on {}: {count} times; {first}", bench.name));
+                    wrong.push(format!(
+                        "{name} on {}: {count} threads differ; {first}",
+                        bench.name
+                    ));
                 }
                 results[k] = Some(found);
             }
@@ -174,8 +179,8 @@ fn against_the_host(
     results
 }
 
-/// Bit by bit, but where the ISA gives bounds, or leaves open which NaN: then a NaN is as good as
-/// another.
+/// Compares two devices bit by bit, except where the ISA gives error bounds or does not define
+/// which NaN results: then any NaN equals any other.
 fn between_devices(
     bench: &Bench,
     cases: &[Case<'_>],
@@ -195,7 +200,7 @@ fn between_devices(
         if let Some((count, first)) = case.differences(software, found, rule) {
             let name = &case.operation.name;
             wrong.push(format!(
-                "{name}, the software device against {}: {count} times; {first}",
+                "{name}, the software device against {}: {count} threads differ; {first}",
                 bench.name
             ));
         }

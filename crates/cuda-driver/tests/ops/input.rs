@@ -1,13 +1,13 @@
-//! What operations are applied to: values at edges, and random ones of all kinds.
+//! Inputs of operations: edge values, and random values of all kinds.
 
 use fastrand::Rng;
 
 use crate::number::{BF16, F16, F32, F64, Format, Mode, Number};
 use crate::operation::{Operation, Source, Ty, Values, bits, cut};
 
-/// Sources for so many threads: first every pair of edges, then random ones.
+/// The sources for `count` threads: first every pair of edge values, then random ones.
 pub(crate) fn inputs(operation: &Operation, count: usize) -> Vec<Vec<u64>> {
-    // The same for each device, and others for each operation.
+    // The seed depends only on the text: every device gets the same values, each operation its own.
     let seed = operation.text.bytes().fold(17_u64, |seed, byte| {
         seed.wrapping_mul(1_099_511_628_211) ^ u64::from(byte)
     });
@@ -30,7 +30,7 @@ pub(crate) fn inputs(operation: &Operation, count: usize) -> Vec<Vec<u64>> {
                 list.push(one);
             }
         }
-        // Where only some fit, not always the first ones.
+        // If only some pairs fit, they are a random choice rather than always the first ones.
         random.shuffle(&mut list);
         list.truncate(count * 3 / 4);
     }
@@ -70,7 +70,10 @@ fn edges(source: &Source) -> Vec<u64> {
             .filter(|value| (least..=greatest).contains(value))
             .map(|value| narrow(value, format))
             .collect(),
-        (Values::Between(..), None) => panic!("{} has no fractions", source.ty),
+        (Values::Between(..), None) => panic!(
+            "Values::Between needs a floating-point type, but {} is an integer type",
+            source.ty
+        ),
     }
 }
 
@@ -177,7 +180,7 @@ fn float(format: Format, random: &mut Rng) -> u64 {
     match random.u32(..8) {
         0 => random.choice(float_edges(format)).unwrap_or_default(),
         1 => cut_bits(bits, format),
-        // Few bits, so that results are exact or half way.
+        // Few significant bits, so that results are exact or half way between two numbers.
         2 => {
             let kept = random.u32(1..5).min(format.fraction);
             let few = fraction & !(((1 << format.fraction) - 1) >> kept);

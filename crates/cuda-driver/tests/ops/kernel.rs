@@ -1,16 +1,16 @@
-//! The PTX that applies operations to arrays.
+//! Generates the PTX that applies operations to arrays.
 
 use std::fmt::Write;
 
 use crate::operation::{Operation, bits};
 
-/// Threads of a block.
+/// The number of threads of a block.
 pub(crate) const BLOCK: usize = 128;
-/// Bytes that a thread writes: `%d`, `%e`, and what `%m` points to.
+/// The bytes that a thread writes: `%d`, `%e`, and the memory that `%m` points to.
 pub(crate) const OUT: usize = 24;
 
-/// How registers are declared: with types, as for architectures up to 90, or as bits only, as for
-/// 100.
+/// The way registers are declared: with types, as compilers do for architectures up to 90, or as
+/// untyped bits, as for 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Typed,
@@ -20,14 +20,14 @@ pub(crate) enum Dialect {
 const SOURCES: [&str; 4] = ["a", "b", "c", "f"];
 const RESULTS: [&str; 2] = ["d", "e"];
 
-/// A module with the kernels `op0`, `op1` and so on.
+/// Generates a module with the kernels `op0`, `op1` and so on.
 pub(crate) fn module<'a>(
     operations: impl Iterator<Item = &'a Operation> + Clone,
     dialect: Dialect,
     arch: u32,
 ) -> String {
     let needed = operations.clone().map(|operation| operation.version).max();
-    // The first version that has the architecture.
+    // The first PTX version that supports the architecture.
     let first = if arch >= 100 { (8, 6) } else { (8, 0) };
     let (major, minor) = needed.unwrap_or(first).max(first);
     let mut text = format!(".version {major}.{minor}\n.target sm_{arch}\n.address_size 64\n");

@@ -1,9 +1,9 @@
-//! Instructions of PTX one by one, against results that the host computes another way.
+//! Tests PTX instructions one by one against results that the host computes in another way.
 //!
-//! Integers are computed with integers of 128 bits, floating point with exact numbers that are
-//! rounded once. Each form is a kernel of its own, applied to values at the edges and random ones,
-//! in both dialects of PTX, on software devices and on the GPU if there is one; what the GPU gives
-//! is compared with what the software device gives too.
+//! Integer results are computed with 128-bit integers, floating-point results with exact numbers
+//! that are rounded once. Each form is a kernel of its own and is applied to edge values and random
+//! ones, in both dialects of PTX, on software devices and on the GPU if there is one. The results
+//! of the GPU are also compared with those of the software device.
 
 mod bench;
 #[path = "../common/mod.rs"]

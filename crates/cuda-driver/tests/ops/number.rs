@@ -1,16 +1,15 @@
-//! Numbers that are exact, and their one rounding: what floating-point results are computed with
-//! here.
+//! Exact numbers that are rounded once: the reference for floating-point results.
 
 use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
-/// A binary format of IEEE 754, or one built like those.
+/// A binary format of IEEE 754, or a smaller one of the same structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Bits of the exponent.
+    /// The number of exponent bits.
     pub(crate) exponent: u32,
-    /// Bits of the fraction.
+    /// The number of fraction bits.
     pub(crate) fraction: u32,
 }
 
@@ -24,14 +23,14 @@ impl Format {
         Self { exponent, fraction }
     }
 
-    /// That of a type of PTX.
+    /// The format of a PTX type.
     pub(crate) fn of(ty: &str) -> Self {
         match ty {
             "f16" | "f16x2" => F16,
             "bf16" | "bf16x2" => BF16,
             "f32" => F32,
             "f64" => F64,
-            _ => panic!("{ty} is no format"),
+            _ => panic!("{ty} is not a floating-point type"),
         }
     }
 
@@ -64,7 +63,7 @@ impl Format {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// The NaN that operations give. That of f64 is not defined; see
+    /// The NaN that operations give. For f64 it is not defined; see
     /// [`Rule::AnyNan`](crate::operation::Rule).
     pub(crate) fn nan(self) -> u64 {
         match self {
@@ -73,13 +72,13 @@ impl Format {
         }
     }
 
-    /// A NaN as [`nan`](Self::nan). That `neg` and `abs` give this one is measured on an H200
-    /// (driver 580); the ISA leaves it open.
+    /// Replaces any NaN by [`nan`](Self::nan). `neg` and `abs` give this NaN on an H200 (driver
+    /// 580); the ISA leaves it open.
     pub(crate) fn canonical(self, bits: u64) -> u64 {
         if self.is_nan(bits) { self.nan() } else { bits }
     }
 
-    /// A subnormal number as zero of its sign.
+    /// Replaces a subnormal number by a zero of its sign.
     pub(crate) fn flush(self, bits: u64) -> u64 {
         if bits & self.infinity() == 0 {
             bits & self.sign()
@@ -89,14 +88,14 @@ impl Format {
     }
 }
 
-/// A rounding mode, as PTX names it.
+/// A rounding mode, named as in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Near,
     Zero,
     Down,
     Up,
-    /// To the nearest, of two to the one further from zero.
+    /// To the nearest number; a tie is rounded away from zero.
     Away,
 }
 
@@ -108,8 +107,8 @@ impl Mode {
         ("rp", Self::Up),
     ];
 
-    /// Whether the magnitude grows, where `rest` compares what is lost with half of the last bit.
-    /// Something is lost.
+    /// Whether an inexact magnitude is rounded up. `rest` compares the lost part with half of the
+    /// last bit; the lost part is not zero.
     fn grows(self, negative: bool, odd: bool, rest: Ordering) -> bool {
         match self {
             Self::Near => rest.is_gt() || rest.is_eq() && odd,
@@ -121,22 +120,22 @@ impl Mode {
     }
 }
 
-/// A number.
+/// An exact number, an infinity or a NaN.
 #[derive(Clone, Debug)]
 pub(crate) enum Number {
     Nan,
-    /// Whether it is negative.
+    /// An infinity; true if it is negative.
     Infinite(bool),
     Finite(Finite),
 }
 
-/// `magnitude * 2^exponent`, and less than one more of the last bit if `more`.
+/// The number `magnitude * 2^exponent`, plus less than one unit of the last bit if `more`.
 #[derive(Clone, Debug)]
 pub(crate) struct Finite {
     pub(crate) negative: bool,
     pub(crate) magnitude: BigUint,
     pub(crate) exponent: i64,
-    /// Only where there are bits to spare beyond any format.
+    /// Set only where there are more bits than in any format.
     more: bool,
 }
 
@@ -159,7 +158,7 @@ impl Finite {
         &self.magnitude << (self.exponent - exponent)
     }
 
-    /// The magnitude divided by `2^shift`, rounded, and whether that lost something.
+    /// The magnitude divided by `2^shift` and rounded.
     fn cut(&self, shift: i64, mode: Mode) -> BigUint {
         if shift <= 0 {
             assert!(!self.more, "bits to spare");
@@ -190,7 +189,7 @@ impl Number {
         Self::Finite(Finite::new(value < 0, magnitude, 0))
     }
 
-    /// The number that `bits` are in a format.
+    /// The number that `bits` encode in a format.
     pub(crate) fn read(bits: u64, format: Format) -> Self {
         let negative = bits & format.sign() != 0;
         let exponent = (bits & format.infinity()) >> format.fraction;
@@ -207,7 +206,7 @@ impl Number {
         Self::Finite(Finite::new(negative, magnitude, format.least() + place))
     }
 
-    /// The bits of the number of a format that `mode` says.
+    /// Rounds to a number of a format by `mode` and returns its bits.
     pub(crate) fn round(&self, format: Format, mode: Mode) -> u64 {
         let sign = |negative: bool| if negative { format.sign() } else { 0 };
         let finite = match self {
@@ -254,7 +253,7 @@ impl Number {
         matches!(self, Self::Finite(finite) if finite.is_zero())
     }
 
-    /// Whether it is closer to zero than the least normal number of a format.
+    /// Whether the number is closer to zero than the smallest normal number of a format.
     pub(crate) fn is_tiny(&self, format: Format) -> bool {
         match self {
             Self::Finite(finite) => {
@@ -274,7 +273,7 @@ impl Number {
         self
     }
 
-    /// An exact sum. `mode` decides the sign of zero.
+    /// The exact sum. `mode` decides the sign of a zero.
     pub(crate) fn plus(&self, other: &Self, mode: Mode) -> Self {
         let (a, b) = match (self, other) {
             (Self::Nan, _) | (_, Self::Nan) => return Self::Nan,
@@ -324,7 +323,7 @@ impl Number {
                         false => Self::Infinite(negative),
                     };
                 }
-                // More bits than two formats have.
+                // More bits than two significands of any format have.
                 let dividend = &a.magnitude << 200_u32;
                 let quotient = &dividend / &b.magnitude;
                 let more = &quotient * &b.magnitude != dividend;
@@ -358,7 +357,7 @@ impl Number {
         }
     }
 
-    /// To an integral number, of the same sign also where it is zero.
+    /// Rounds to an integral number, which keeps the sign even if it is zero.
     pub(crate) fn integral(&self, mode: Mode) -> Self {
         match self {
             Self::Finite(finite) if finite.exponent < 0 => {
@@ -369,7 +368,7 @@ impl Number {
         }
     }
 
-    /// The integer in a range that is nearest to an integral number; none for NaN.
+    /// The nearest integer in a range to an integral number, or `None` for a NaN.
     pub(crate) fn clamped(&self, least: i128, greatest: i128) -> Option<i128> {
         match self {
             Self::Nan => None,
@@ -391,7 +390,7 @@ impl Number {
         }
     }
 
-    /// None if one is a NaN.
+    /// Compares two numbers; `None` if one is a NaN.
     pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
         let sign = |negative: bool| {
             if negative {
@@ -430,7 +429,7 @@ fn exact_numbers_round_as_the_processor_does() {
             let found = f64::from_bits(near(number));
             assert!(
                 found.to_bits() == value.to_bits() || (found.is_nan() && value.is_nan()),
-                "{a:e}, {b:e}, {c:e}: {found:e}, not {value:e}"
+                "{a:e}, {b:e}, {c:e}: got {found:e}, expected {value:e}"
             );
         };
         same(read(a).plus(&read(b), Mode::Near), a + b);

@@ -1,11 +1,11 @@
-//! One form of an instruction: its text, what it is applied to, and what it must give.
+//! One form of an instruction: its text, its sources and the expected results.
 
 use crate::number::Format;
 
-/// A type of PTX, as `s32`.
+/// A PTX type, such as `s32`.
 pub(crate) type Ty = &'static str;
 
-/// Bits of a register of a type.
+/// The number of bits in a register of a type.
 pub(crate) fn bits(ty: Ty) -> u32 {
     if let Some(half) = ty.strip_suffix("x2") {
         return 2 * half[half.len() - 2..].parse::<u32>().unwrap();
@@ -15,19 +15,19 @@ pub(crate) fn bits(ty: Ty) -> u32 {
         .unwrap()
 }
 
-/// The bits of a value that a register of a type holds.
+/// The bits of `value` that a register of a type holds.
 pub(crate) fn cut(ty: Ty, value: u64) -> u64 {
     value & (u64::MAX >> (64 - bits(ty)))
 }
 
-/// What values a source takes.
+/// The values that a source takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
-    /// All of its type, those at the edges more often.
+    /// Any value of the type; edge values are more frequent.
     Any,
-    /// Unsigned numbers below this.
+    /// Unsigned numbers below a limit.
     Below(u64),
-    /// Floating-point numbers between these.
+    /// Floating-point numbers between two limits.
     Between(f64, f64),
 }
 
@@ -47,7 +47,7 @@ impl From<Ty> for Source {
     }
 }
 
-/// A source of numbers below `limit`.
+/// Creates a source of numbers below `limit`.
 pub(crate) fn below(ty: Ty, limit: u64) -> Source {
     Source {
         ty,
@@ -55,7 +55,7 @@ pub(crate) fn below(ty: Ty, limit: u64) -> Source {
     }
 }
 
-/// A source of floating-point numbers between two.
+/// Creates a source of floating-point numbers between `least` and `greatest`.
 pub(crate) fn between(ty: Ty, least: f64, greatest: f64) -> Source {
     Source {
         ty,
@@ -63,15 +63,16 @@ pub(crate) fn between(ty: Ty, least: f64, greatest: f64) -> Source {
     }
 }
 
-/// When a result is right.
+/// The condition under which a result is right.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
-    /// The same bits.
+    /// The bits must be equal.
     Exact,
-    /// The same bits, or both a NaN: which one is not defined, so that devices may differ in it
-    /// too.
+    /// The bits must be equal, or both must be a NaN: the ISA does not define which one, so devices
+    /// may differ as well.
     AnyNan(Format),
-    /// As far off as the ISA says: by this part of it, or by this much. One of the two must hold.
+    /// The result must be within the error that the ISA allows, either relative or absolute. One of
+    /// the two bounds must hold.
     Within {
         format: Format,
         relative: f64,
@@ -79,39 +80,39 @@ pub(crate) enum Rule {
     },
 }
 
-/// What lanes must get: `%d` and `%e`.
+/// The results that a lane must get: `%d` and `%e`.
 pub(crate) type Results = [u64; 2];
 
 type OfLane = dyn Fn(&[u64]) -> Results;
 type OfGroup = dyn Fn(&[Vec<u64>]) -> Vec<Results>;
 
 pub(crate) enum Reference {
-    /// Each lane from its own sources.
+    /// The results of each lane depend on its own sources only.
     Lane(Box<OfLane>),
-    /// So many threads beside each other, from the sources of all.
+    /// The results of a group of this many adjacent threads depend on the sources of all of them.
     Group(usize, Box<OfGroup>),
 }
 
 /// A form of an instruction.
 ///
-/// In the text `%a`, `%b`, `%c` and `%f` are the sources, `%d` and `%e` the results, `%p` and `%q`
-/// predicates, `%m` is the address of 8 zeroed bytes in global memory for each thread, and `%s` of
-/// 16 bytes in shared memory.
+/// In the text `%a`, `%b`, `%c` and `%f` are the sources, `%d` and `%e` the results, and `%p` and
+/// `%q` predicates. `%m` is the address of 8 zeroed bytes in global memory for each thread, and
+/// `%s` that of 16 bytes in shared memory.
 pub(crate) struct Operation {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) sources: Vec<Source>,
     pub(crate) to: Vec<Ty>,
     pub(crate) rule: Rule,
-    /// The first architecture that has it, as 90 for `sm_90`.
+    /// The first architecture that supports it, such as 90 for `sm_90`.
     pub(crate) since: u32,
-    /// The version of PTX that it came with.
+    /// The PTX version that introduced it.
     pub(crate) version: (u32, u32),
     pub(crate) reference: Reference,
 }
 
 impl Operation {
-    /// One whose lanes have nothing to do with each other.
+    /// Creates an operation whose lanes are independent.
     pub(crate) fn new<S: Into<Source> + Copy>(
         text: impl Into<String>,
         sources: &[S],
@@ -122,7 +123,7 @@ impl Operation {
         Self::with(text, sources, &[to], Reference::Lane(Box::new(both)))
     }
 
-    /// One with the results `%d` and `%e`.
+    /// Creates an operation with independent lanes and the results `%d` and `%e`.
     pub(crate) fn pair<S: Into<Source> + Copy>(
         text: impl Into<String>,
         sources: &[S],
@@ -132,7 +133,7 @@ impl Operation {
         Self::with(text, sources, &to, Reference::Lane(Box::new(reference)))
     }
 
-    /// One among the 32 lanes of a warp.
+    /// Creates an operation across the 32 lanes of a warp.
     pub(crate) fn warp<S: Into<Source> + Copy>(
         text: impl Into<String>,
         sources: &[S],
@@ -142,7 +143,7 @@ impl Operation {
         Self::group(32, text, sources, to, reference)
     }
 
-    /// One among so many threads.
+    /// Creates an operation across groups of `size` threads.
     pub(crate) fn group<S: Into<Source> + Copy>(
         size: usize,
         text: impl Into<String>,
@@ -178,7 +179,7 @@ impl Operation {
         }
     }
 
-    /// Where the text does not begin with the instruction.
+    /// Sets the name, for a text that does not begin with the instruction.
     pub(crate) fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -199,7 +200,8 @@ impl Operation {
         self
     }
 
-    /// What the lanes must get from these sources, as many as whole blocks have.
+    /// The results that the lanes must get for these sources, whose number is a multiple of the
+    /// block size.
     pub(crate) fn expected(&self, sources: &[Vec<u64>]) -> Vec<Results> {
         match &self.reference {
             Reference::Lane(lane) => sources.iter().map(|sources| lane(sources)).collect(),
@@ -209,7 +211,7 @@ impl Operation {
 }
 
 impl Rule {
-    /// Whether `found` is right. Two values in a register are taken one by one.
+    /// Whether `found` is right. Two values packed in a register are checked separately.
     pub(crate) fn accepts(self, found: u64, expected: u64) -> bool {
         match self {
             Self::AnyNan(format) | Self::Within { format, .. } if format.bits() == 16 => {
@@ -237,14 +239,15 @@ impl Rule {
                 }
                 let value = |bits| crate::number::Number::read(bits, format).to_f64();
                 let (found, expected) = (value(found), value(expected));
-                // An infinity is not near anything.
+                // An infinity is within no bound of another value.
                 let off = (found - expected).abs();
                 off <= relative * expected.abs().min(f64::MAX) || off <= absolute
             }
         }
     }
 
-    /// The same with the bounds twice as wide: for two devices, each of which keeps to the bounds.
+    /// The rule for comparing two devices: the bounds are twice as wide, as each device keeps to
+    /// them.
     pub(crate) fn between_two(self) -> Self {
         match self {
             Self::Within {

@@ -1,4 +1,4 @@
-//! The NVRTCs that this machine has.
+//! The NVRTC libraries that are available on this machine.
 
 use std::env;
 use std::fs;
@@ -7,15 +7,16 @@ use std::sync::OnceLock;
 
 use cuda_nvrtc::Nvrtc;
 
-/// The NVRTC that a program would load. Without one, says what is skipped, and fails if it is
+/// The NVRTC that a program would load. Without one, prints what is skipped, and fails if NVRTC is
 /// required.
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
     let thread = std::thread::current();
     test_needs::found("NVRTC", thread.name().unwrap_or("a test"), Nvrtc::load())
 }
 
-/// That one and every other that is at hand: those below `target/cuda-setup/nvrtc`, or the folder
-/// that `CUDA_TEST_NVRTC_DIR` names, each in `<version>/lib`; none if that is empty.
+/// Every available NVRTC: the one that a program would load, and those below
+/// `target/cuda-setup/nvrtc`, or below the folder that `CUDA_TEST_NVRTC_DIR` names, each in
+/// `<version>/lib`; no others if that variable is empty.
 pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
     static EVERY: OnceLock<Vec<Nvrtc>> = OnceLock::new();
     let every = EVERY.get_or_init(|| {
@@ -28,7 +29,10 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
             return every;
         }
         let Ok(entries) = fs::read_dir(&dir) else {
-            eprintln!("only one NVRTC is tried: {} does not exist", dir.display());
+            eprintln!(
+                "testing with only one NVRTC: {} does not exist",
+                dir.display()
+            );
             return every;
         };
         let mut libs: Vec<PathBuf> = entries
@@ -38,11 +42,10 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
         libs.sort();
         for lib in libs {
             let path = library_in(&lib);
-            // SAFETY: the file must be NVRTC ← whoever filled the folder says so by its place and
-            // name.
+            // SAFETY: the file must be NVRTC ← the place and the name of the file say so.
             let nvrtc = unsafe { Nvrtc::open(&path) };
             let nvrtc = nvrtc.unwrap_or_else(|error| panic!("{error}"));
-            // The one that a program loads may lie here as well.
+            // The NVRTC that a program loads may be in this folder as well.
             if every.iter().all(|other| other.version() != nvrtc.version()) {
                 every.push(nvrtc);
             }
@@ -52,7 +55,7 @@ pub(crate) fn every_nvrtc() -> Vec<Nvrtc> {
     every.clone()
 }
 
-/// The file of NVRTC in a folder, which is not that of its built-in functions.
+/// The NVRTC library in a folder, as opposed to the library of its built-in functions.
 fn library_in(lib: &Path) -> PathBuf {
     let entries = fs::read_dir(lib).into_iter().flatten().flatten();
     let mut files = entries.filter(|entry| {
@@ -65,7 +68,7 @@ fn library_in(lib: &Path) -> PathBuf {
         .path()
 }
 
-/// How often to do what is done often: `full` times with `CUDA_FULL=1`, else `daily`. Prints which.
+/// The number of repetitions: `full` with `CUDA_FULL=1`, else `daily`. Prints the number.
 pub(crate) fn scaled(what: &str, full: usize, daily: usize) -> usize {
     let is_full = env::var_os("CUDA_FULL").is_some_and(|value| value == "1");
     let number = if is_full { full } else { daily };

@@ -1,4 +1,4 @@
-//! The disk cache gives what a compilation would give, and nothing else.
+//! The disk cache returns exactly what a compilation would return.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const SCALE: &str = "
 template <typename T> __global__ void scale(T *x) { int unused; x[threadIdx.x] *= T(2); }
 extern \"C\" __global__ void plain(int *x) { *x = 7; }";
 
-/// A program with warnings and names.
+/// A program with warnings and name expressions.
 fn scale(nvrtc: &Nvrtc) -> Program {
     Program::new(nvrtc, SCALE)
         .name("scale.cu")
@@ -32,12 +32,12 @@ fn scale(nvrtc: &Nvrtc) -> Program {
         .name_expression("scale<int>")
 }
 
-/// The newest architecture, as a real one.
+/// The newest architecture that NVRTC supports, as a real one.
 fn arch(nvrtc: &Nvrtc) -> Arch {
     nvrtc.supported_archs().unwrap().last().unwrap().to_real()
 }
 
-/// A folder for a cache, which ends with it.
+/// A folder for a cache, which is removed on drop.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -53,7 +53,7 @@ impl Folder {
         Cache::open(self.path())
     }
 
-    /// The files of the entries.
+    /// The files of the cache entries.
     fn entries(&self) -> Vec<PathBuf> {
         files(&self.path().join("entries"))
     }
@@ -151,7 +151,7 @@ fn whatever_decides_the_result_is_compared() {
             );
         }
     }
-    // Another kind of output of the same.
+    // Another kind of output from the same source.
     let lto = cache.compile::<LtoIr>(&cases[0].0, &cases[0].1).unwrap();
     assert_eq!(lto.outcome, Outcome::Kept);
     let stats = cache.stats();

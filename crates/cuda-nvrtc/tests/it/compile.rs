@@ -1,4 +1,4 @@
-//! The outputs.
+//! The kinds of output.
 
 use cuda_nvrtc::{Arch, Error, Nvrtc, Options, Program, Version};
 
@@ -15,7 +15,7 @@ fn saxpy(nvrtc: &Nvrtc) -> Program {
     Program::new(nvrtc, SAXPY).name("saxpy.cu")
 }
 
-/// `e_machine` of an ELF file, and its architecture as NVIDIA writes it into the flags.
+/// The `e_machine` field of an ELF file.
 fn elf_machine(bytes: &[u8]) -> u16 {
     assert_eq!(&bytes[..4], b"\x7fELF");
     u16::from_le_bytes([bytes[18], bytes[19]])
@@ -30,10 +30,13 @@ fn ptx_is_for_the_architecture_and_has_the_kernel() {
         assert!(text.contains("\n.target sm_80\n"), "{text}");
         assert!(text.contains(".visible .entry saxpy("), "{text}");
         assert!(compiled.log.is_empty(), "{}", compiled.log);
-        // The compiler signs its output with its release, and writes the newest PTX of that
+        // The compiler writes its release into its output, and uses the newest PTX version of that
         // release.
         let release = format!("release {}", nvrtc.version());
-        assert!(text.contains(&release), "{release} is not in {text}");
+        assert!(
+            text.contains(&release),
+            "the output lacks {release}: {text}"
+        );
         let newest = cuda_sys::image::newest_ptx(nvrtc.version()).unwrap();
         let written = compiled.image.version().unwrap();
         assert!(
@@ -92,7 +95,7 @@ fn a_cubin_tells_the_parameters_of_its_kernels() {
     let source = "struct S { int a; double b; };
         extern \"C\" __global__ void k(float a, const float *x, S s, char c) {}
         extern \"C\" __global__ void none() {}";
-    // As C++ lays out a struct of these members.
+    // The layout of a struct of these members in C++.
     let want = [(0, 4), (8, 8), (16, 16), (32, 1)];
     for nvrtc in every_nvrtc() {
         let options = Options::new().arch(Arch::sm(9, 0));
@@ -196,7 +199,7 @@ fn lto_ir_and_optix_ir() {
     }
 }
 
-/// Tile kernels came with 13.3; before, the error names the version that has them.
+/// NVRTC 13.3 introduced tile kernels; for older versions, the error names that version.
 #[test]
 fn tile_ir() {
     for nvrtc in every_nvrtc() {

@@ -8,7 +8,7 @@ use crate::at_hand::{every_nvrtc, nvrtc};
 
 const FIRST_WITH_HEADERS: Version = Version::new(13030);
 
-/// Programs that need the headers.
+/// Programs that include CUDA's headers.
 const SOURCES: [&str; 4] = [
     "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half *x) { x[0] = __hadd(x[1], x[2]); }",
     "#include <cooperative_groups.h>\nextern \"C\" __global__ void k(int *x) { \
@@ -42,10 +42,10 @@ fn what_nvrtc_carries_compiles() {
             let program = Program::new(&nvrtc, source);
             let text = program.compile_ptx(&options).unwrap().image.to_text();
             assert!(text.contains(".entry k("), "{text}");
-            // The program needs them.
+            // The program does not compile without them.
             program.compile_ptx(&Options::new()).unwrap_err();
         }
-        // Again: they are there already.
+        // A second installation finds the headers.
         let again = CudaHeaders::install(&nvrtc, &dir.path().join("deep/er")).unwrap();
         assert_eq!(again, headers);
     }
@@ -99,7 +99,7 @@ fn found_headers_are_of_the_right_version_or_the_error_lists_the_places() {
     }
 }
 
-/// The line of `cuda.h` that states the version; the rest is not for device code.
+/// The line of `cuda.h` that states the version; the rest of the file is not valid device code.
 fn cuda_h(headers: &CudaHeaders) -> String {
     let text = headers
         .dirs()

@@ -1,4 +1,4 @@
-//! Errors and warnings, as text and as data.
+//! Errors and warnings, as text and as structured data.
 
 use std::error::Error as _;
 
@@ -16,7 +16,7 @@ fn refused(nvrtc: &Nvrtc, source: impl Into<Vec<u8>>, options: &Options) -> Box<
     }
 }
 
-/// An error planted in each line is found in that line, with its source.
+/// Plants an error in each line and checks that it is reported with that line and its source.
 #[test]
 fn an_error_is_told_where_it_is() {
     for nvrtc in every_nvrtc() {
@@ -34,7 +34,7 @@ fn an_error_is_told_where_it_is() {
             assert_eq!(found[0].severity, Severity::Error);
             assert_eq!(found[0].message, "identifier \"missing\" is undefined");
             assert_eq!(found[0].snippet.as_deref(), Some(lines[planted].as_str()));
-            // Older ones do not point.
+            // Older versions do not print a pointer to the column.
             if nvrtc.version() >= Version::new(12040) {
                 let column = lines[planted].find("missing").unwrap() + 1;
                 assert_eq!(found[0].column, Some(u32::try_from(column).unwrap()));
@@ -63,7 +63,7 @@ fn an_error_reads_as_the_compiler_wrote_it() {
         );
         assert!(text.contains("\n      int unused;"), "{text}");
         if nvrtc.version() >= Version::new(12040) {
-            // Every line but the first is in the log, in order.
+            // The log contains every line but the first, in order.
             let mut rest = error.log().as_str();
             for line in lines {
                 let at = rest

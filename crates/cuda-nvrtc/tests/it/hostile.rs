@@ -1,4 +1,4 @@
-//! Sources that nobody would write: each a success or a clear error, never a crash, never a hang.
+//! Hostile sources: each gives a success or a clear error, never a crash or a hang.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ extern "C" __global__ void k(const float *x, float *y, int n) {
 }
 "#;
 
-/// A small generator, so that a failure can be had again.
+/// A small random generator with a fixed seed, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -39,8 +39,8 @@ fn compile(nvrtc: &Nvrtc, source: &[u8]) -> Result<(), Error> {
     let program = Program::new(nvrtc, source).header("a.h", "#define SCALE 2");
     let start = Instant::now();
     let result = program.compile_ptx(&options).map(|_| ());
-    // The limit, and what a loaded machine adds; NVRTC before 12.8 takes no limit, and has to end
-    // by itself.
+    // The time limit, plus a margin for a loaded machine. NVRTC before 12.8 has no time limit, and
+    // must end without one.
     let took = start.elapsed();
     assert!(
         took < Duration::from_secs(60),
@@ -61,10 +61,10 @@ fn compile(nvrtc: &Nvrtc, source: &[u8]) -> Result<(), Error> {
     result
 }
 
-/// The kinds of [`mutated`].
+/// The number of kinds of mutations in [`mutated`].
 const KINDS: usize = 10;
 
-/// The good source, made worse in the way of `kind`.
+/// A valid source, changed by a mutation of the given kind.
 fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
     let mut source = GOOD.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
@@ -92,7 +92,7 @@ fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
                 insert(&mut source, at, tokens[random.below(tokens.len())]);
             }
             5 => source.swap(at, 0),
-            // Whole lines, which the preprocessor sees.
+            // Whole lines for the preprocessor.
             6 => {
                 let line = match random.below(4) {
                     0 => "#error no",
@@ -114,8 +114,8 @@ fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
                     .extend_from_slice(format!("\n__device__ {open}float{close} deep;").as_bytes());
             }
             _ => {
-                // Operands are fewer: for them NVRTC's optimiser takes time and memory in
-                // proportion to the square.
+                // The number of operands is smaller, because the time and memory of NVRTC's
+                // optimiser grow with its square.
                 let (piece, most) = [
                     (" ", 500_000),
                     ("x", 500_000),
@@ -151,8 +151,8 @@ fn mutations() {
             Err(_) => bad += 1,
         }
     }
-    println!("{good} compile, {bad} do not");
-    // Some mutations fall into a comment, most do not.
+    println!("{good} sources compile, {bad} do not");
+    // Some mutations are inside a comment, most are not.
     assert!(good > cases / 50 && bad > cases / 2);
     assert_eq!(good + bad, cases);
 }
@@ -198,7 +198,7 @@ fn what_never_ends_without_a_limit() {
     assert!(error.to_string().contains("recursion"), "{error}");
     let include = Program::new(&nvrtc, "#include \"a.h\"").header("a.h", "#include \"a.h\"");
     let Err(Error::Compile(_)) = include.compile_ptx(&Options::new()) else {
-        panic!("a header includes itself without end");
+        panic!("a header that includes itself without end compiled");
     };
     let directive = compile(&nvrtc, b"#error the author says no\n").unwrap_err();
     assert!(

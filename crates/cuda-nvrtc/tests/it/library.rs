@@ -1,4 +1,4 @@
-//! Loading: what is said when there is no NVRTC, or something else in its place.
+//! Loading: the errors when NVRTC is missing, or another file is in its place.
 
 use std::env;
 use std::path::Path;
@@ -8,7 +8,7 @@ use cuda_nvrtc::{Error, LoadError, Nvrtc, Options, Program, Version};
 
 use crate::at_hand::nvrtc;
 
-/// A library made by the C compiler.
+/// A shared library, built by the C compiler.
 #[cfg(unix)]
 pub(crate) fn library(dir: &Path, source: &str) -> std::path::PathBuf {
     let (c, library) = (dir.join("fake.c"), dir.join("libfake.so"));
@@ -23,8 +23,8 @@ pub(crate) fn library(dir: &Path, source: &str) -> std::path::PathBuf {
 }
 
 fn open(path: &Path) -> Result<Nvrtc, Error> {
-    // SAFETY: the initialisers must be sound, and functions of NVRTC's names do what they say ← the
-    // files of these tests are no libraries or have harmless functions.
+    // SAFETY: the initialisers must be sound, and functions with NVRTC's names must behave as
+    // NVRTC's ← the files of these tests are not libraries, or have harmless functions.
     unsafe { Nvrtc::open(path) }
 }
 
@@ -84,7 +84,7 @@ fn a_version_that_is_not_told() {
     );
 }
 
-/// A function that is missing is told with the version that has it.
+/// The error for a missing function names the version that introduced it.
 #[cfg(unix)]
 #[test]
 fn an_nvrtc_without_functions() {
@@ -111,13 +111,13 @@ fn an_nvrtc_without_functions() {
         error.to_string(),
         "nvrtcGetTileIRSize requires NVRTC 13.2 or newer; the loaded version is 12.3"
     );
-    // A status that no version knows is told, not trusted.
+    // An unknown status is reported, not trusted.
     let error = nvrtc.supported_archs().unwrap_err();
     assert!(error.to_string().contains("status 99"), "{error}");
 }
 
-/// What [`Nvrtc::load`] says where `CUDA_NVRTC_LIBRARY` names no NVRTC; in a process of its own,
-/// because the library is looked for once.
+/// The error of [`Nvrtc::load`] when `CUDA_NVRTC_LIBRARY` does not name an NVRTC. Runs in a new
+/// process, because a process searches for the library once.
 #[test]
 fn the_search_lists_what_it_tried() {
     let dir = tempfile::tempdir().unwrap();

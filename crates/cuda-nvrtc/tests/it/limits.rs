@@ -1,4 +1,4 @@
-//! Cancelling, time-outs, the stack and the locale.
+//! Cancellation, time-outs, the stack and the locale.
 
 use std::env;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::at_hand::{every_nvrtc, nvrtc};
 
 const FLOW: Version = Version::new(12080);
 
-/// A kernel that takes seconds to compile.
+/// A program that takes seconds to compile.
 pub(crate) fn heavy(nvrtc: &Nvrtc) -> Program {
     let source = "extern \"C\" __global__ void k(float *x) {\n#pragma unroll 300\nfor (int i = 0; i < 300; ++i) {\n\
                   x[i * 3] = sinf(x[i * 5 + 1]) + cosf(x[i * 7 + 2]) * x[i ^ 33]; } }";
@@ -33,13 +33,13 @@ fn a_time_out_ends_a_long_compilation() {
         "{error}"
     );
     assert!(taken >= limit && taken < limit * 10, "{taken:?}");
-    // The next compilation is not concerned.
+    // The next compilation is not affected.
     Program::new(&nvrtc, "")
         .compile_ptx(&Options::new().timeout(Duration::from_secs(60)))
         .unwrap();
 }
 
-/// In a process of its own: NVRTC parses one program at a time, and goes on with this one.
+/// Runs in a new process: NVRTC parses one program at a time, and continues with this one.
 #[test]
 fn a_time_out_holds_in_the_parser_too() {
     let Some(_) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
@@ -60,7 +60,7 @@ fn a_time_out_holds_in_the_parser_too() {
     assert!(text.contains("1 passed"), "{text}");
 }
 
-/// NVRTC's parser takes minutes over this one and does not ask meanwhile.
+/// NVRTC's parser takes minutes for this source, and does not check for a cancellation.
 #[test]
 #[ignore = "run by a_time_out_holds_in_the_parser_too, in a process of its own"]
 fn time_out_in_the_parser() {
@@ -126,7 +126,7 @@ fn an_nvrtc_that_cannot_be_cancelled_says_so() {
     }
 }
 
-/// On the stack of a thread of Rust's own this source ends the process.
+/// On the stack of a standard Rust thread this source would crash the process.
 #[test]
 fn a_deeply_nested_source_compiles() {
     for nvrtc in every_nvrtc() {
@@ -171,7 +171,7 @@ fn a_source_too_deep_for_the_stack_is_refused() {
 #[test]
 fn a_name_expression_too_deep_for_the_stack_is_refused() {
     let Some(nvrtc) = nvrtc() else { return };
-    // Deeper than what is allowed, but not too deep for NVRTC.
+    // Deeper than the limit of this crate, but not too deep for NVRTC.
     let (open, close) = ("(".repeat(1100), ")".repeat(1100));
     let error = Program::new(&nvrtc, "template <int N> __global__ void k() {}")
         .name_expression(format!("k<{open}1{close}>"))
@@ -196,7 +196,7 @@ fn a_stack_is_never_smaller_than_what_sources_are_checked_for() {
     Program::new(&nvrtc, source).compile_ptx(&options).unwrap();
 }
 
-/// In a process of its own: other tests compile meanwhile.
+/// Runs in a new process, because other tests compile at the same time.
 #[cfg(unix)]
 #[test]
 fn the_locale_is_left_as_found() {
@@ -223,9 +223,9 @@ fn compile_and_compare_locales() {
     use std::ptr;
 
     fn locale() -> CString {
-        // SAFETY: a null name must only ask ← so says C.
+        // SAFETY: a null name must only query ← the C standard says so.
         let name = unsafe { libc::setlocale(libc::LC_ALL, ptr::null()) };
-        // SAFETY: it must be a string ← `setlocale` answers one when it only asks.
+        // SAFETY: the pointer must be to a string ← `setlocale` returns one for a query.
         unsafe { CStr::from_ptr(name) }.to_owned()
     }
 

@@ -1,5 +1,5 @@
-//! What NVRTC does with what this crate gives it. The tests that need one say so when there is
-//! none.
+//! Tests of NVRTC with the inputs of this crate. Tests that need NVRTC print that they are skipped
+//! if there is none.
 
 mod at_hand;
 mod cache;

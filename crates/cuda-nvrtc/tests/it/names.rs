@@ -4,7 +4,7 @@ use cuda_nvrtc::{CppType, Error, Options, Program};
 
 use crate::at_hand::{every_nvrtc, nvrtc};
 
-/// The names that a PTX text gives its kernels.
+/// The names of the kernels in a PTX text.
 fn entries(ptx: &str) -> Vec<&str> {
     ptx.lines()
         .filter_map(|line| line.split_once(".entry ")?.1.split(['(', ' ']).next())
@@ -25,7 +25,7 @@ fn a_template_is_instantiated_under_the_name_that_the_ptx_has() {
         let text = compiled.image.to_text();
         let mut entries = entries(&text);
         let mut lowered = [&first, &second].map(|name| compiled.lowered_name(name).unwrap());
-        // The name of `void a::k<double, 3>(double*)` by the rules of the Itanium C++ ABI.
+        // The mangled name of `void a::k<double, 3>(double*)` in the Itanium C++ ABI.
         assert_eq!(lowered[0], "_ZN1a1kIdLi3EEEvPT_");
         entries.sort_unstable();
         lowered.sort_unstable();
@@ -46,7 +46,7 @@ fn a_name_that_is_none_is_an_error_with_the_compilers_words() {
     }
 }
 
-/// Each Rust type has the size of the C++ type of its name.
+/// Each Rust type has the size of the C++ type that its name denotes.
 #[test]
 fn types_have_the_same_size_on_both_sides() {
     fn check<T: CppType>() -> String {
@@ -74,7 +74,7 @@ fn types_have_the_same_size_on_both_sides() {
     Program::new(&nvrtc, source.concat())
         .compile_ptx(&Options::new())
         .unwrap();
-    // The check can fail.
+    // A wrong size is detected.
     let wrong = source.concat().replace("== 8", "== 9");
     Program::new(&nvrtc, wrong)
         .compile_ptx(&Options::new())

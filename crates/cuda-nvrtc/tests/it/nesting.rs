@@ -1,4 +1,4 @@
-//! Sources that are nested too deeply: an error, where NVRTC would overflow its stack and die.
+//! Deeply nested sources: an error, where NVRTC would overflow its stack and crash.
 
 use std::env;
 use std::fs;
@@ -9,8 +9,8 @@ use cuda_nvrtc::{Error, Nvrtc, Options, Program};
 
 use crate::at_hand::{every_nvrtc, nvrtc};
 
-/// Constructs that nest without a bracket that stays open, with the number of levels that ends the
-/// process if nothing refuses them.
+/// Constructs that nest without an open bracket, and the number of levels that crashes the process
+/// unless the source is rejected.
 const DANGEROUS: [(&str, usize); 16] = [
     ("if (x) ", 200_000),
     ("if (x); else ", 200_000),
@@ -30,7 +30,7 @@ const DANGEROUS: [(&str, usize); 16] = [
     ("f(", 100_000),
 ];
 
-/// The same outside of functions.
+/// Such constructs outside of functions.
 const DANGEROUS_OUTSIDE: [(&str, usize); 6] = [
     ("A<", 500_000),
     ("template<", 500_000),
@@ -44,7 +44,7 @@ fn inside(text: &str) -> String {
     format!("__device__ int f(int);\n__global__ void k(int x, int *p) {{ {text}")
 }
 
-/// Every dangerous source, as `name` says.
+/// Every dangerous source, with its name.
 fn dangerous() -> Vec<(String, String)> {
     let within = DANGEROUS.map(|(piece, count)| (piece.to_owned(), inside(&piece.repeat(count))));
     let outside = DANGEROUS_OUTSIDE.map(|(piece, count)| {
@@ -54,7 +54,7 @@ fn dangerous() -> Vec<(String, String)> {
     within.into_iter().chain(outside).collect()
 }
 
-/// Runs an ignored test of this file in a process of its own, and returns what it printed.
+/// Runs an ignored test of this file in a new process, and returns its output.
 fn in_a_child(test: &str, library: &str) -> String {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])
@@ -106,12 +106,13 @@ fn accepted_sources_do_not_overflow_the_stack() {
     }
 }
 
-/// The costs that sources are judged by are those of NVRTC: what is just accepted is parsed.
+/// The nesting costs by which sources are judged match those of NVRTC: it parses sources that are
+/// just accepted.
 #[test]
 #[ignore = "run by accepted_sources_do_not_overflow_the_stack, in a process of its own"]
 fn compile_the_deepest_accepted() {
     let nvrtc = Nvrtc::load().unwrap();
-    // The smallest stack there is, so that the other costs of a compilation count most.
+    // The smallest stack, so that the other costs of a compilation matter most.
     let options = Options::new().stack_size(1);
     let within = DANGEROUS.map(|(piece, _)| (piece, true));
     let outside = DANGEROUS_OUTSIDE.map(|(piece, _)| (piece, false));
@@ -125,7 +126,7 @@ fn compile_the_deepest_accepted() {
             };
             Program::new(&nvrtc, source).compile_ptx(&options)
         };
-        // The error says how deep is safe.
+        // The error reports the depth that is safe.
         let Err(Error::TooDeep { depth, limit, .. }) = compile(20_000) else {
             panic!("{piece:?} is accepted");
         };
@@ -161,8 +162,7 @@ fn compile_dangerous_parts() {
     }
 }
 
-/// Every header of CUDA that is at hand, CUB and libcu++ among them, and every kernel of the
-/// corpus.
+/// Every available CUDA header, including CUB and libcu++, and every kernel of the corpus.
 #[test]
 fn real_sources_are_far_below_the_limit() {
     let Some(nvrtc) = nvrtc() else { return };
@@ -182,7 +182,7 @@ fn real_sources_are_far_below_the_limit() {
         }
     }
     assert!(!files.is_empty());
-    // Many at once, since each compilation takes its time. Nothing includes them.
+    // Many headers per program, because each compilation takes time. They are not included.
     for files in files.chunks(200) {
         let mut program = Program::new(&nvrtc, "#error nothing\n");
         for file in files {
@@ -191,7 +191,7 @@ fn real_sources_are_far_below_the_limit() {
                 program = program.header(file.to_str().unwrap(), text);
             }
         }
-        // A quarter of the stack that programs have unless they ask for another.
+        // A quarter of the default stack of a compilation.
         let error = program
             .compile_ptx(&Options::new().stack_size(64 << 20))
             .unwrap_err();

@@ -1,4 +1,4 @@
-//! The options: what each does, and which NVRTC knows it.
+//! The options: their effects, and the NVRTC versions that support them.
 
 use cuda_nvrtc::{
     Arch, CppStandard, Error, FastCompile, NEWER_OPTIONS, Nvrtc, Options, Program, Version,
@@ -17,7 +17,7 @@ fn ptx(nvrtc: &Nvrtc, options: &Options) -> String {
         .to_text()
 }
 
-/// Each NVRTC at hand accepts exactly the options that the table says it knows.
+/// Each available NVRTC accepts exactly the options that the table says it supports.
 #[test]
 fn table_agrees_with_nvrtc() {
     let dir = tempfile::tempdir().unwrap();
@@ -44,7 +44,7 @@ fn table_agrees_with_nvrtc() {
                     "" => name.to_owned(),
                     value => format!("{name}={value}"),
                 };
-                // The raw library is asked, because this crate would refuse.
+                // Calls the raw library, because this crate would reject the option.
                 let accepted = accepts(&nvrtc, &option);
                 let expected = known.since <= nvrtc.version();
                 assert_eq!(accepted, expected, "{option}, NVRTC {}", nvrtc.version());
@@ -81,7 +81,7 @@ fn accepts(nvrtc: &Nvrtc, option: &str) -> bool {
         table.nvrtcGetProgramLogSize.unwrap(),
         table.nvrtcGetProgramLog.unwrap(),
     );
-    // SAFETY: strings must be NUL-terminated and the handle writable ← C literals and a local.
+    // SAFETY: the strings must be NUL-terminated and the handle writable ← C literals and a local.
     let status = unsafe {
         create(
             &raw mut program,
@@ -93,18 +93,19 @@ fn accepts(nvrtc: &Nvrtc, option: &str) -> bool {
         )
     };
     assert_eq!(status.0, 0);
-    // SAFETY: the program must be alive, with one option ← made above.
+    // SAFETY: the program must be alive, and there must be one option ← created above.
     unsafe { compile(program, 1, &option.as_ptr()) };
     let mut size = 0;
-    // SAFETY: the program must be alive and the size writable ← made above, a local.
+    // SAFETY: the program must be alive and the size writable ← created above, and a local.
     unsafe { size_of(program, &raw mut size) };
     log.resize(size, 0);
-    // SAFETY: there must be room for `size` bytes ← made so above.
+    // SAFETY: there must be room for `size` bytes ← allocated above.
     unsafe { read(program, log.as_mut_ptr().cast()) };
-    // SAFETY: the program must be alive and not used again ← it is not.
+    // SAFETY: the program must be alive and not used again ← this is its last use.
     unsafe { table.nvrtcDestroyProgram.unwrap()(&raw mut program) };
     let log = String::from_utf8_lossy(&log);
-    // A value that does not suit the architecture or the file system is no unknown option.
+    // A value that is invalid for the architecture or the file system does not make the option
+    // unknown.
     let unknown = [
         "unrecognized option",
         "invalid value for",
@@ -164,7 +165,7 @@ fn registers_debug_and_lines() {
         assert!(debug.contains(".debug_info"), "{debug}");
         let linked = ptx(&nvrtc, &Options::new().relocatable(true));
         assert!(linked.contains(".entry k("), "{linked}");
-        // The assembler says how many registers it used.
+        // The assembler reports the number of registers.
         let source = "extern \"C\" __global__ void k(float *x) { float s[60]; for (int i = 0; i < 60; ++i) \
                       s[i] = x[i]; __syncthreads(); for (int i = 0; i < 60; ++i) x[i] = s[59 - i] * s[i]; }";
         let options = Options::new().arch(Arch::sm(8, 0)).ptxas("-v");
@@ -256,7 +257,7 @@ fn what_the_compiler_is_told_to_say() {
     let warned = Program::new(&nvrtc, "__global__ void k() { int unused; }");
     let log = |options: &Options| warned.compile_ptx(options).unwrap().log;
     assert!(log(&Options::new().disable_warnings(true)).is_empty());
-    // NVRTC 12.0 is always brief.
+    // NVRTC 12.0 always prints brief messages.
     assert_eq!(
         log(&Options::new()).as_str().contains('^'),
         nvrtc.version() >= Version::new(12010)
@@ -288,8 +289,8 @@ fn what_the_compiler_is_told_to_say() {
     }
 }
 
-/// Those whose effect cannot be seen in the output here are at least what every NVRTC of their
-/// version takes.
+/// Options whose effect is not visible in the output are at least accepted by every NVRTC that
+/// supports them.
 #[test]
 fn nvrtc_takes_what_the_methods_give() {
     for nvrtc in every_nvrtc() {

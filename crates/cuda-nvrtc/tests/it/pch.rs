@@ -35,7 +35,7 @@ fn an_nvrtc_without_precompiled_headers_says_which_has_them() {
     }
 }
 
-/// In a process of its own: the heap is one for the process, and set once it is in use.
+/// Runs in a new process: the heap belongs to the process, and its size is fixed once it is in use.
 #[test]
 fn a_heap_that_is_too_small_is_told_with_the_size_it_needs() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
@@ -92,14 +92,15 @@ fn grow_the_heap() {
     assert_eq!(compiled.image, plain.image);
     let files = std::fs::read_dir(dir.path()).unwrap().count();
     assert!(files > 0, "no file was written");
-    // Now they are there.
+    // The second compilation uses the files.
     let again = program.compile_ptx(&options).unwrap();
     assert_eq!(again.pch, PchStatus::NotAttempted);
     assert_eq!(again.image, plain.image);
     println!("written at last: {required} bytes");
 }
 
-/// In a process of its own: the heap is one for the process, and other tests compile meanwhile.
+/// Runs in a new process: the heap belongs to the process, and other tests compile at the same
+/// time.
 #[test]
 fn the_heap_is_not_replaced_under_a_compilation() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
@@ -143,13 +144,13 @@ fn set_the_heap_while_compiling() {
         matches!(refused, Some(Error::Compiling { .. })),
         "{refused:?}"
     );
-    // Once it has ended, it can be.
+    // Once the compilation has ended, the heap can be replaced.
     let start = Instant::now();
     while let Err(error) = nvrtc.set_pch_heap_size(size) {
         assert!(start.elapsed() < Duration::from_secs(60), "{error}");
         thread::sleep(Duration::from_millis(10));
     }
-    // One that is left to itself still has it, though nobody waits for it.
+    // A compilation that its caller has abandoned still uses the heap.
     let short = Options::new().timeout(Duration::from_millis(300));
     let (open, close) = ("A<".repeat(20_000), ">".repeat(20_000));
     let source =

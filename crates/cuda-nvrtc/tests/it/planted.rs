@@ -10,14 +10,14 @@ use crate::library::library;
 
 const CHILD: &str = "planted::finds_headers";
 
-/// Behaves as an NVRTC that carries headers and writes none.
+/// A library that behaves like an NVRTC which reports bundled headers but writes none.
 const NVRTC: &str = "
 int nvrtcVersion(int *major, int *minor) { *major = 13; *minor = 3; return 0; }
 int nvrtcGetBundledHeadersInfo(void *info, const char **log) { return 0; }
 int nvrtcInstallBundledHeaders(const char *path, int flags, const char **log) { return 0; }
 ";
 
-/// The folder below the user's cache folder in which headers of that NVRTC are kept.
+/// The folder below the user's cache folder for the headers that this NVRTC bundles.
 const CARRIED: &str = "cuda-nvrtc/headers-13.3-0-0";
 
 #[test]
@@ -36,7 +36,7 @@ fn finds_headers() {
     println!("cache problem {:?}", Cache::system().problem());
 }
 
-/// A tree with that NVRTC in `nvrtc/lib`.
+/// A tree with this NVRTC in `nvrtc/lib`.
 fn tree(root: &Path, test: &str) -> Option<Tree> {
     let tree = Tree::new(root, test)?;
     tree.dirs("nvrtc/lib", 0);
@@ -44,7 +44,7 @@ fn tree(root: &Path, test: &str) -> Option<Tree> {
     Some(tree)
 }
 
-/// Creates headers of that NVRTC's version.
+/// Creates headers of this NVRTC's version.
 fn plant(tree: &Tree, dir: &str, owner: u32) {
     tree.dirs(dir, owner);
     tree.file(&format!("{dir}/cuda_fp16.h"), owner, "");
@@ -77,8 +77,7 @@ fn headers_beside_nvrtc_are_checked() {
     };
     tree.dirs("home", VICTIM);
     let include = tree.path("nvrtc/include");
-    // A home in which nothing can be written, so that the headers that NVRTC carries are no way
-    // out.
+    // A home folder that is not writable, so that the bundled headers cannot be installed instead.
     tree.give("home", 0, 0o755);
 
     plant(&tree, "nvrtc/include", 0);
@@ -106,7 +105,7 @@ fn headers_beside_nvrtc_are_checked() {
     tree.give("nvrtc/include/cuda_fp16.h", OTHER, 0o644);
     refused("nvrtc/include/cuda_fp16.h", "belongs to another user");
 
-    // A link to headers of another user, and headers with such a link for the C++ libraries.
+    // A link to headers of another user, and headers whose C++ libraries are such a link.
     fs::remove_dir_all(&include).unwrap();
     plant(&tree, "other/include", OTHER);
     tree.link("nvrtc/include", 0, tree.path("other/include"));
@@ -116,7 +115,7 @@ fn headers_beside_nvrtc_are_checked() {
     tree.link("nvrtc/include/cccl", 0, tree.path("other/include"));
     refused("other", "belongs to another user");
 
-    // What a person names is used as it is.
+    // A folder that the user names explicitly is used as it is.
     let text = find(&tree, "home", Some("other"));
     assert_eq!(found(&text), [tree.path("other/include").to_str().unwrap()]);
 }
@@ -143,7 +142,7 @@ fn carried_headers_are_not_kept_where_others_can_write() {
     };
     let others = "belongs to another user (uid 61002)";
     let writable = "is writable by other users (mode 0777)";
-    // Twice: created, and used again.
+    // Twice: the folder is created, then used again.
     expect_found();
     expect_found();
 
@@ -153,7 +152,7 @@ fn carried_headers_are_not_kept_where_others_can_write() {
     tree.give("home", VICTIM, 0o755);
     expect_found();
 
-    // In folders that were open to others for a time, and are no longer.
+    // In folders that were writable by others for a time, and no longer are.
     let carried = format!("home/.cache/{CARRIED}");
     tree.dir(&format!("{carried}/cub"), OTHER, 0o755);
     refused(&format!("{carried}/cub"), others);

@@ -1,4 +1,4 @@
-//! A driver trusts a cubin, so safe code must not make one of any bytes through the bound.
+//! A driver trusts a cubin, so the `Output` bound must not let safe code create one from any bytes.
 
 use cuda_nvrtc::Output;
 

@@ -1,4 +1,4 @@
-//! The token that functions of sealed traits take has no public path and cannot be made.
+//! The token that functions of sealed traits require has no public path and cannot be created.
 
 use cuda_nvrtc::Output;
 

@@ -1,4 +1,4 @@
-//! What the cache stores is trusted, so safe code must not make an image of stored bytes.
+//! Cache entries are trusted, so safe code must not create an image from stored bytes.
 
 use cuda_nvrtc::Output;
 

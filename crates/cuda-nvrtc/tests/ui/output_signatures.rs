@@ -1,4 +1,4 @@
-//! A launch is checked by the signatures of a cubin, so safe code must not attach those of another.
+//! Launches are checked by a cubin's signatures, so safe code must not attach other ones.
 
 use cuda_nvrtc::{Output, Ptx};
 

@@ -1,4 +1,4 @@
-//! Failures on demand, counts, traces, and the choice of a device.
+//! Injected failures, counts, traces, and the choice of a device.
 
 use std::ptr;
 
@@ -62,7 +62,7 @@ fn random_failures_repeat() {
 #[test]
 fn calls_are_counted_and_traced() {
     let (simulator, driver) = bare(Builder::new().trace(true));
-    assert!(simulator.calls().is_empty(), "loading is not counted");
+    assert!(simulator.calls().is_empty(), "loading must not be counted");
     let mut count = 0;
     unsafe {
         ok(driver.cuInit(0));

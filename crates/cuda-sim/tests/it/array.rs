@@ -1,4 +1,4 @@
-//! Arrays: created, described, copied to and from, against the same done with slices.
+//! Arrays: created, described, and copied to and from, compared with the same operations on slices.
 
 use std::ptr;
 
@@ -55,7 +55,7 @@ fn windows_of_a_space() {
         (copy.srcMemoryType, copy.dstMemoryType) = (HOST, ARRAY);
         (copy.srcHost, copy.dstArray) = (values.as_ptr().cast(), one);
         unsafe { ok(bench.cuMemcpy3D_v2(&copy)) };
-        // The second is all 0xCD but for a window of 3 × 2 × 2 elements of the first.
+        // The second array is all 0xCD, except for a window of 3 × 2 × 2 elements of the first.
         let mut window = space();
         (window.WidthInBytes, window.Height, window.Depth) = (12, 2, 2);
         (window.srcMemoryType, window.dstMemoryType) = (ARRAY, ARRAY);
@@ -81,7 +81,7 @@ fn windows_of_a_space() {
         }
         assert_eq!(bench.download::<u8>(flat, values.len()), expected);
 
-        // A part of plane 0 as a plane.
+        // A part of plane 0, read as a plane.
         let mut part = [0_u8; 16];
         let mut plane: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
         (plane.srcMemoryType, plane.dstMemoryType) = (ARRAY, HOST);
@@ -91,7 +91,7 @@ fn windows_of_a_space() {
         let rows = [at(24, 3, 0), at(24, 4, 0)].map(|from| &values[from..from + 8]);
         assert_eq!(part.to_vec(), rows.concat());
 
-        // Beyond an edge, and not at an element.
+        // Copies beyond an edge, and copies that do not start at an element.
         for (x, y, z, wide) in [
             (24, 1, 2, 12),
             (8, 5, 2, 12),

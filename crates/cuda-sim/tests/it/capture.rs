@@ -1,4 +1,4 @@
-//! Capture: what becomes a node.
+//! Capture: the calls that become nodes.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::support::{Bench, bench, late, ok};
 type R = CUresult;
 type Mode = CUstreamCaptureMode;
 
-/// What a stream tells of its capture.
+/// The capture status of a stream.
 pub(crate) fn status(bench: &Bench, stream: CUstream) -> Result<u32, R> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     match unsafe { bench.cuStreamIsCapturing(stream, &raw mut status) } {
@@ -120,7 +120,7 @@ fn events_fork_and_join() {
         assert_eq!(bench.edges(graph), [(0, 1), (0, 2), (1, 3), (2, 3)]);
         bench.run_graph(graph);
         assert_eq!(bench.download::<u32>(data, 4), [4; 4], "seed {seed}");
-        // The event was last recorded in a capture.
+        // The last recording of the event was in a capture.
         unsafe {
             assert_eq!(bench.cuEventQuery(join), R::CUDA_ERROR_INVALID_VALUE);
             ok(bench.cuEventRecord(join, two));
@@ -164,7 +164,7 @@ fn capture_info_and_dependencies() {
     assert_eq!((active, after.len()), (1, 1));
     let all = bench.nodes(graph);
     assert_eq!(after[0], all[1]);
-    // A node of the program's own in the middle, and the next one follows it and the first.
+    // A node that the program adds in between; the next one depends on it and on the first.
     let own = bench.empty(graph, &after);
     let mut set = [own, all[0]];
     unsafe { ok(bench.cuStreamUpdateCaptureDependencies(stream, set.as_mut_ptr(), 2, 1)) };

@@ -1,4 +1,4 @@
-//! Capture: what is illegal meanwhile, and how captures end.
+//! Capture: calls that are illegal during a capture, and the ends of captures.
 
 use std::ptr;
 use std::thread;
@@ -15,7 +15,7 @@ type Mode = CUstreamCaptureMode;
 const UNSUPPORTED: R = R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 const INVALIDATED: R = R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 
-/// Begins a capture, does something illegal and ends it: the answers to both.
+/// Begins a capture, makes an illegal call and ends the capture. Returns the status of both.
 fn illegal(work: impl FnOnce(&Bench, CUstream) -> R) -> (R, Result<CUgraph, R>) {
     let bench = bench(Builder::new());
     let stream = bench.stream(1);
@@ -174,7 +174,7 @@ fn the_legacy_stream_depends_on_nothing_captured() {
 fn modes_say_whose_calls_are_prohibited() {
     let bench = bench(Builder::new());
     let (driver, context) = (&bench.driver, bench.context.addr());
-    // An allocation from another thread during a capture, and how the capture ends.
+    // Allocates on another thread during a capture, and returns how the capture ends.
     let elsewhere = |mode, own: Mode| {
         let stream = bench.stream(1);
         unsafe { ok(driver.cuStreamBeginCapture_v2(stream, mode)) };
@@ -199,7 +199,7 @@ fn modes_say_whose_calls_are_prohibited() {
     assert_eq!(elsewhere(global, relaxed), good);
     assert_eq!(elsewhere(local, global), good);
     assert_eq!(elsewhere(relaxed, global), good);
-    // In the thread that captures.
+    // Allocates on the thread that captures.
     let here = |mode, own: Mode| {
         let stream = bench.stream(1);
         let mut mine = own;

@@ -1,4 +1,4 @@
-//! Capture modes: the calls that are potentially unsafe, and whose captures they break.
+//! Capture modes: the calls that are potentially unsafe, and the captures that they invalidate.
 
 use std::ptr;
 use std::thread;
@@ -18,7 +18,7 @@ const RELAXED: Mode = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const UNSUPPORTED: R = R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 const INVALIDATED: R = R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 
-/// What the calls are made on; none of it has to do with the capture.
+/// The objects on which the calls are made; none of them takes part in the capture.
 #[derive(Clone, Copy)]
 struct Things {
     stream: usize,
@@ -80,7 +80,7 @@ fn descriptor() -> CUDA_ARRAY_DESCRIPTOR {
 
 type Run = fn(&DriverTable, &Things) -> R;
 
-/// `class: name => call` in each line.
+/// Makes a list of calls from lines `class: name => call`.
 macro_rules! calls {
     ($d:ident, $t:ident: $($name:literal => $call:expr;)*) => {
         &[$(($name, |$d, $t| {
@@ -156,17 +156,17 @@ const HARMLESS: &[(&str, Run)] = calls! { d, t:
     "cuMemcpyHtoD" => d.cuMemcpyHtoD_v2(t.memory, [0_u8; 4].as_ptr().cast(), 4);
 };
 
-/// Who calls: the thread that captures, or another.
+/// The thread that makes the call: the one that captures, or another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Caller {
     Here,
     Elsewhere,
 }
 
-/// Makes a call in `thread` mode while a stream is captured in `capture` mode: what it did, and how
-/// the capture ends.
+/// Makes a call in `thread` mode while a stream is captured in `capture` mode. Returns the status
+/// of the call and of ending the capture.
 ///
-/// The stream that is captured is of device 1, so that no call concerns its context.
+/// The captured stream is on device 1, so that no call concerns its context.
 fn beside(capture: Mode, caller: Caller, mut mode: Mode, call: Run) -> (R, Option<R>) {
     let bench = bench(Builder::new().devices(2));
     let things = Things::new(&bench);
@@ -182,7 +182,7 @@ fn beside(capture: Mode, caller: Caller, mut mode: Mode, call: Run) -> (R, Optio
     let mut run = move || unsafe {
         ok(driver.cuCtxSetCurrent(at(own)));
         ok(driver.cuThreadExchangeStreamCaptureMode(&raw mut mode));
-        assert_eq!(mode, GLOBAL, "the mode of a thread at first");
+        assert_eq!(mode, GLOBAL, "the initial mode of a thread");
         let status = call(driver, &things);
         ok(driver.cuThreadExchangeStreamCaptureMode(&raw mut mode));
         status
@@ -256,7 +256,7 @@ fn creating_and_queueing_break_no_capture() {
     }
 }
 
-/// A refused call has done nothing: it can be made again once the capture has ended.
+/// A rejected call has no effect: it can be made again once the capture has ended.
 #[test]
 fn a_refused_call_does_nothing() {
     for &(name, call) in CLASSES.into_iter().flatten() {
@@ -314,15 +314,15 @@ fn events_of_captures_that_are_over_are_invalid() {
         ok(bench.cuEventRecord(event, stream));
     };
     begin();
-    // Asking breaks the capture, so the second time it is broken.
+    // The query invalidates the capture, so the second query reports that it is invalid.
     assert_eq!(asked(), [captured, invalid]);
     assert_eq!(bench.end(stream), Err(INVALIDATED));
     assert_eq!(asked(), [invalid; 2], "after the end");
-    // A capture that has ended well.
+    // A capture that has ended successfully.
     begin();
     bench.end(stream).unwrap();
-    assert_eq!(asked(), [invalid; 2], "after a good end");
-    // One that went with its stream.
+    assert_eq!(asked(), [invalid; 2], "after a successful end");
+    // A capture that ended when its stream was destroyed.
     begin();
     unsafe { ok(bench.cuStreamDestroy_v2(stream)) };
     assert_eq!(asked(), [invalid; 2], "after the stream");

@@ -1,4 +1,4 @@
-//! What kernels did wrong, as the developer is told.
+//! Mistakes of kernels, as they are reported to the developer.
 
 use std::ptr;
 
@@ -7,8 +7,8 @@ use cuda_sys::CUstream;
 
 use crate::support::{Bench, TROUBLE, bench, ok};
 
-/// `add`: each thread adds 1 to its word. `race`: each reads what its neighbour in shared memory
-/// wrote. `read`: each reads a variable of the module.
+/// `add`: each thread adds 1 to its word. `race`: each thread reads the word that its neighbour
+/// wrote to shared memory. `read`: each thread reads a variable of the module.
 const KERNELS: &str = "
 .version 8.0
 .target sm_75
@@ -38,7 +38,7 @@ const KERNELS: &str = "
 
 const NULL: CUstream = ptr::null_mut();
 
-/// What a launch of 32 threads gives, and what is told of it.
+/// Launches 32 threads, and returns the status and the reports.
 fn run(bench: &Bench, kernel: &str, data: u64) -> (R, Vec<Report>) {
     let function = bench.function(bench.load(KERNELS), kernel);
     ok(bench.launch(function, [1, 32], NULL, &mut [data]));
@@ -91,7 +91,7 @@ fn a_race_is_told_and_the_program_goes_on() {
     assert_eq!((line(&report.at), line(other)), (Some(21), Some(20)));
     assert!(report.to_string().contains("kernels.cu:21"), "{report}");
     assert_eq!(bench.simulator.fault(0), None);
-    // Nobody asked for the rest.
+    // Checks that were not enabled report nothing.
     let fresh = bench.alloc(128);
     assert_eq!(run(&bench, "add", fresh), (R::CUDA_SUCCESS, Vec::new()));
 }
@@ -115,7 +115,7 @@ fn all_that_writes_memory_counts() {
     };
     let fresh = bench.alloc(128);
     assert_eq!(told(fresh), 32);
-    assert_eq!(told(fresh), 0, "the kernel wrote it");
+    assert_eq!(told(fresh), 0, "the kernel has initialised the memory");
     let uploaded = bench.upload(&[1_u32; 32]);
     assert_eq!(told(uploaded), 0);
     let set = bench.alloc(128);
@@ -125,17 +125,18 @@ fn all_that_writes_memory_counts() {
     let source = bench.upload(&[1_u32; 32]);
     unsafe { ok(bench.cuMemcpyDtoD_v2(copied, source, 64)) };
     assert_eq!(told(copied), 16);
-    // A copy of what nobody wrote.
+    // A copy of uninitialised memory.
     unsafe { ok(bench.cuMemcpyDtoD_v2(source, bench.alloc(128), 8)) };
     assert_eq!(told(source), 2);
-    // Memory in stream order is fresh when its turn comes, also where it was used before.
+    // A stream-ordered allocation is uninitialised once its turn comes, even if the memory was used
+    // before.
     let mut pooled = 0;
     unsafe {
         ok(bench.cuMemFree_v2(copied));
         ok(bench.cuMemAllocAsync(&raw mut pooled, 128, NULL));
     }
     assert_eq!(told(pooled), 32);
-    // Variables hold zeros, pinned memory is the host's.
+    // Variables are initialised with zeros, and pinned memory belongs to the host.
     assert_eq!(run(&bench, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
     assert_eq!(told(bench.pinned(128).expose_provenance() as u64), 0);
 }
@@ -145,7 +146,7 @@ fn a_stale_address_is_told_from_a_wild_one() {
     let bench = bench(Builder::new().check_freed(true));
     let data = bench.upload(&[0_u32; 32]);
     unsafe { ok(bench.cuMemFree_v2(data)) };
-    // The place is not given again.
+    // The address is not reused.
     let other = bench.upload(&[0_u32; 32]);
     assert_ne!(data, other);
     let (status, reports) = run(&bench, "add", data);

@@ -1,14 +1,15 @@
-//! Which device is chosen. The environment is per process, so each case is this test binary run
-//! again.
+//! The choice of a device. The environment belongs to the process, so each case runs this test
+//! binary again.
 
 use std::env;
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Set in the processes that choose and print.
+/// The environment variable that is set in processes which choose a device and print it.
 const CHOOSER: &str = "CUDA_SIM_TEST_CHOOSER";
 
-/// What a process with these variables chooses: the line it prints, and whether it is software.
+/// The line that a process with these variables prints: its choice, and whether that is a software
+/// device.
 fn choose<S: AsRef<OsStr>>(variables: &[(S, S)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "choice::chooser", "--nocapture"]);
@@ -68,14 +69,14 @@ fn a_driver_variable_with_a_wrong_path_is_an_error() {
         ),
         "{line}"
     );
-    // A file that is a library, but not a driver.
+    // The file is a library, but not a driver.
     let program = env::current_exe().unwrap();
     let line = choose(&[("CUDA_DRIVER_LIBRARY", program.to_str().unwrap())]);
     assert!(
         line.starts_with("error CUDA_DRIVER_LIBRARY is set to "),
         "{line}"
     );
-    // CUDA_SIM decides before the driver is loaded.
+    // CUDA_SIM takes effect before the driver is loaded.
     let line = choose(&[
         ("CUDA_DRIVER_LIBRARY", "/no/such/libcuda.so.1"),
         ("CUDA_SIM", "1"),

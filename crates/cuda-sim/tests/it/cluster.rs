@@ -1,4 +1,4 @@
-//! Launches in clusters, and those that are refused.
+//! Launches in clusters, valid and rejected.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -10,8 +10,8 @@ use cuda_sys::{
 
 use crate::support::{Bench, bench, ok};
 
-/// Each block adds its rank to the word of its cluster in the memory of block 0, which writes the
-/// sum.
+/// A kernel in which each block adds its rank to the cluster's word in the memory of block 0, which
+/// writes the sum.
 const SUMS: &str = ".version 8.0
 .target sm_90
 .address_size 64
@@ -40,7 +40,7 @@ fn with_config<T>(
     cluster: Option<[u32; 3]>,
     call: impl FnOnce(*const CUlaunchConfig) -> T,
 ) -> T {
-    // SAFETY: all fields are integers, pointers, or a union of such.
+    // SAFETY: all fields are integers, pointers, or a union of these.
     let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
     attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     let [x, y, z] = cluster.unwrap_or_default();
@@ -139,7 +139,7 @@ fn occupancy_counts_clusters() {
     assert_eq!(size, 8);
 }
 
-/// Launches and the questions before them follow the directives of the kernel alike.
+/// Launches and occupancy queries follow the kernel's directives in the same way.
 #[test]
 fn the_directives_of_a_kernel_bound_its_clusters() {
     let bench = bench(Builder::new());
@@ -162,7 +162,7 @@ fn the_directives_of_a_kernel_bound_its_clusters() {
             bench.cuOccupancyMaxActiveClusters(&raw mut count, function, config)
         });
         assert_eq!(active, expected, "{name} {cluster:?}");
-        // A grid in one line holds none of the others.
+        // A one-dimensional grid does not fit the other cluster shapes.
         if cluster[1..] == [1, 1] {
             let status = launch(&bench, function, 16, Some(cluster), 0);
             assert_eq!(status, expected, "{name} {cluster:?}");

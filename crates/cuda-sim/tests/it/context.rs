@@ -1,4 +1,4 @@
-//! Contexts, over threads.
+//! Contexts, and their use by several threads.
 
 use std::ptr;
 use std::thread;
@@ -97,7 +97,7 @@ fn a_destroyed_context_takes_all_with_it() {
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
     let status = unsafe { bench.cuCtxDestroy_v2(context) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
-    // The primary one is not destroyed like this.
+    // The primary context cannot be destroyed by this call.
     let status = unsafe { bench.cuCtxDestroy_v2(bench.context) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -1,4 +1,4 @@
-//! Copies and fills, against the same done with slices.
+//! Copies and fills, compared with the same operations on slices.
 
 use std::ptr;
 

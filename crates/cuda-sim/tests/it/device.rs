@@ -1,4 +1,4 @@
-//! Devices and what they say of themselves.
+//! Devices and their properties.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -75,8 +75,8 @@ fn a_short_name_is_cut_and_ends_with_nul() {
 
 #[test]
 fn limits_follow_the_compute_capability() {
-    // From the table of technical specifications in the CUDA programming guide: threads and KiB of
-    // shared memory of a multiprocessor, KiB that a block can opt into.
+    // From the table of technical specifications in the CUDA programming guide: the threads and the
+    // KiB of shared memory of a multiprocessor, and the KiB that a block can opt into.
     for ((major, minor), threads, shared, optin) in [
         ((7, 5), 1024, 64, 64),
         ((8, 0), 2048, 164, 163),

@@ -94,7 +94,7 @@ fn waiting_is_for_the_recording_of_then() {
             ok(bench.cuEventRecord(read, two));
             ok(bench.cuStreamWaitEvent(one, read, 0));
             ok(bench.cuMemsetD32Async(data, 2, 1, one));
-            // Recorded again: what waits already is not moved.
+            // A second recording: waits that were queued before keep waiting for the first one.
             ok(bench.cuEventRecord(event, one));
             ok(bench.cuEventDestroy_v2(event));
             ok(bench.cuStreamSynchronize(one));
@@ -113,7 +113,7 @@ fn an_event_belongs_to_its_context() {
     let stream = bench.stream(0);
     let status = unsafe { bench.cuEventRecord(event, stream) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
-    // Waiting across contexts is fine.
+    // A stream may wait for an event of another context.
     unsafe { ok(bench.cuStreamWaitEvent(stream, event, 0)) };
     let mut bad = std::ptr::null_mut();
     for flags in [8, 4] {

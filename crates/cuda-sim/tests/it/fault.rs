@@ -1,4 +1,4 @@
-//! Kernels that fail, and the device that is lost then.
+//! Kernels that fail, and the device that is lost as a result.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ fn a_fault_is_told_late_and_for_ever() {
         let (one, two) = (bench.stream(1), bench.stream(1));
         let data = bench.upload(&[0_u32]);
         ok(bench.launch(function, [1, 1], one, &mut [data]));
-        // Not yet known.
+        // The failure is not known yet.
         let event = bench.event(2);
         unsafe { assert_eq!(bench.cuStreamSynchronize(one), code, "{kernel}") };
         let fault = bench.simulator.fault(0).unwrap();
@@ -35,7 +35,7 @@ fn a_fault_is_told_late_and_for_ever() {
             assert_eq!(bench.cuMemAlloc_v2(&raw mut addr, 16), code);
             assert_eq!(bench.cuStreamCreate(&raw mut stream, 0), code);
             assert_eq!(bench.cuEventQuery(event), code);
-            // Drops are told too, and yet nothing is left behind.
+            // Destroying objects fails too, yet frees them.
             assert_eq!(bench.cuEventDestroy_v2(event), code);
             assert_eq!(bench.cuMemFree_v2(data), code);
             assert_eq!(bench.cuStreamDestroy_v2(one), code);
@@ -44,7 +44,7 @@ fn a_fault_is_told_late_and_for_ever() {
             assert_eq!(bench.cuCtxCreate_v2(&raw mut context, 0, 0), code);
             assert_eq!(bench.cuDevicePrimaryCtxRelease_v2(0), code);
             let again = bench.cuDevicePrimaryCtxRetain(&raw mut context, 0);
-            assert_eq!(again, code, "a new context does not help");
+            assert_eq!(again, code, "a new context must not revive the device");
             let mut count = 0;
             ok(bench.cuDeviceGetCount(&raw mut count));
         }
@@ -63,7 +63,7 @@ fn the_host_learns_of_a_fault_some_time_later() {
     let event = bench.event(2);
     let start = Instant::now();
     ok(bench.launch(function, [1, 1], ptr::null_mut(), &mut []));
-    // So there is time to queue more behind it.
+    // This gives time to queue more work behind the kernel.
     while unsafe { bench.cuEventRecord(event, ptr::null_mut()) } == R::CUDA_SUCCESS {
         assert!(start.elapsed() < Duration::from_secs(60));
     }
@@ -101,7 +101,7 @@ fn host_functions_are_not_called_after_a_fault() {
     assert_eq!(CALLED.load(Ordering::Relaxed), 1);
     ok(bench.launch(function, [1, 1], stream, &mut []));
     unsafe {
-        // Either is right: it may have failed by now.
+        // Both results are right, because the kernel may have failed by now.
         let _ = bench.cuLaunchHostFunc(stream, Some(called), ptr::null_mut());
         assert_eq!(
             bench.cuStreamSynchronize(stream),
@@ -120,7 +120,7 @@ fn memory_that_was_freed_is_caught() {
     let increment = bench.function(bench.load(TROUBLE), "increment");
     let other = bench.stream(1);
     unsafe { ok(bench.cuStreamSynchronize(stream)) };
-    // Nobody ordered the free after the launch: here it comes first.
+    // The free is not ordered after the launch: here it comes first.
     ok(bench.launch(increment, [1, 1], other, &mut [addr]));
     unsafe {
         ok(bench.cuMemFreeAsync(addr, stream));
@@ -128,7 +128,7 @@ fn memory_that_was_freed_is_caught() {
         let _ = bench.cuStreamSynchronize(stream);
         let status = bench.cuStreamSynchronize(other);
         let fault = bench.simulator.fault(0);
-        // If the launch strayed in before the free, nothing happened.
+        // If the launch ran before the free, there is no fault.
         assert_eq!(status.is_success(), fault.is_none());
         if let Some(fault) = fault {
             assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -145,7 +145,7 @@ fn a_kernel_without_end_is_ended_with_its_driver() {
     ok(bench.launch(spin, [1, 1], bench.stream(1), &mut [flag]));
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(bench.simulator.pending(), 1);
-    // Returns.
+    // The drop returns.
     drop(bench);
 }
 
@@ -158,7 +158,7 @@ fn a_kernel_without_end_runs_into_its_limit() {
     assert_eq!(bench.sync(), R::CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
-/// Two frames of so many registers are 400,000 words for each thread.
+/// Two frames of this many registers are 400,000 words for each thread.
 #[test]
 fn registers_of_frames_that_no_stack_holds_are_a_fault() {
     let bench = bench(Builder::new());

@@ -1,4 +1,4 @@
-//! What fuzzing found: calls that once went wrong inside the driver.
+//! Regression tests for calls that failed inside the driver, found by fuzzing.
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::CUmemPool_attribute;
@@ -28,7 +28,7 @@ fn an_allocation_that_fails_is_not_counted_by_its_pool() {
     }
 }
 
-/// Counts in host memory, without an end.
+/// A kernel that counts in host memory without end.
 const ENDLESS: &str = "
 .version 8.0
 .target sm_75
@@ -55,7 +55,7 @@ fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
     ok(bench.launch(function, [1, 1], std::ptr::null_mut(), &mut args));
     let status = unsafe { bench.cuCtxSynchronize() };
     assert_eq!(status, CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
-    // Three instructions a round.
+    // Each round takes three instructions.
     let rounds = u64::from(unsafe { out.cast::<u32>().read() });
     assert!(
         (limit / 3 - 5..limit / 3 + 50).contains(&rounds),
@@ -92,14 +92,14 @@ fn memory_of_another_devices_pool_is_given_back_there() {
         let stream = bench.stream(0);
         ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
         ok(bench.cuMemFreeAsync(addr, stream));
-        // And by the end of the context.
+        // The end of the context frees it as well.
         ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
         ok(bench.cuCtxDestroy_v2(second));
     }
     assert_eq!(bench.simulator.live(), before);
 }
 
-/// Lanes that have parted and take part in two votes whose member masks overlap, and in two
+/// A kernel whose diverged lanes take part in two votes with overlapping member masks, and in two
 /// barriers at one instruction.
 const OVERLAPPING: &str = "
 .version 7.0
@@ -173,6 +173,6 @@ fn lanes_meet_those_with_the_same_member_mask() {
         seen.iter().map(|pair| pair[0]).collect::<Vec<_>>(),
         [3, 3, 12, 12]
     );
-    // Lane 0 has written when lane 3 comes to the barrier that lane 2 waits at.
+    // Lane 0 has written by the time lane 3 reaches the barrier at which lane 2 waits.
     assert_eq!([seen[0][1], seen[2][1], seen[3][1]], [5; 3]);
 }

@@ -1,4 +1,4 @@
-//! Graphs: nodes of each kind, edges, what is refused.
+//! Graphs: nodes of each kind, edges, and rejected calls.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -84,7 +84,7 @@ fn parameters_come_back_and_can_be_set() {
         assert_eq!(values[0].cast::<u64>().read_unaligned(), data);
         assert_eq!(values[1].cast::<u32>().read_unaligned(), 3);
         assert_eq!(values[2].cast::<u32>().read_unaligned(), 4);
-        // What it gave can be given back.
+        // The parameters that the driver returns can be set again.
         got.gridDimX = 2;
         ok(bench.cuGraphKernelNodeSetParams_v2(kernel, &raw const got));
         let mut again: CUDA_KERNEL_NODE_PARAMS = std::mem::zeroed();
@@ -148,7 +148,7 @@ fn child_graphs_are_copies() {
             ok(bench.cuGraphAddChildGraphNode(&raw mut node, graph, &raw const before, 1, child));
         }
         bench.copy(graph, &[node], bytes(data + 8, data + 4, 4));
-        // What is added later is in the original only.
+        // Nodes that are added later are in the original only.
         bench.fill(child, &[], words(data, 9, 2));
         let mut inner = ptr::null_mut();
         unsafe { ok(bench.cuGraphChildGraphNodeGetGraph(node, &raw mut inner)) };
@@ -158,7 +158,7 @@ fn child_graphs_are_copies() {
             assert_eq!(
                 bench.cuGraphDestroy(inner),
                 INVALID,
-                "it belongs to the node"
+                "the child graph belongs to the node"
             );
             ok(bench.cuGraphDestroy(child));
         }
@@ -252,7 +252,11 @@ fn data_of_edges_is_not_lost_silently() {
         let (from, to) = (&raw const first, ptr::from_ref(to));
         bench.cuGraphAddDependencies_v2(graph, from, to, &raw const edge, 1)
     };
-    assert_eq!(add(&empty, edge), INVALID, "only kernels start early");
+    assert_eq!(
+        add(&empty, edge),
+        INVALID,
+        "only a kernel can trigger an early start"
+    );
     ok(add(&second, edge));
     let (mut count, mut node, mut found) = (1, ptr::null_mut(), edge);
     unsafe {
@@ -288,7 +292,7 @@ fn a_cycle_is_found_when_instantiated() {
         assert_eq!(params.result_out, invalid);
         assert!([first, second].contains(&params.hErrNode_out));
         assert!(failed.is_null());
-        // What was made before does not care.
+        // An executable that exists already is not affected.
         ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
         ok(bench.cuGraphRemoveDependencies(graph, &raw const second, &raw const first, 1));
     }
@@ -315,7 +319,7 @@ fn wrong_arguments_are_refused() {
             INVALID,
             "twice the same"
         );
-        // A graph is no node, and a node is no graph.
+        // A graph is not a node, and a node is not a graph.
         assert_eq!(add(own.cast(), ptr::null(), 0), INVALID);
         assert_eq!(add(graph, (&raw const other).cast(), 1), INVALID);
         assert_eq!(bench.cuGraphCreate(&raw mut none, 1), INVALID);
@@ -395,7 +399,7 @@ fn batches_write_and_wait() {
         bench.copy(graph, &[node], bytes(flags + 8, flags, 8));
         bench.run_graph(graph);
         assert_eq!(bench.download::<u32>(flags, 4), [3, 4, 3, 4]);
-        // The same in a stream.
+        // The same operations in a stream.
         let stream = bench.stream(1);
         ops[2] = op(T::CU_STREAM_MEM_OP_WRITE_VALUE_32, flags + 12, 9);
         unsafe {

@@ -1,4 +1,4 @@
-//! Graphs that become part of others.
+//! Graphs that are added to others as child graphs.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -39,7 +39,7 @@ fn a_child_with_other_parameters_brings_its_user_objects() {
         ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, new));
         ok(bench.cuGraphDestroy(new));
         let objects = bench.simulator.live().user_objects;
-        assert_eq!(objects, 1, "the executable has it");
+        assert_eq!(objects, 1, "the executable owns the object");
         ok(bench.cuGraphLaunch(exec, stream));
         ok(bench.cuStreamSynchronize(stream));
         assert_eq!(bench.download::<u32>(data, 1), [6]);
@@ -96,7 +96,7 @@ fn a_graph_that_was_not_taken_over_is_still_the_programs() {
         graph: child,
         ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
     };
-    // Only kernels follow others in that way.
+    // Only kernels can follow others by this kind of edge.
     let edge = CUgraphEdgeData {
         from_port: 1,
         to_port: 0,

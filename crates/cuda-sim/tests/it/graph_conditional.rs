@@ -17,7 +17,7 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-/// A conditional node with its bodies.
+/// Adds a conditional node and returns it with its bodies.
 fn conditional(
     bench: &Bench,
     graph: CUgraph,
@@ -83,7 +83,7 @@ fn a_while_loop_runs_until_the_device_says_stop() {
         );
         bench.run_graph(graph);
         assert_eq!(bench.download::<u32>(data, 3), [10, 1024, 1024]);
-        // Again: the value is 1 at the beginning of each launch.
+        // A second launch: the value is reset to 1 at the start of each launch.
         bench.run_graph(graph);
         assert_eq!(bench.download::<u32>(data, 3), [11, 2048, 2048]);
     }
@@ -147,7 +147,7 @@ fn conditional_handles_must_be_used() {
     bench.run_graph(graph);
 }
 
-/// As an H200 does it: such a node can be added.
+/// Follows an H200, on which the node can be added.
 #[test]
 fn a_body_with_a_host_node_is_not_instantiated_however_deep_it_is() {
     for is_in_a_child in [false, true] {
@@ -199,7 +199,7 @@ fn a_copy_leaves_the_children_of_its_original_where_they_are() {
         ok(bench.cuGraphClone(&raw mut clone, graph));
         ok(bench.cuGraphDestroy(clone));
     }
-    // The handle of a graph is for those inside it, too.
+    // The handle of a graph can be used by the graphs inside it, too.
     let handle = condition(&bench, graph, 0, 0);
     let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
     conditional(&bench, child, &[], (handle, if_, 1)).unwrap();

@@ -1,4 +1,5 @@
-//! Kernel nodes that kernels can change: the attribute, the handle, and what the manual forbids.
+//! Kernel nodes that kernels can update: the attribute, the handle, and the restrictions of the
+//! manual.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -16,7 +17,7 @@ const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 const UPDATABLE: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
 
-/// `deviceUpdatable`, and the handle.
+/// The value of the attribute: `deviceUpdatable`, and the handle.
 fn value(words: [u64; 2]) -> CUlaunchAttributeValue {
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
     unsafe { (&raw mut value).cast::<[u64; 2]>().write(words) };
@@ -35,7 +36,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// A graph with a node that adds 1 to a word.
+    /// Makes a graph with a node that adds 1 to a word.
     fn new() -> Self {
         let bench = bench(Builder::new());
         let data = bench.upload(&[0_u32]);
@@ -82,7 +83,7 @@ impl Ground {
         (answer, exec)
     }
 
-    /// A launch with the attribute.
+    /// Launches a kernel with the attribute.
     fn launch(&self, stream: CUstream, attribute: &mut CUlaunchAttribute) -> CUresult {
         let increment = self.bench.function(self.bench.load(TROUBLE), "increment");
         let mut data = self.data;
@@ -200,7 +201,10 @@ fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
         let answer = unsafe { bench.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
         assert_eq!(answer, UNSUPPORTED);
         let told = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        assert_eq!(info.result, told, "left as it was");
+        assert_eq!(
+            info.result, told,
+            "a rejected update must leave the result unchanged"
+        );
     }
 }
 
@@ -232,7 +236,7 @@ fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
 
 #[test]
 fn a_kernel_that_changes_nodes_is_refused_by_the_name_of_what_it_calls() {
-    // As the library `cudadevrt` has it, which is machine code.
+    // Declared as in the library `cudadevrt`, which is machine code.
     let ptx = ".version 8.4
         .target sm_90
         .address_size 64

@@ -1,4 +1,4 @@
-//! Executable graphs: order, updates, what they keep alive.
+//! Executable graphs: order, updates, and the objects that they keep alive.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -23,7 +23,7 @@ fn launches_of_one_executable_do_not_overlap() {
         let increment = bench.function(bench.load(TROUBLE), "increment");
         let data = bench.upload(&[0_u32; 2]);
         let graph = bench.graph();
-        // Two steps that only give the right number if nothing comes between them.
+        // Two steps that give the right number only if nothing runs between them.
         let copy = bench.copy(graph, &[], bytes(data + 4, data, 4));
         let kernel = bench.kernel(graph, &[copy], increment, &mut [data + 4]);
         bench.copy(graph, &[kernel], bytes(data, data + 4, 4));
@@ -31,7 +31,7 @@ fn launches_of_one_executable_do_not_overlap() {
         for _ in 0..4 {
             unsafe { ok(bench.cuGraphLaunch(exec, bench.stream(1))) };
         }
-        // The graph and the executable may go while they run.
+        // The graph and the executable may be destroyed while they run.
         unsafe {
             ok(bench.cuGraphDestroy(graph));
             ok(bench.cuGraphExecDestroy(exec));
@@ -258,7 +258,7 @@ fn a_whole_graph_updates_or_says_why_not() {
         (FAILURE, changed, first)
     );
 
-    // None of them changed anything.
+    // None of these calls changed anything.
     unsafe { ok(bench.cuMemsetD32_v2(data, 0, 4)) };
     unsafe { ok(bench.cuGraphLaunch(exec, ptr::null_mut())) };
     assert_eq!(bench.download::<u32>(data, 4), [6, 6, 0, 6]);
@@ -304,7 +304,7 @@ fn user_objects_live_as_long_as_anything_uses_them() {
     let (exec, other);
     unsafe {
         let bad = bench.cuUserObjectCreate(&raw mut object, mark, Some(destroyed), 1, 0);
-        assert_eq!(bad, INVALID, "the flag must be given");
+        assert_eq!(bad, INVALID, "the flag is required");
         ok(bench.cuUserObjectCreate(&raw mut object, mark, Some(destroyed), 2, 1));
         ok(bench.cuUserObjectRelease(object, 1));
         // The graph takes over the program's reference.
@@ -312,7 +312,7 @@ fn user_objects_live_as_long_as_anything_uses_them() {
         assert_eq!(
             bench.cuUserObjectRelease(object, 1),
             INVALID,
-            "it is the graph's now"
+            "the reference belongs to the graph"
         );
         ok(bench.cuGraphClone(&raw mut clone, graph));
         exec = bench.instantiate(graph);
@@ -329,7 +329,7 @@ fn user_objects_live_as_long_as_anything_uses_them() {
         ok(bench.cuGraphExecDestroy(exec));
     }
     let objects = || bench.simulator.live().user_objects;
-    assert_eq!(objects(), 1, "the launch has it");
+    assert_eq!(objects(), 1, "the launch keeps the object alive");
     unsafe { ok(bench.cuStreamSynchronize(stream)) };
     comes_to(&DESTROYED, 7);
     assert_eq!(bench.simulator.live().user_objects, 0);

@@ -58,7 +58,7 @@ fn memory_of_a_graph_is_there_between_its_nodes() {
         assert_eq!(
             free(&bench, bench.graph(), &[], addr),
             INVALID,
-            "its own graph frees it"
+            "the graph that allocates the memory frees it"
         );
         let ordinary = bench.alloc(16);
         assert_eq!(free(&bench, graph, &[], ordinary), INVALID);
@@ -74,7 +74,10 @@ fn memory_of_a_graph_is_there_between_its_nodes() {
             ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
             let mut more = ptr::null_mut();
             let twice = bench.cuGraphInstantiateWithFlags(&raw mut more, graph, 0);
-            assert_eq!(twice, NOT_SUPPORTED, "one at a time");
+            assert_eq!(
+                twice, NOT_SUPPORTED,
+                "only one executable may exist at a time"
+            );
             for _ in 0..3 {
                 ok(bench.cuMemsetD32_v2(out, 0, 4));
                 ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
@@ -100,7 +103,11 @@ fn what_a_graph_leaves_is_freed_outside() {
         let stream = bench.stream(1);
         let launch = || unsafe { bench.cuGraphLaunch(exec, stream) };
         ok(launch());
-        assert_eq!(launch(), INVALID, "it is not freed yet");
+        assert_eq!(
+            launch(),
+            INVALID,
+            "the allocation of the first launch is not freed yet"
+        );
         let mut values = [0_u32; 16];
         unsafe {
             ok(bench.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), addr, 64, stream));
@@ -109,14 +116,14 @@ fn what_a_graph_leaves_is_freed_outside() {
             assert_eq!(bench.simulator.live().bytes, 64);
             ok(bench.cuMemFreeAsync(addr, stream));
             assert_eq!(bench.cuMemFreeAsync(addr, stream), INVALID);
-            // Freed by another graph.
+            // Another graph frees the allocation.
             ok(launch());
             let freeing = bench.graph();
             ok(free(&bench, freeing, &[], addr));
             assert_eq!(
                 free(&bench, graph, &[], addr),
                 INVALID,
-                "another graph frees it"
+                "another graph frees the memory"
             );
             let other = bench.instantiate(freeing);
             ok(bench.cuGraphLaunch(other, stream));
@@ -155,7 +162,7 @@ fn a_launch_may_free_what_the_last_one_left() {
         for _ in 0..3 {
             ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
         }
-        // A word of it was written, the next one is poison.
+        // One word was written; the next one still has the fill pattern.
         assert_eq!(bench.download::<u32>(addr, 2), [8, 0xCDCD_CDCD]);
         assert_eq!(used(&bench), 64);
         ok(bench.cuMemFree_v2(addr));

@@ -1,4 +1,4 @@
-//! Random graphs against a sequential model, explicit and captured.
+//! Random graphs, explicit and captured, compared with a sequential model.
 
 use cuda_sys::{CUdeviceptr, CUfunction, CUgraph, CUgraphNode, CUstream};
 
@@ -7,7 +7,7 @@ use crate::support::{Bench, bench, late, ok};
 
 const WORDS_IN_ALL: usize = 6;
 
-/// One operation on words.
+/// An operation on words.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Fill(usize, u32),
@@ -139,7 +139,7 @@ fn a_capture_is_the_same_as_the_graph_built() {
         let mut model = [1_u32; WORDS_IN_ALL];
         let streams: Vec<CUstream> = (0..3).map(|_| bench.stream(1)).collect();
         let event = bench.event(2);
-        // What the next node of each stream follows.
+        // The nodes on which the next node of each stream depends.
         let mut tails: [Vec<CUgraphNode>; 3] = Default::default();
         let join = |tails: &mut [Vec<CUgraphNode>; 3], from: usize, to: usize| unsafe {
             ok(bench.cuEventRecord(event, streams[from]));
@@ -152,7 +152,7 @@ fn a_capture_is_the_same_as_the_graph_built() {
         bench.begin(streams[0]);
         (1..3).for_each(|other| join(&mut tails, 0, other));
         let built = bench.graph();
-        // One chain that goes from stream to stream.
+        // A single chain that moves from stream to stream.
         let mut here = 0;
         for _ in 0..16 {
             let next = dice.below(3);

@@ -1,4 +1,4 @@
-//! Graphs through the C API, with calls that must succeed.
+//! Helpers for graphs through the C API; the calls must succeed.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -14,10 +14,10 @@ use cuda_sys::{
 
 use crate::support::{Bench, ok};
 
-/// Kernels on single words, and those that set conditions.
+/// Kernels on single words, and kernels that set conditions.
 pub(crate) const WORDS: &str = include_str!("kernels/graph.ptx");
 
-/// A fill of words.
+/// The parameters of a fill of words.
 pub(crate) fn words(dst: CUdeviceptr, value: u32, count: usize) -> CUDA_MEMSET_NODE_PARAMS {
     CUDA_MEMSET_NODE_PARAMS {
         dst,
@@ -29,7 +29,7 @@ pub(crate) fn words(dst: CUdeviceptr, value: u32, count: usize) -> CUDA_MEMSET_N
     }
 }
 
-/// A copy of bytes between device addresses.
+/// The parameters of a copy of bytes between device addresses.
 pub(crate) fn bytes(dst: CUdeviceptr, src: CUdeviceptr, len: usize) -> CUDA_MEMCPY3D {
     let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -39,7 +39,7 @@ pub(crate) fn bytes(dst: CUdeviceptr, src: CUdeviceptr, len: usize) -> CUDA_MEMC
     copy
 }
 
-/// A launch of one thread. The parameters are read when it is passed on.
+/// The parameters of a launch of one thread. `params` is read when they are passed to the driver.
 pub(crate) fn launch(function: CUfunction, params: &mut [*mut c_void]) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         func: function,
@@ -57,7 +57,7 @@ pub(crate) fn launch(function: CUfunction, params: &mut [*mut c_void]) -> CUDA_K
     }
 }
 
-/// What another thread counts.
+/// Waits until a counter of another thread has the expected value.
 pub(crate) fn comes_to(count: &AtomicU32, expected: u32) {
     let start = Instant::now();
     while count.load(Ordering::SeqCst) != expected {
@@ -121,7 +121,7 @@ impl Bench {
         node
     }
 
-    /// A kernel node whose parameters are 8 bytes each.
+    /// Adds a kernel node whose parameters have 8 bytes each.
     pub(crate) fn kernel(
         &self,
         graph: CUgraph,
@@ -167,7 +167,7 @@ impl Bench {
         exec
     }
 
-    /// Instantiates, launches once and waits.
+    /// Instantiates a graph, launches it once and waits.
     pub(crate) fn run_graph(&self, graph: CUgraph) {
         let exec = self.instantiate(graph);
         let stream = self.stream(1);
@@ -187,7 +187,7 @@ impl Bench {
         nodes
     }
 
-    /// The edges as numbers of nodes.
+    /// The edges as pairs of node indexes.
     pub(crate) fn edges(&self, graph: CUgraph) -> Vec<(usize, usize)> {
         let nodes = self.nodes(graph);
         let mut count = 0;
@@ -226,7 +226,7 @@ impl Bench {
             assert!(!graph.is_null());
             Ok(graph)
         } else {
-            assert!(graph.is_null(), "a failed capture has no graph");
+            assert!(graph.is_null(), "a failed capture must not return a graph");
             Err(status)
         }
     }

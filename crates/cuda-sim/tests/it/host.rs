@@ -1,4 +1,4 @@
-//! Host memory that devices may use: what is refused, and what is freed too early.
+//! Host memory that devices can access: rejected calls, and memory that is freed too early.
 
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use cuda_sim::{Builder, CUresult};
 
 use crate::support::{OK, bench, ok};
 
-/// Says that it runs, waits to be told, then writes.
+/// A kernel that sets a flag, waits for another one, then writes.
 const LATE: &str = "
 .version 8.0
 .target sm_75
@@ -33,7 +33,7 @@ again:
 }
 ";
 
-/// Of each allocation here.
+/// The size of each allocation in bytes.
 const SIZE: usize = 8192;
 
 #[test]
@@ -53,18 +53,18 @@ fn what_is_a_devices_is_not_registered() {
         refused(reserved);
     }
     assert_eq!(bench.simulator.live().host_allocations, 0);
-    // It is the device's as before.
+    // The memory is still accessible to the device.
     unsafe { ok(bench.cuMemsetD8_v2(device, 9, SIZE)) };
     assert_eq!(bench.download::<u8>(device, SIZE), [9; SIZE]);
 }
 
-/// A program that frees memory under a kernel is wrong, and a GPU would stop the kernel; but
-/// nothing of the program's is to be overwritten for it here.
+/// Freeing memory under a running kernel is an error of the program, and a GPU would stop the
+/// kernel; but here the kernel must not overwrite other memory of the program.
 #[test]
 fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
     let bench = bench(Builder::new());
     let flags: *mut AtomicU32 = bench.pinned(8).cast();
-    // Page-locked memory is aligned, and stays for the whole test.
+    // Page-locked memory is aligned, and lives for the whole test.
     let (runs, go) = unsafe { (&*flags, &*flags.wrapping_add(1)) };
     runs.store(0, Ordering::Release);
     go.store(0, Ordering::Release);
@@ -84,7 +84,7 @@ fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
     unsafe { ok(bench.cuCtxDestroy_v2(other)) };
     assert_eq!(bench.simulator.live().contexts, 1);
 
-    // Whoever allocates as much now might get what was freed.
+    // A later allocation of the same size may reuse the freed memory.
     let layout = Layout::from_size_align(SIZE, 4096).unwrap();
     let blocks: Vec<*mut u8> = (0..64)
         .map(|_| unsafe { alloc::alloc_zeroed(layout) })

@@ -1,4 +1,4 @@
-//! Launches, and those that are refused.
+//! Launches, valid and rejected.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,7 +18,7 @@ fn kernels_that_wait_leave_room_for_others() {
         $wait: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra $wait;
         atom.global.add.u32 %r2, [%rd2], 1; ret; }";
     let kernel = bench.function(bench.load(text), "k");
-    // More blocks than there are threads to run them, in two kernels that wait for a third.
+    // More blocks than host threads, in two kernels that wait for a third one.
     let threads = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
     let (shut, open) = (bench.pinned(4), bench.upload(&[1_u32]));
     unsafe { shut.cast::<u32>().write(0) };
@@ -37,7 +37,7 @@ fn kernels_that_wait_leave_room_for_others() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     launch(streams[2], open);
     unsafe { ok(bench.cuStreamSynchronize(streams[2])) };
-    // SAFETY: the flag is aligned; the kernels only read it.
+    // SAFETY: the flag is aligned, and the kernels only read it.
     unsafe { AtomicU32::from_ptr(shut.cast()) }.store(1, Ordering::SeqCst);
     ok(bench.sync());
     assert_eq!(bench.download::<u32>(out, 1), [6 * threads]);
@@ -170,7 +170,7 @@ fn wrong_shapes_are_refused() {
     assert_eq!(bench.download::<f32>(out, 4), [0.; 4]);
 }
 
-/// Bounds whose products are 0 in 32 bits, and more than 64 bits hold.
+/// Dimensions whose product is 0 in 32 bits, or exceeds 64 bits.
 #[test]
 fn bounds_may_be_any_numbers() {
     let bench = bench(Builder::new());
@@ -217,7 +217,7 @@ fn attributes_are_obeyed_or_refused() {
     let scale = bench.function(bench.load(ADD), "times_scale");
     let mut data = bench.upload(&[5_u32]);
     let mut launch = |id, set: fn(&mut CUlaunchAttribute), grid: u32| {
-        // SAFETY: all fields are integers, pointers, or a union of such.
+        // SAFETY: all fields are integers, pointers, or a union of these.
         let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = id;
         set(&mut attribute);

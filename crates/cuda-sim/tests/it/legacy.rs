@@ -1,4 +1,4 @@
-//! What in the legacy stream holds up the streams that are ordered with it, and what does not.
+//! Calls in the legacy stream that block the streams ordered with it, and calls that do not.
 
 use std::ptr;
 
@@ -45,7 +45,7 @@ fn an_allocation_in_the_legacy_stream_holds_up_nothing() {
         assert!(goes_on(&bench, || unsafe {
             ok(bench.cuMemAllocAsync(second, 64, LEGACY));
         }));
-        // Both can be used, in a stream that is ordered with the legacy one too.
+        // Both can be used in a stream that is ordered with the legacy stream, too.
         let stream = bench.stream(0);
         for addr in memory {
             unsafe { ok(bench.cuMemsetD8Async(addr, 7, 64, stream)) };
@@ -78,7 +78,7 @@ fn an_upload_has_a_place_in_the_legacy_stream() {
     unsafe {
         ok(bench.cuStreamWaitValue32_v2(free, flag.addr() as u64, 1, 0));
         ok(bench.cuGraphLaunch(exec, free));
-        // Behind the launch, and what comes next in the stream behind it.
+        // The upload runs after the launch, and later work in the stream runs after the upload.
         ok(bench.cuGraphUpload(exec, LEGACY));
         ok(bench.cuEventRecord(event, LEGACY));
         assert_eq!(bench.cuEventQuery(event), R::CUDA_ERROR_NOT_READY);

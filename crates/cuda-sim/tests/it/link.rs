@@ -1,5 +1,5 @@
-//! Names that two linked modules define. What counts is what the PTX manual says of `.visible`,
-//! `.weak` and `.common`, and linkers of ELF files where it says nothing.
+//! Symbols that two linked modules define. The expected results follow the PTX manual on
+//! `.visible`, `.weak` and `.common`, and linkers of ELF files where it is silent.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::support::{Bench, bench, ok};
 
 const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
-/// Links texts and hands over the image, which is gone afterwards.
+/// Links texts and passes the image to `take`, after which it is freed.
 fn linked<T>(
     bench: &Bench,
     texts: &[&str],
@@ -57,7 +57,7 @@ fn words(bench: &Bench, module: CUmodule, name: &str) -> Vec<u32> {
     bench.download(addr, size / 4)
 }
 
-/// What a kernel stores.
+/// The word that a kernel stores.
 fn answer(bench: &Bench, module: CUmodule, kernel: &str) -> u32 {
     let out = bench.upload(&[0_u32]);
     let kernel = bench.function(module, kernel);
@@ -65,7 +65,7 @@ fn answer(bench: &Bench, module: CUmodule, kernel: &str) -> u32 {
     bench.download::<u32>(out, 1)[0]
 }
 
-/// A kernel that stores the variable `x`.
+/// PTX of a kernel that stores the variable `x`.
 fn reader(name: &str) -> String {
     format!(
         ".visible .entry {name}(.param .u64 out) {{
@@ -74,7 +74,7 @@ fn reader(name: &str) -> String {
     )
 }
 
-/// A kernel that stores what `f` returns.
+/// PTX of a kernel that stores the result of `f`.
 fn caller(linkage: &str, name: &str) -> String {
     format!(
         "{linkage} .entry {name}(.param .u64 out) {{
@@ -104,7 +104,7 @@ fn a_visible_variable_goes_before_a_weak_one() {
         assert_eq!(words(&bench, module, "x"), [1]);
         assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [1; 3]);
     }
-    // Of weak ones the first counts.
+    // Of several weak definitions, the first one is used.
     let other = format!(".weak .global .align 4 .u32 x = 3; {}", reader("a"));
     let module = load(&bench, &[&weak, &other, &declared]);
     assert_eq!(words(&bench, module, "x"), [2]);
@@ -211,7 +211,7 @@ fn a_common_variable_is_one_of_the_largest_size() {
         assert_eq!(words(&bench, module, "x"), [7, 8, 9, 0]);
         assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [7; 3]);
     }
-    // Only one may be initialised; a visible one is the only one.
+    // Only one common symbol may be initialised, and a visible one must be the only one.
     let clash = linked(
         &bench,
         &[&set, ".common .global .align 4 .u32 x[4] = {1};"],

@@ -1,4 +1,4 @@
-//! Memory: what is given out, and what is refused.
+//! Memory: allocations, and rejected calls.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -91,7 +91,7 @@ fn fresh_memory_is_poisoned() {
 #[test]
 fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
     let bench = bench(Builder::new());
-    // It waits for an address in the mailbox, and answers what is there.
+    // A kernel that waits for an address in the mailbox, and returns the word at that address.
     let text =
         ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 mailbox) {
         .reg .b64 %rd<4>; .reg .b32 %r1; .reg .pred %p;
@@ -108,7 +108,7 @@ fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
     unsafe { ok(bench.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, none)) };
     std::thread::sleep(std::time::Duration::from_millis(20));
     let later = bench.upload(&[1234_u32]);
-    // SAFETY: the mailbox is aligned; the kernel only reads the word.
+    // SAFETY: the mailbox is aligned, and the kernel only reads the word.
     let word = unsafe { AtomicU64::from_ptr(mailbox.cast()) };
     word.store(later, Ordering::SeqCst);
     unsafe { ok(bench.cuStreamSynchronize(stream)) };
@@ -127,7 +127,7 @@ fn what_is_freed_before_its_turn_is_not_poisoned_in_other_hands() {
             ok(bench.cuMemAllocAsync(&raw mut pool, 1024, held));
             ok(bench.cuMemFree_v2(pool));
             ok(bench.cuMemAlloc_v2(&raw mut plain, 1024));
-            assert_eq!(plain, pool, "the same memory again");
+            assert_eq!(plain, pool, "the memory must be reused");
             let data = [7_u8; 1024];
             ok(bench.cuMemcpyHtoDAsync_v2(plain, data.as_ptr().cast(), 1024, other));
             ok(bench.cuStreamSynchronize(other));

@@ -1,4 +1,4 @@
-//! Modules and libraries, and the words of the compiler.
+//! Modules and libraries, and the messages of the compiler.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use cuda_sys::{CUfunction_attribute as F, CUjit_option, CUresult as R};
 
 use crate::support::{ADD, Bench, bench, ok};
 
-/// Loads with an error log; the status and the log.
+/// Loads a module with an error log. Returns the status and the log.
 fn load(bench: &Bench, image: &CStr) -> (R, String) {
     let mut log = vec![0_u8; 1024];
     let mut options = [
@@ -86,7 +86,7 @@ fn wrong_images_are_refused_with_words() {
 
 #[test]
 fn newer_ptx_needs_a_newer_driver() {
-    // The table of release notes in the PTX manual.
+    // From the table of release notes in the PTX manual.
     for (version, last, next) in [
         (12000, "8.0", "8.1"),
         (12020, "8.2", "8.3"),
@@ -211,14 +211,14 @@ fn a_library_serves_every_context() {
     let first = run();
     let mut other = ptr::null_mut();
     unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
-    assert_ne!(run(), first, "each context has its own variables");
+    assert_ne!(run(), first, "each context must have its own variables");
     unsafe { ok(bench.cuLibraryUnload(library)) };
     let status = unsafe { bench.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
 }
 
-/// Rows that are short, or empty, go on with zeros, as in C; the first dimension is what the rows
-/// come to.
+/// Short or empty rows are filled with zeros, as in C; the number of rows determines the first
+/// dimension.
 #[test]
 fn short_rows_of_initial_values_are_filled_up() {
     let bench = bench(Builder::new());

@@ -1,5 +1,5 @@
-//! How many blocks fit on a multiprocessor: numbers by hand, from the limits of the programming
-//! guide and the rules of `cuda_occupancy.h`.
+//! The number of blocks that fit on a multiprocessor: values computed by hand from the limits of
+//! the programming guide and the rules of `cuda_occupancy.h`.
 
 use std::ffi::CString;
 use std::ptr;
@@ -41,8 +41,8 @@ fn available(bench: &Bench, function: CUfunction, blocks: i32, block: i32) -> us
 
 #[test]
 fn occupancy_is_what_the_tightest_limit_allows() {
-    // sm_75: 1024 threads, 16 blocks, 64 KiB; sm_90: 2048 threads, 32 blocks, 228 KiB less 1 KiB a
-    // block.
+    // sm_75: 1024 threads, 16 blocks, 64 KiB. sm_90: 2048 threads, 32 blocks, 228 KiB, of which
+    // each block reserves 1 KiB.
     for (cc, block, dynamic, expected) in [
         ((7, 5), 32, 0, 16),
         ((7, 5), 1024, 0, 1),
@@ -51,7 +51,7 @@ fn occupancy_is_what_the_tightest_limit_allows() {
         ((9, 0), 512, 0, 4),
         ((9, 0), 32, 40 << 10, 5),
         ((9, 0), 32, 48 << 10, 4),
-        // Above 48 KiB only what the function is allowed.
+        // Above 48 KiB only up to the limit that is set for the function.
         ((9, 0), 32, (48 << 10) + 1, 0),
         ((9, 0), 32, 75 << 10, 0),
         ((9, 0), 32, 300 << 10, 0),
@@ -70,13 +70,13 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
     let module = bench.load(ADD);
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let add = bench.function(module, "add");
-    // 228 KiB by 2 are more than the default of 48 KiB. (An H200 does not count the KiB that is
-    // reserved for each.)
+    // Half of 228 KiB exceeds the default limit of 48 KiB. (An H200 does not count the KiB that is
+    // reserved for each block.)
     assert_eq!(
         [1, 2, 6].map(|n| available(&bench, add, n, 64)),
         [48 << 10, 48 << 10, 38 << 10]
     );
-    // `times_scale` has 512 bytes of its own.
+    // `times_scale` has 512 bytes of static shared memory.
     let scale = bench.function(module, "times_scale");
     assert_eq!(available(&bench, scale, 1, 64), (48 << 10) - 512);
     set(&bench, add, limit, 227 << 10);
@@ -91,8 +91,8 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
     assert_eq!(available(&bench, add, 1, 64), 1000);
 }
 
-/// With 10 KiB a block takes 11 KiB; a multiprocessor has 0, 8, 16, 32, 64, 100, 132, 164, 196 or
-/// 228 KiB.
+/// A block with 10 KiB takes 11 KiB; a multiprocessor can be configured for 0, 8, 16, 32, 64, 100,
+/// 132, 164, 196 or 228 KiB.
 #[test]
 fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     let bench = bench(Builder::new());
@@ -100,9 +100,9 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     for (percent, expected, left) in [
         (-1, 228 / 11, 48),
         (100, 228 / 11, 48),
-        // 114 KiB are not enough for 132, and 100 too few.
+        // 50 % are 114 KiB: 100 KiB are too few, so 132 KiB are configured.
         (50, 132 / 11, 48),
-        // 22.8 KiB.
+        // 10 % are 22.8 KiB.
         (10, 32 / 11, 32 / 2),
         // Less than a block needs.
         (3, 1, 8 / 2),
@@ -120,8 +120,8 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
     }
 }
 
-/// What is set of a kernel holds on a device, with no context there; what is set of a function goes
-/// before it.
+/// An attribute of a kernel applies to a device, even without a context there; an attribute of a
+/// function takes precedence.
 #[test]
 fn attributes_of_a_kernel_are_those_of_a_device() {
     let bench = bench(Builder::new().devices(2));
@@ -161,7 +161,7 @@ fn attributes_of_a_kernel_are_those_of_a_device() {
     unsafe {
         ok(bench.cuKernelSetAttribute(limit, 100_000, kernel, 0));
         ok(bench.cuKernelSetAttribute(carveout, 30, kernel, 0));
-        // No context is there.
+        // The device has no context.
         ok(bench.cuKernelSetAttribute(carveout, 40, kernel, 1));
     }
     assert_eq!([0, 1].map(|device| of_kernel(carveout, device)), [30, 40]);
@@ -171,7 +171,7 @@ fn attributes_of_a_kernel_are_those_of_a_device() {
     );
     assert_eq!(get(&bench, first, limit), 100_000);
     assert_eq!(get(&bench, first, carveout), 20);
-    // Another context of the device, before and after something is set there.
+    // Another context of the device, before and after an attribute is set there.
     let mut other = ptr::null_mut();
     unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
     let second = function();
@@ -187,7 +187,7 @@ fn attributes_of_a_kernel_are_those_of_a_device() {
     assert_eq!(of_kernel(limit, 0), 70_000);
     let status = unsafe { bench.cuKernelSetAttribute(carveout, 101, kernel, 1) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
-    // Nor is one current.
+    // No context is current either.
     unsafe { ok(bench.cuCtxSetCurrent(ptr::null_mut())) };
     assert_eq!(
         of_kernel(F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1),

@@ -1,4 +1,4 @@
-//! The estimate of registers: it is in the figures of occupancy, and refuses no launch.
+//! The register estimate: occupancy results include it, but no launch fails because of it.
 
 use std::ptr;
 
@@ -12,7 +12,8 @@ use crate::support::{Bench, bench, ok};
 
 const NULL: cuda_sys::CUstream = ptr::null_mut();
 
-/// A kernel in which so many registers are live at once. It writes the sum of their numbers.
+/// PTX of a kernel in which `registers` registers are live at once. It writes the sum of their
+/// numbers.
 fn sum(directives: &str, registers: u32) -> String {
     let all = 1..registers;
     let make = all.clone().map(|i| format!("mov.u32 %r{i}, {i};\n"));
@@ -30,7 +31,7 @@ fn load(bench: &Bench, directives: &str, registers: u32) -> CUfunction {
     bench.function(bench.load(&sum(directives, registers)), "sum")
 }
 
-/// What `cuOccupancyMaxPotentialBlockSize` returns: blocks and threads.
+/// The results of `cuOccupancyMaxPotentialBlockSize`: blocks and threads.
 fn potential(bench: &Bench, function: CUfunction, limit: i32) -> [i32; 2] {
     let (mut grid, mut block) = (-1, -1);
     let status = unsafe {
@@ -41,7 +42,7 @@ fn potential(bench: &Bench, function: CUfunction, limit: i32) -> [i32; 2] {
     [grid, block]
 }
 
-/// A cooperative launch, or one in clusters of so many blocks.
+/// Launches cooperatively, or in clusters of a given number of blocks.
 fn launch_ex(
     bench: &Bench,
     function: CUfunction,
@@ -98,7 +99,7 @@ fn directives_refuse_launches_and_estimates_do_not() {
     for (directives, most, refused) in [
         (".maxntid 512, 1, 1", 512, Some(544)),
         (".reqntid 256, 1, 1", 256, Some(128)),
-        // How many of these the assembler needs is open.
+        // The number that the assembler needs is not known.
         (".maxnreg 200", 1024, None),
         (".maxntid 1024, 1, 1 .minnctapersm 2", 1024, None),
     ] {
@@ -114,23 +115,23 @@ fn directives_refuse_launches_and_estimates_do_not() {
     ok(bench.sync());
 }
 
-/// A multiprocessor is four parts of 16384 registers, and a warp is on one of them.
+/// A multiprocessor has four partitions of 16384 registers each, and a warp belongs to one of them.
 #[test]
 fn occupancy_counts_registers_by_parts_of_an_sm() {
     let bench = bench(Builder::new());
     let out = bench.upload(&[0_u32]);
     for (registers, block, expected) in [
-        // 1280 for a warp: 12 warps a part, 48 in all, not 51.
+        // 1280 registers per warp: 12 warps per partition, 48 in all, not 51.
         (40, 96, 16),
         (32, 64, 32),
         (64, 1024, 1),
-        // 2304 for a warp: 7 warps a part, 28 in all.
+        // 2304 registers per warp: 7 warps per partition, 28 in all.
         (65, 896, 1),
         (68, 448, 2),
-        // Not even one by the estimate; but it can be launched.
+        // By the estimate not even one block fits; but it can be launched.
         (72, 1024, 1),
         (73, 768, 1),
-        // 6656 for a warp: 2 warps a part.
+        // 6656 registers per warp: 2 warps per partition.
         (204, 256, 1),
         (204, 128, 2),
     ] {
@@ -169,7 +170,7 @@ fn the_potential_block_size_can_be_launched() {
                 assert!(block > 0 && grid > 0, "{which}");
                 let status = bench.launch(function, [1, block as u32], NULL, &mut [out]);
                 assert_eq!(status, R::CUDA_SUCCESS, "{which}");
-                // All of that grid is resident, so it can be launched as a cooperative one.
+                // All blocks of that grid are resident, so it can be launched cooperatively.
                 assert_eq!(grid, 16 * blocks(&bench, function, block, 0), "{which}");
                 let status = launch_ex(&bench, function, [grid as u32, block as u32], None, out);
                 assert_eq!(status, R::CUDA_SUCCESS, "{which}");
@@ -184,12 +185,12 @@ fn cooperative_grids_are_refused_by_certain_limits_only() {
     let bench = bench(Builder::new());
     let out = bench.upload(&[0_u32]);
     let function = load(&bench, "", 200);
-    // 16 multiprocessors of 2048 threads, whatever the registers are.
+    // 16 multiprocessors of 2048 threads, independent of the registers.
     assert_eq!(blocks(&bench, function, 512, 0), 1);
     ok(launch_ex(&bench, function, [16 * 4, 512], None, out));
     let status = launch_ex(&bench, function, [16 * 4 + 1, 512], None, out);
     assert_eq!(status, R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-    // And so is the dynamic memory that is left to each of so many blocks.
+    // The dynamic memory that is available to each block does not depend on them either.
     let left = |blocks| {
         let mut bytes = 0;
         let bytes = &raw mut bytes;

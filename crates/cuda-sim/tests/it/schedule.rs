@@ -1,11 +1,11 @@
-//! The late schedule: what is unordered is seen in different orders, what is ordered never is, and
-//! a seed repeats.
+//! The late schedule: unordered operations are observed in different orders, ordered ones never
+//! are, and a seed reproduces a schedule.
 
 use std::collections::BTreeSet;
 
 use crate::support::{Bench, bench, late, ok};
 
-/// Four streams write to the same word; returns who was last.
+/// Writes to the same word from four streams, and returns the last writer.
 fn race(bench: &Bench) -> u32 {
     let word = bench.upload(&[0_u32]);
     let streams: Vec<_> = (0..4).map(|_| bench.stream(1)).collect();
@@ -86,14 +86,18 @@ fn a_wait_does_not_always_run_the_rest() {
         .collect();
     assert!(
         left.contains(&4),
-        "some wait runs no more than it needs: {left:?}"
+        "no wait runs only the work that it needs: {left:?}"
     );
-    assert!(left.len() >= 3, "others run more: {left:?}");
+    assert!(
+        left.len() >= 3,
+        "no wait runs more work than it needs: {left:?}"
+    );
 }
 
 #[test]
 fn a_missing_wait_is_found() {
-    // The second stream reads what the first writes, and nobody ordered them: some seed shows it.
+    // The second stream reads a word that the first one writes, without a dependency: some seed
+    // shows it.
     let stale = (0..32).filter(|&seed| {
         let bench = bench(late(seed));
         let (one, two) = (bench.stream(1), bench.stream(1));

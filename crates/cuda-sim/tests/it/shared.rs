@@ -1,4 +1,4 @@
-//! Shared memory: what kernels need of it, and what is left for the launch.
+//! Shared memory: the needs of kernels, and the memory that remains for the launch.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ use crate::support::{Bench, bench, ok};
 
 const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
-/// Launches one thread with so many bytes of dynamic shared memory.
+/// Launches one thread with `dynamic` bytes of dynamic shared memory.
 fn launch_with(bench: &Bench, function: CUfunction, dynamic: u32, out: u64) -> CUresult {
     let mut out = out;
     let mut params = [(&raw mut out).cast()];
@@ -18,8 +18,7 @@ fn launch_with(bench: &Bench, function: CUfunction, dynamic: u32, out: u64) -> C
     unsafe { bench.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, dynamic, stream, params, none) }
 }
 
-/// The H200 has 227 KiB for a block that asks for them, which is what static and dynamic memory
-/// come to here.
+/// A block of an H200 can opt into 227 KiB, the sum of static and dynamic memory here.
 #[test]
 fn a_block_gets_all_the_shared_memory_that_there_is() {
     let bench = bench(Builder::new());
@@ -75,7 +74,7 @@ fn static_bytes(bench: &Bench, function: CUfunction) -> i32 {
     value
 }
 
-/// Two functions that each have a variable `s`, and a kernel for each way to reach them.
+/// Two functions that each have a variable `s`, and a kernel for each way to call them.
 const REACH: &str = "
     .shared .align 4 .b8 big[40000];
     .shared .align 4 .b8 small[8];
@@ -103,8 +102,8 @@ const REACH: &str = "
       st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
       ret; }";
 
-/// What the linker of CUDA gives to a kernel: its own variables and those of the functions that it
-/// can call.
+/// CUDA's linker allocates for a kernel its own variables and those of the functions that it can
+/// call.
 #[test]
 fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
     let bench = bench(Builder::new());
@@ -114,7 +113,7 @@ fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
         ["none", "a", "b", "large"].map(bytes),
         [0, 16, 1008, 40_000]
     );
-    // 4 and 8 and 16 and 1000 bytes, and at most 4 to put the 16 at a multiple of 8.
+    // 4, 8, 16 and 1000 bytes, and at most 4 to align the 16 bytes to a multiple of 8.
     let both = bytes("both");
     assert!((1028..=1032).contains(&both), "{both}");
     let out = bench.upload(&[0_u32; 3]);
@@ -128,7 +127,8 @@ fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
     }
 }
 
-/// The variable of a function is not the variable of the same name of another, nor of the module.
+/// The variable of a function differs from the variables of the same name in another function and
+/// in the module.
 #[test]
 fn a_shared_variable_is_local_to_its_function() {
     let bench = bench(Builder::new());
@@ -158,7 +158,7 @@ fn a_shared_variable_is_local_to_its_function() {
     assert_eq!(bench.download::<u32>(out, 3), [1, 2, 11]);
 }
 
-/// PTX has calls of functions only.
+/// PTX can call functions only.
 #[test]
 fn a_kernel_is_not_called() {
     let bench = bench(Builder::new());
@@ -182,7 +182,7 @@ fn a_kernel_is_not_called() {
     assert_eq!(bench.sync(), CUresult::CUDA_ERROR_INVALID_PC);
 }
 
-/// A call through a register may be of any function of the module, but of no kernel.
+/// A call through a register may reach any function of the module, but no kernel.
 #[test]
 fn an_indirect_call_reaches_the_variables_of_all_functions() {
     let bench = bench(Builder::new());

@@ -1,4 +1,4 @@
-//! Streams: order, callbacks, waiting for values.
+//! Streams: order, callbacks, and waits for values.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,9 +12,9 @@ use cuda_sys::CUstream;
 
 use crate::support::{Bench, OK, TROUBLE, bench, late, ok};
 
-/// A host function that runs a closure, once.
+/// A host function that runs a closure once.
 unsafe extern "C" fn run(data: *mut c_void) {
-    // SAFETY: `call` made it from a box of this type.
+    // SAFETY: `call` made the pointer from a box of this type.
     let work = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
     work();
 }
@@ -118,7 +118,7 @@ fn a_stream_waits_for_a_value() {
         let word = bench.upload(&[1_u32]);
         let increment = bench.function(bench.load(TROUBLE), "increment");
         unsafe {
-            // Equal; then, of a value that is cyclically not less.
+            // Equal to the value; then greater than or equal to it, cyclically.
             ok(bench.cuStreamWaitValue32_v2(waiter, flag, 7, 1));
             ok(bench.cuStreamWaitValue32_v2(waiter, flag + 4, 5, 0));
         }
@@ -185,7 +185,7 @@ fn streams_say_what_they_are() {
         ok(bench.cuStreamDestroy_v2(stream));
         assert_eq!(bench.cuStreamDestroy_v2(stream), invalid);
         assert_eq!(bench.cuStreamSynchronize(stream), invalid);
-        // An event is no stream.
+        // An event is not a stream.
         let event = bench.event(0);
         assert_eq!(bench.cuStreamQuery(event.cast()), invalid);
         let bad = bench.cuStreamCreate(&raw mut stream, 8);
@@ -204,7 +204,7 @@ fn a_destroyed_stream_still_does_its_work() {
             ok(bench.cuStreamDestroy_v2(stream));
         }
         assert_eq!(bench.simulator.pending(), 1);
-        // A blocking copy on the legacy stream follows it.
+        // A blocking copy on the legacy stream is ordered after it.
         assert_eq!(bench.download::<u8>(addr, 16), [5; 16]);
         assert_eq!(bench.simulator.pending(), 0);
     }

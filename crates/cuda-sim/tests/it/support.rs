@@ -1,4 +1,4 @@
-//! A driver with a context, and calls that must succeed.
+//! A driver with a context; the calls must succeed.
 
 use std::ffi::{CString, c_void};
 use std::ops::Deref;
@@ -9,9 +9,9 @@ use cuda_sys::{
     CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult, CUstream, DriverLibrary,
 };
 
-/// Adds two arrays of floats: `a, b, out, n`.
+/// A kernel that adds two arrays of floats: `a, b, out, n`.
 pub(crate) const ADD: &str = include_str!("kernels/add.ptx");
-/// Small kernels that fail, each in its own way, and one that counts.
+/// Small kernels, each of which fails in its own way, and one that counts.
 pub(crate) const TROUBLE: &str = include_str!("kernels/trouble.ptx");
 
 pub(crate) const OK: CUresult = CUresult::CUDA_SUCCESS;
@@ -36,7 +36,7 @@ impl Deref for Bench {
     }
 }
 
-/// A driver that is loaded and not initialised.
+/// A driver that is loaded but not initialised.
 pub(crate) fn bare(builder: Builder) -> (Simulator, DriverLibrary) {
     let simulator = builder.build().unwrap();
     let driver = simulator.library().unwrap();
@@ -116,7 +116,7 @@ impl Bench {
         function
     }
 
-    /// Launches with parameters of 8 bytes each.
+    /// Launches a kernel with parameters of 8 bytes each.
     pub(crate) fn launch(
         &self,
         function: CUfunction,

@@ -1,4 +1,4 @@
-//! Tensor maps: what is refused, and a tile and a column of images that are copied through one.
+//! Tensor maps: rejected calls, and a tile and an im2col column that are copied through a map.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -11,7 +11,7 @@ use cuda_sys::{
 
 use crate::support::{Bench, bench, ok};
 
-/// One tile of 4 × 4 words at (2, 1), through a map in the parameters.
+/// A kernel that copies one tile of 4 × 4 words at (2, 1) through a map in its parameters.
 const TILE: &str = ".version 8.0
 .target sm_90
 .address_size 64
@@ -28,7 +28,7 @@ const TILE: &str = ".version 8.0
     ret;
 }";
 
-/// What is passed to `cuTensorMapEncodeTiled`.
+/// The arguments of `cuTensorMapEncodeTiled`.
 #[derive(Clone, Copy)]
 struct Tiled {
     data_type: CUtensorMapDataType,
@@ -147,7 +147,7 @@ fn what_the_manual_forbids_is_refused() {
     for (number, change) in missing.into_iter().enumerate() {
         assert_eq!(status(change), R::CUDA_ERROR_NOT_SUPPORTED, "case {number}");
     }
-    // Not a map, and an address in the middle of 16 bytes.
+    // Bytes that are not a map, and an address that is not a multiple of 16.
     let replace = |map: &mut CUtensorMap, address: usize| unsafe {
         bench.cuTensorMapReplaceAddress(map, ptr::without_provenance_mut(address))
     };
@@ -162,7 +162,7 @@ fn what_the_manual_forbids_is_refused() {
     assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/// What is passed to `cuTensorMapEncodeIm2col`.
+/// The arguments of `cuTensorMapEncodeIm2col`.
 #[derive(Clone, Copy)]
 struct Images {
     tensor: Tiled,
@@ -172,8 +172,8 @@ struct Images {
     pixels: u32,
 }
 
-/// One image of 4 channels, 4 wide and 3 high, with filters of 2 × 3 that begin at -1 to 3 and at 0
-/// to 0.
+/// One image of 4 channels, 4 wide and 3 high. The filters are 2 × 3 and start at -1 to 3 in one
+/// dimension and at 0 in the other.
 fn images(address: u64) -> Images {
     let mut tensor = tiled(address);
     (tensor.rank, tensor.dims) = (4, [4, 4, 3, 1, 1]);
@@ -240,7 +240,7 @@ fn what_the_manual_forbids_of_images_is_refused() {
         images.encode(&bench, &mut map)
     };
     assert_eq!(status(|_| {}), R::CUDA_SUCCESS);
-    // The first element stride does not count.
+    // The first element stride is ignored.
     assert_eq!(status(|i| i.tensor.steps[0] = 3), R::CUDA_SUCCESS);
     assert_eq!(
         status(|i| (i.lower[0], i.upper[0]) = (-128, 127)),
@@ -257,15 +257,15 @@ fn what_the_manual_forbids_of_images_is_refused() {
         |i| i.lower[0] = -129,
         |i| i.upper[1] = 128,
         |i| (i.tensor.rank, i.lower[2]) = (5, -17),
-        // Nothing is between the corners.
+        // The box between the corners is empty.
         |i| i.upper[1] = -3,
         |i| (i.channels, i.tensor.swizzle) = (16, CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_32B),
     ];
     for (number, change) in invalid.into_iter().enumerate() {
         assert_eq!(status(change), R::CUDA_ERROR_INVALID_VALUE, "case {number}");
     }
-    // Strides of images, rows of no multiple of 16 bytes or shorter than the swizzle, interleaved
-    // channels.
+    // Strides of images, rows that are not a multiple of 16 bytes or are shorter than the swizzle,
+    // and interleaved channels.
     let missing: [fn(&mut Images); 4] = [
         |i| i.tensor.steps[3] = 2,
         |i| i.channels = 3,

@@ -1,4 +1,4 @@
-//! Textures, surfaces and mipmapped arrays: made, described and refused.
+//! Textures, surfaces and mipmapped arrays: created, described and rejected.
 
 use std::ptr;
 
@@ -167,11 +167,11 @@ fn descriptions_come_back() {
     assert_eq!(back.addressMode, texture.addressMode);
     assert_eq!(back.borderColor, texture.borderColor);
     assert_eq!((part.width, part.firstLayer, part.lastLayer), (8, 2, 3));
-    // Views of what is not there.
+    // Views of something that does not exist.
     let wrong: [fn(&mut CUDA_RESOURCE_VIEW_DESC); 8] = [
         |view| view.width = 7,
         |view| view.height = 5,
-        // Of so many layers as are seen.
+        // A depth that is not the number of layers.
         |view| view.depth = 2,
         |view| view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_NONE,
         |view| view.lastLayer = 6,
@@ -198,7 +198,8 @@ fn descriptions_come_back() {
 #[test]
 fn levels_of_a_mipmapped_array() {
     let bench = bench(Builder::new());
-    // Extents, flags, levels asked for, and the extents of the levels that there are.
+    // The extent, the flags, the requested number of levels, and the extents of the levels that
+    // result.
     type Case = ([usize; 3], u32, u32, &'static [[usize; 3]]);
     let cases: [Case; 5] = [
         (

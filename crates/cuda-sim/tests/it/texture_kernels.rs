@@ -1,4 +1,4 @@
-//! Textures and surfaces as small kernels see them, against slices.
+//! Textures and surfaces in small kernels, compared with slices.
 
 use cuda_sim::{Builder, CUresult as R, ReportKind};
 use cuda_sys::{CUaddress_mode, CUarray, CUtexObject};
@@ -17,7 +17,7 @@ fn memory_is_fetched_by_element() {
                 .make_texture(&resource, &clamped(flags), None)
                 .unwrap()
         };
-        // Two channels as they are; the others are 0 and 1, and outside all is 0.
+        // Two unconverted channels; the others are 0 and 1, and everything outside is 0.
         ok(bench.run("fetch", &mut [texture(INTEGER, 2), out]));
         for (i, found) in bench.download::<[u32; 4]>(out, 32).iter().enumerate() {
             let expected = match i.checked_sub(2).filter(|i| *i < 20) {
@@ -45,7 +45,7 @@ fn a_plane_between_its_elements() {
     let bench = bench(Builder::new());
     let [width, height] = [5_usize, 4];
     let values: Vec<f32> = (0..width * height).map(|i| (i * i % 23) as f32).collect();
-    // Rows of 5 floats, 32 bytes apart.
+    // Rows of 5 floats with a pitch of 32 bytes.
     let mut rows = vec![f32::NAN; 8 * height];
     for (i, value) in values.iter().enumerate() {
         rows[i / width * 8 + i % width] = *value;
@@ -74,7 +74,7 @@ fn a_plane_between_its_elements() {
     }
 }
 
-/// Whatever a coordinate is, an element is read, or the border; those of infinity are at the edges.
+/// Any coordinate reads an element or the border; infinite coordinates are at the edges.
 #[test]
 fn coordinates_that_are_no_places() {
     let bench = bench(Builder::new());
@@ -192,7 +192,7 @@ fn what_is_gone_is_a_fault() {
     }
 }
 
-/// Memory that another allocation has by now is that one's, as far as it reaches.
+/// Memory that has been allocated again belongs to the new allocation, as far as that extends.
 #[test]
 fn memory_behind_a_texture_is_what_is_there_now() {
     let bench = bench(Builder::new());
@@ -230,7 +230,7 @@ fn what_nobody_wrote_is_reported() {
     }
     // Thread 14 is the first to read the 13th word.
     assert_eq!(reports[0].at.thread, [14, 0, 0]);
-    // What a kernel wrote is written.
+    // Memory that a kernel wrote is initialised.
     ok(bench.run("write", &mut [surface]));
     ok(bench.run("read", &mut [surface, out]));
     assert_eq!(bench.simulator.take_reports(), []);

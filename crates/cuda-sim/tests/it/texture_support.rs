@@ -1,4 +1,4 @@
-//! Textures, surfaces and arrays for tests.
+//! Helpers that create textures, surfaces and arrays.
 
 use std::ptr;
 
@@ -150,7 +150,7 @@ impl Bench {
         unsafe { ok(self.cuMemcpyHtoA_v2(array, 0, values.as_ptr().cast(), size)) };
     }
 
-    /// A row of a plane.
+    /// Writes a row of a plane.
     pub(crate) fn put_row<T>(&self, array: CUarray, y: usize, values: &[T]) {
         let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
         copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
@@ -168,13 +168,13 @@ impl Bench {
         values
     }
 
-    /// A row of 16 words for surfaces.
+    /// Creates a row of 16 words, with a surface.
     pub(crate) fn row(&self) -> (CUarray, CUsurfObject) {
         let array = self.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
         (array, self.make_surface(&of_array(array)).unwrap())
     }
 
-    /// What a launch of 32 threads gives.
+    /// Launches 32 threads and returns the status.
     pub(crate) fn run(&self, kernel: &str, params: &mut [u64]) -> R {
         let function = self.function(self.load(TEXTURE), kernel);
         ok(self.launch(function, [1, 32], ptr::null_mut(), params));

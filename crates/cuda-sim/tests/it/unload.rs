@@ -1,4 +1,4 @@
-//! What unloading and freeing wait for: the work of their own context, and of no other.
+//! Unloading and freeing wait for the work of their own context, and of no other.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -11,10 +11,10 @@ use cuda_sys::{CUarray, CUcontext, CUlibrary, CUmodule, CUstream, DriverTable};
 
 use crate::support::{Bench, bench, late, ok};
 
-/// How long a call may take that waits for nothing.
+/// The time limit for a call that must not wait.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// A module with a variable of four words.
+/// PTX of a module with a variable of four words.
 fn variable(values: [u32; 4]) -> String {
     let [a, b, c, d] = values;
     format!(
@@ -34,7 +34,7 @@ fn address(bench: &Bench, module: CUmodule) -> u64 {
     addr
 }
 
-/// Another context with a stream that waits for the host and has a copy behind that.
+/// Another context, with a stream that waits for the host and then copies.
 struct Other {
     context: CUcontext,
     stream: CUstream,
@@ -43,8 +43,8 @@ struct Other {
 }
 
 impl Other {
-    /// A context on `device`, in whose stream 16 bytes at `source` are copied. The context of
-    /// `bench` is current again.
+    /// Creates a context on `device` and queues a copy of 16 bytes at `source` in its stream. Then
+    /// the context of `bench` is current again.
     fn new(bench: &Bench, device: i32, source: u64) -> Self {
         let mut context = ptr::null_mut();
         unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, device)) };
@@ -69,7 +69,7 @@ impl Other {
         unsafe { self.flag.write_volatile(1) };
     }
 
-    /// Lets the copy run, and returns how that ended and what was copied.
+    /// Lets the copy run. Returns its status and the copied words.
     fn finish(&self, bench: &Bench) -> (R, [u32; 4]) {
         self.go();
         let mut copied = [0; 4];
@@ -85,8 +85,8 @@ impl Other {
     }
 }
 
-/// Whether a call that another thread makes in the context of `bench` returns in that time. If not,
-/// `release` is called, and it must.
+/// Whether a call that another thread makes in the context of `bench` returns in time. If not, this
+/// calls `release`, after which the call must return.
 fn returns(
     bench: &Bench,
     within: Duration,
@@ -115,7 +115,7 @@ fn returns(
     })
 }
 
-/// Unloads the module behind whose variable a copy of another context is queued.
+/// Unloads a module while a copy of its variable is queued in another context.
 fn unload(bench: &Bench, device: i32) -> (u64, Other) {
     let module = bench.load(&variable(OURS));
     let addr = address(bench, module);
@@ -127,7 +127,7 @@ fn unload(bench: &Bench, device: i32) -> (u64, Other) {
         |driver| unsafe { driver.cuModuleUnload(ptr::with_exposed_provenance_mut(module)) },
         || other.go(),
     );
-    assert!(unloaded, "waited for another context");
+    assert!(unloaded, "unloading waited for another context");
     (addr, other)
 }
 
@@ -139,7 +139,7 @@ fn a_queued_peer_copy_reads_what_the_next_module_put_there() {
             let bench = bench(builder.devices(2));
             let (addr, other) = unload(&bench, device);
             let next = bench.load(&variable(THEIRS));
-            assert_eq!(address(&bench, next), addr, "the address is given again");
+            assert_eq!(address(&bench, next), addr, "the address must be reused");
             assert_eq!(other.finish(&bench), (R::CUDA_SUCCESS, THEIRS));
         }
     }
@@ -168,7 +168,7 @@ fn the_checker_reports_a_peer_copy_of_an_unloaded_module() {
 }
 
 impl Other {
-    /// As [`finish`](Self::finish), for a copy that loses the device.
+    /// Like [`finish`](Self::finish), for a copy that loses the device.
     fn finish_lost(&self, bench: &Bench) -> (R, Option<String>) {
         self.go();
         let status = unsafe { bench.cuStreamSynchronize(self.stream) };
@@ -199,7 +199,7 @@ fn late_work_of_another_context_runs_after_the_unloading() {
     }
 }
 
-/// A call that frees or unloads something of the context of the bench, which it makes first.
+/// Creates something in the context of the bench, and returns a call that frees or unloads it.
 type Make = fn(&Bench) -> Box<dyn FnOnce(&DriverTable) -> R + Send>;
 
 fn library(bench: &Bench) -> usize {
@@ -211,7 +211,7 @@ fn library(bench: &Bench) -> usize {
         let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
         let (options, values) = (ptr::null_mut(), ptr::null_mut());
         ok(bench.cuLibraryLoadData(library, image, none, nothing, 0, options, values, 0));
-        // It is loaded into the context when it is used there.
+        // The library is loaded into the context when it is used there.
         let name = c"values".as_ptr();
         ok(bench.cuLibraryGetGlobal(&raw mut addr, &raw mut size, *library, name));
     }
@@ -234,7 +234,7 @@ fn registered(bench: &Bench) -> usize {
     start.expose_provenance()
 }
 
-/// What frees or unloads outside of the order of streams.
+/// Calls that free or unload without being ordered by a stream.
 const CALLS: [(&str, Make); 7] = [
     ("cuMemFree", |bench| {
         let addr = bench.alloc(64);

@@ -1,4 +1,4 @@
-//! What a driver of some version has, and how `cuGetProcAddress` answers.
+//! The functions of a driver of a given version, and the results of `cuGetProcAddress`.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
@@ -38,7 +38,7 @@ fn a_driver_has_what_its_version_has_and_no_more() {
         let mut reported = 0;
         unsafe { assert_eq!(driver.cuDriverGetVersion(&raw mut reported), OK) };
         assert_eq!(reported as u32, version);
-        // The table is one pointer for each row, in the order of the rows.
+        // The table has one pointer for each row, in the order of the rows.
         let slots: *const *const () = ptr::from_ref(driver.table()).cast();
         let mut distinct = BTreeSet::new();
         let mut resolved = 0;
@@ -117,7 +117,7 @@ fn unknown_names_and_versions_are_told_apart() {
     );
     assert_eq!(query(&driver, "cuNoSuchFunction", 13000, 0), missing);
     assert_eq!(query(&driver, "cuCtxCreate_v4", 13000, 0), missing);
-    // cuMemGetLocationInfo came with 13.4: this driver has never heard of it.
+    // CUDA 13.4 introduced cuMemGetLocationInfo, which this driver does not know.
     assert_eq!(query(&driver, "cuMemGetLocationInfo", 13000, 0), missing);
     let old = (
         OK,
@@ -139,7 +139,7 @@ fn the_per_thread_flag_gives_the_per_thread_variant() {
     assert_ne!(legacy, per_thread);
     let field = driver.cuStreamSynchronize_ptsz.unwrap() as *const ();
     assert_eq!(per_thread, field.cast_mut().cast());
-    // A function without one is itself.
+    // A function without a per-thread variant resolves to itself.
     assert_eq!(
         query(&driver, "cuInit", 12000, 2).1,
         query(&driver, "cuInit", 12000, 0).1
@@ -152,7 +152,7 @@ fn a_driver_that_is_gone_says_so() {
     let get_version = driver.cuDriverGetVersion.unwrap();
     drop(simulator);
     let mut version = 0;
-    // The library alone keeps it alive.
+    // The library alone keeps the driver alive.
     unsafe { assert_eq!(get_version(&raw mut version), OK) };
     drop(driver);
     let status = unsafe { get_version(&raw mut version) };

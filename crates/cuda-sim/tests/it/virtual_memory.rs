@@ -1,4 +1,4 @@
-//! Addresses, memory and access: each on its own.
+//! Virtual memory: addresses, allocations and access rights, each managed separately.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ const BAD: R = R::CUDA_ERROR_INVALID_VALUE;
 type F = CUmemAccess_flags;
 
 fn location(device: i32) -> CUmemLocation {
-    // Some headers put the number into a union: it is the second `int` in all.
+    // Some headers put the id into a union: it is the second `int` in all of them.
     let mut location: CUmemLocation = unsafe { std::mem::zeroed() };
     location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
     let number = ptr::from_mut(&mut location).cast::<i32>().wrapping_add(1);
@@ -90,9 +90,9 @@ fn pieces_at_neighbouring_addresses_are_one_memory() {
         bench.map(addr + 2 * MIB as u64, 4 * MIB, handles[1]);
         bench.allow(addr, size, 0);
         let fresh = bench.download::<u8>(addr + size as u64 - 8, 8);
-        assert_eq!(fresh, [0xCD; 8], "it is not cleared");
+        assert_eq!(fresh, [0xCD; 8], "the memory is not cleared");
 
-        // Across the border: by copies, by a kernel, by a fill.
+        // Accesses across the boundary of two mappings: by copies, by a kernel, by a fill.
         let count = size / 4;
         let values: Vec<f32> = (0..count).map(|index| (index % 4096) as f32).collect();
         let bytes = size_of_val(&values[..]);
@@ -125,7 +125,8 @@ fn memory_is_the_same_wherever_it_is_mapped() {
     unsafe { ok(bench.cuMemsetD32_v2(one + 40, 0xABCD, 3)) };
     assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
 
-    // Unmapped and elsewhere, it still has its bytes; the handle alone keeps it.
+    // After it is mapped elsewhere, the memory still has its bytes; the handle alone keeps it
+    // alive.
     unsafe {
         ok(bench.cuMemUnmap(addr, 4 * MIB));
         assert_eq!(bench.cuMemsetD32_v2(one, 1, 1), BAD);
@@ -134,7 +135,7 @@ fn memory_is_the_same_wherever_it_is_mapped() {
     bench.allow(two, 2 * MIB, 0);
     assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
 
-    // So does the mapping alone.
+    // The mapping alone keeps it alive as well.
     let mut again = 0;
     unsafe {
         ok(bench.cuMemRelease(handle));
@@ -180,14 +181,14 @@ fn access_is_given_device_by_device() {
     let mut used = [0_usize; 2];
     unsafe {
         ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
-        assert_eq!(used[0], used[1], "it is the other device's");
+        assert_eq!(used[0], used[1], "the memory belongs to the other device");
         ok(bench.cuCtxSetCurrent(other));
         ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
         assert_eq!(used[1] - used[0], 2 * MIB);
         ok(bench.cuCtxSetCurrent(bench.context));
     }
 
-    // Given to the first device too, its kernels may use it.
+    // Once the first device has access too, its kernels may use the memory.
     bench.allow(addr, 2 * MIB, 0);
     let add = bench.function(bench.load(ADD), "add");
     let out = bench.alloc(4);
@@ -195,7 +196,7 @@ fn access_is_given_device_by_device() {
     ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
     assert_eq!(bench.download::<f32>(out, 1), [2.0]);
 
-    // Taken away, they may not, although the devices are peers.
+    // Without access they may not, although the devices are peers.
     unsafe { ok(bench.cuCtxEnablePeerAccess(other, 0)) };
     ok(bench.access(addr, 2 * MIB, 0, F::CU_MEM_ACCESS_FLAGS_PROT_NONE));
     ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
@@ -215,7 +216,7 @@ fn what_is_unmapped_is_no_longer_used() {
     let stream = bench.stream(1);
     unsafe {
         ok(bench.cuMemsetD32Async(one, 0x55, 4, stream));
-        // Waits for the fill, which is late.
+        // Unmapping waits for the fill, which runs late.
         ok(bench.cuMemUnmap(one, 2 * MIB));
     }
     assert_eq!(bench.simulator.pending(), 0);
@@ -258,7 +259,7 @@ fn a_pointer_tells_what_is_mapped() {
         assert_eq!(
             bench.cuMemFree_v2(place),
             BAD,
-            "it was not allocated this way"
+            "the memory was not allocated by cuMemCreate"
         );
         ok(bench.cuMemUnmap(place, 2 * MIB));
         ok(bench.cuMemRelease(handle));
@@ -349,7 +350,11 @@ fn wrong_calls_are_refused() {
         let nothing = ptr::without_provenance_mut(unmapped as usize);
         let status = bench.cuMemRetainAllocationHandle(&raw mut made, nothing);
         assert_eq!(status, BAD);
-        assert_eq!(bench.cuMemAddressFree(addr, 6 * MIB), BAD, "it is in use");
+        assert_eq!(
+            bench.cuMemAddressFree(addr, 6 * MIB),
+            BAD,
+            "the address range is in use"
+        );
         ok(bench.cuMemUnmap(addr, 4 * MIB));
         assert_eq!(bench.cuMemAddressFree(addr, 4 * MIB), BAD, "a part");
         ok(bench.cuMemAddressFree(addr, 6 * MIB));
@@ -360,7 +365,7 @@ fn wrong_calls_are_refused() {
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         ok(bench.cuMemGetAllocationGranularity(&raw mut granularity, &prop(0), recommended));
         assert_eq!(granularity, 2 * MIB);
-        // Nothing is shared with other processes.
+        // Sharing with other processes is not supported.
         let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         let export = bench.cuMemExportToShareableHandle(ptr::null_mut(), handle, fd, 0);
         assert_eq!(export, R::CUDA_ERROR_NOT_SUPPORTED);

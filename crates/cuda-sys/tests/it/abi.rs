@@ -1,8 +1,8 @@
-//! A C program, compiled against the very header that the bindings were made from, agrees with
-//! them.
+//! Compiles a C program against the header that the bindings were made from, to check that they
+//! agree.
 //!
-//! The build script leaves the facts (names as C spells them, numbers as Rust computes them); here
-//! they become static assertions in C. What the header lacks and the snapshot added is counted as
+//! The build script writes the facts (names as C spells them, numbers as Rust computes them), which
+//! become static assertions in C. Items that the header lacks and the snapshot added are counted as
 //! skipped.
 
 #[cfg(not(cuda_header))]
@@ -26,9 +26,9 @@ mod header {
 
     struct Facts {
         types: &'static [TypeFacts],
-        /// Name, value, and whether the header has it.
+        /// The name, the value, and whether the header has it.
         values: &'static [(&'static str, i64, bool)],
-        /// Name, result, parameters, and whether the header has it.
+        /// The name, the result, the parameters, and whether the header has it.
         functions: &'static [(&'static str, &'static str, &'static str, bool)],
     }
 
@@ -37,11 +37,11 @@ mod header {
         size: usize,
         align: usize,
         in_header: bool,
-        /// Whether the size is the header's: otherwise the type has grown since.
+        /// Whether the size is that of the header; otherwise the type has grown since.
         same_size: bool,
-        /// Whether the alignment is the header's: otherwise it may have grown.
+        /// Whether the alignment is that of the header; otherwise it may have grown.
         same_align: bool,
-        /// Name, offset, and whether the header has it.
+        /// The name, the offset, and whether the header has it.
         fields: &'static [(&'static str, usize, bool)],
     }
 
@@ -81,7 +81,7 @@ mod header {
         skipped: usize,
     }
 
-    /// The facts as a C program, and how many of each there are.
+    /// The facts as a C program, and the number of each kind.
     fn program(includes: &str, calling: &str, facts: &Facts) -> (String, Counts) {
         let mut c = includes.to_owned();
         let mut counts = Counts::default();
@@ -167,7 +167,7 @@ mod header {
     #[test]
     fn the_driver_bindings_agree_with_their_header() {
         let counts = agrees(DRIVER_INCLUDES, "CUDAAPI", &driver::get());
-        // The oldest header that is taken has 634 functions and two of the profiler.
+        // The oldest supported header has 634 functions, plus two of the profiler.
         assert!(counts.functions >= 636, "{counts:?}");
         assert!(counts.sizes >= 180, "{counts:?}");
         assert!(counts.offsets >= 500, "{counts:?}");
@@ -183,7 +183,7 @@ mod header {
         assert!(counts.values >= 12, "{counts:?}");
     }
 
-    /// Each kind of fact, planted wrong, is refused: the check can fail.
+    /// Plants an error in each kind of fact and checks that the compiler rejects it.
     #[test]
     fn a_wrong_fact_is_refused() {
         const NONE: Facts = Facts {

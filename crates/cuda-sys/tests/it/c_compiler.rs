@@ -1,16 +1,16 @@
-//! The C compiler of this machine, found as build scripts find it.
+//! The C compiler of this machine, found in the way that build scripts find it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What one run of the compiler said.
+/// The outcome of one run of the compiler.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) success: bool,
     pub(crate) messages: String,
 }
 
-/// A command for the C compiler; `None`, after saying so, where there is none that takes GCC's
+/// A command for the C compiler; prints a message and returns `None` if no compiler accepts GCC's
 /// options.
 pub(crate) fn command() -> Option<Command> {
     let target = env!("CUDA_SYS_TARGET");
@@ -35,7 +35,7 @@ pub(crate) fn command() -> Option<Command> {
     }
 }
 
-/// Runs the command to its end.
+/// Runs the command to completion.
 pub(crate) fn run(mut command: Command) -> Outcome {
     let output = command.output().expect("the C compiler starts");
     Outcome {
@@ -44,7 +44,7 @@ pub(crate) fn run(mut command: Command) -> Outcome {
     }
 }
 
-/// Compiles `source` to the shared library `name` in `dir`; `None` where there is no compiler.
+/// Compiles `source` to the shared library `name` in `dir`; `None` if there is no compiler.
 pub(crate) fn shared_library(dir: &Path, name: &str, source: &str) -> Option<PathBuf> {
     let c = dir.join(format!("{name}.c"));
     let library = dir.join(format!("{name}.so"));

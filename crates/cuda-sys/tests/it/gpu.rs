@@ -1,4 +1,5 @@
-//! With a real driver: each function resolves where its version says, to the address of its export.
+//! With a real driver: each function resolves in the version that introduced it, to the address of
+//! its export.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -8,27 +9,28 @@ use std::sync::Arc;
 use cuda_sys::{DriverLibrary, DriverTable, FUNCTIONS};
 use libloading::Library;
 
-/// The driver of this machine; `None`, after saying so, where there is none.
+/// The driver of this machine; prints a message and returns `None` if there is none.
 fn driver() -> Option<Arc<DriverLibrary>> {
     test_needs::found("GPU", "what the driver exports", DriverLibrary::system())
 }
 
-/// The addresses in the table's slots, null for `None`.
+/// The addresses in the slots of the table; null for `None`.
 fn addresses(table: &DriverTable) -> Vec<*const c_void> {
     assert_eq!(
         size_of::<DriverTable>(),
         FUNCTIONS.len() * size_of::<fn()>()
     );
     let slots = ptr::from_ref(table).cast::<*const c_void>();
-    // SAFETY: that many pointers must be readable ← the table is `repr(C)`, has a pointer for each
-    // row, and `None` is null.
+    // SAFETY: that many pointers must be readable ← the table is `repr(C)` with one pointer for
+    // each row, and `None` is null.
     unsafe { std::slice::from_raw_parts(slots, FUNCTIONS.len()) }.to_vec()
 }
 
 #[test]
 fn every_function_up_to_the_drivers_version_resolves_to_its_export() {
     let Some(driver) = driver() else { return };
-    // SAFETY: the initialisers must be sound to run ← it is the driver, and is loaded already.
+    // SAFETY: the initialisers must be sound to run ← the library is the driver, and is loaded
+    // already.
     let exports = unsafe { Library::new(driver.origin()) }.expect("the library that is loaded");
     let (mut same, mut newer) = (0, 0);
     let mut exceptions = Vec::new();
@@ -38,7 +40,7 @@ fn every_function_up_to_the_drivers_version_resolves_to_its_export() {
             newer += 1;
             continue;
         }
-        // SAFETY: the symbol's type must be right ← only its address is looked at.
+        // SAFETY: the symbol's type must be right ← only its address is used.
         let export = unsafe { exports.get::<*const c_void>(function.name.as_bytes()) };
         match export.map(|symbol| *symbol) {
             Ok(export) if export == address => same += 1,

@@ -1,8 +1,8 @@
-//! What the loader makes of files that are no driver, of an old one, and of one that lacks
-//! functions.
+//! The loader's behaviour with files that are not a driver, with an old driver, and with one that
+//! lacks functions.
 //!
-//! The libraries are compiled here from a few lines of C. What depends on the environment runs in a
-//! child process.
+//! The libraries are compiled here from a few lines of C. Tests that depend on the environment run
+//! in a child process.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -16,7 +16,7 @@ use libloading::Library;
 
 use crate::c_compiler::shared_library;
 
-/// A driver of version 12.2 that answers as a real one does, and notes each request.
+/// A driver of version 12.2 that behaves as a real one does, and records each request.
 const FAKE: &str = r#"
 #include <string.h>
 typedef struct { char name[96]; int version; unsigned long long flags; } request;
@@ -45,7 +45,7 @@ int cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long
 }
 "#;
 
-/// One entry of `requests` in [`FAKE`].
+/// An entry of `requests` in [`FAKE`].
 #[repr(C)]
 struct Request {
     name: [c_char; 96],
@@ -54,8 +54,8 @@ struct Request {
 }
 
 fn open(path: &Path) -> Result<DriverLibrary, LoadError> {
-    // SAFETY: the file must be a driver ← it is absent, no library, or of this file's C, which
-    // behaves as one.
+    // SAFETY: the file must be a driver ← it is missing, not a library, or compiled from this
+    // file's C, which behaves as a driver.
     unsafe { DriverLibrary::open(path) }
 }
 
@@ -175,20 +175,20 @@ fn each_function_is_asked_for_at_its_own_version_and_newer_ones_not_at_all() {
     assert_eq!(driver.version(), Version::new(12020));
     assert_eq!(driver.origin(), path.display().to_string());
 
-    // SAFETY: the initialisers must be sound to run ← it has none, and is loaded already.
+    // SAFETY: the initialisers must be sound to run ← the library has none, and is loaded already.
     let library = unsafe { Library::new(&path) }.unwrap();
-    // SAFETY: the symbol's type must be right ← the C above.
+    // SAFETY: the symbol's type must be right ← the C above declares it so.
     let count = unsafe { *library.get::<*const c_int>(b"request_count").unwrap() };
-    // SAFETY: the symbol's type must be right ← the C above.
+    // SAFETY: the symbol's type must be right ← the C above declares it so.
     let first = unsafe { *library.get::<*const Request>(b"requests").unwrap() };
     // SAFETY: the pointer must be readable ← it is to a global of a loaded library.
     let count = usize::try_from(unsafe { *count }).unwrap();
-    // SAFETY: as many requests must be there ← the C counted them; nothing writes them any more.
+    // SAFETY: as many requests must exist ← the C counted them, and no longer writes them.
     let requests = unsafe { std::slice::from_raw_parts(first, count) };
     let asked: Vec<(&str, u32, u64)> = requests
         .iter()
         .map(|request| {
-            // SAFETY: the text must end with NUL ← the C leaves the last byte of each zero.
+            // SAFETY: the text must end with NUL ← the C keeps the last byte of each zero.
             let name = unsafe { CStr::from_ptr(request.name.as_ptr()) };
             let version = u32::try_from(request.version).unwrap();
             (name.to_str().unwrap(), version, request.flags)
@@ -219,8 +219,8 @@ fn slots_hold_what_the_driver_gave_and_nothing_else() {
     };
     let driver = open(&path).unwrap();
     let newer = CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
-    // SAFETY: the functions' contracts must be kept ← those of the C above read none of their
-    // arguments but one.
+    // SAFETY: the functions' contracts must be kept ← the functions of the C above read only one of
+    // their arguments.
     unsafe {
         assert_eq!(driver.cuInit(0), CUresult::CUDA_SUCCESS);
         assert_eq!(driver.cuInit(1), CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -229,21 +229,21 @@ fn slots_hold_what_the_driver_gave_and_nothing_else() {
             driver.cuMemcpyHtoD_v2_ptds(0, ptr::null(), 0),
             CUresult(7002)
         );
-        // The first revision is another function: no fallback.
+        // The first revision is another function: there is no fallback to it.
         assert_eq!(driver.cuMemcpyHtoD(0, ptr::null(), 0), newer);
-        // Newer than 12.2.
+        // Functions newer than 12.2.
         assert_eq!(
             driver.cuCtxCreate_v4(ptr::null_mut(), ptr::null_mut(), 0, 0),
             newer
         );
-        // A pointer beside an error does not count.
+        // A pointer that is returned with an error does not count.
         assert_eq!(driver.cuMemAlloc_v2(ptr::null_mut(), 0), newer);
     }
     let filled = format!("{:#?}", driver.table()).matches("Some(").count();
     assert_eq!(filled, 3);
 }
 
-/// Run by the tests below in a process of its own.
+/// The tests below run this one in a new process.
 #[test]
 #[ignore = "only as a child process"]
 fn child_loads_the_system_driver() {
@@ -254,11 +254,12 @@ fn child_loads_the_system_driver() {
     let Some(later) = env::var_os("LATER") else {
         return;
     };
-    // SAFETY: no other thread may use the environment ← the process runs this one test on one
+    // SAFETY: no other thread may use the environment ← the process runs only this test, on one
     // thread.
     unsafe { env::set_var("CUDA_DRIVER_LIBRARY", later) };
     let first = DriverLibrary::system().unwrap();
-    // SAFETY: as above.
+    // SAFETY: no other thread may use the environment ← the process runs only this test, on one
+    // thread.
     unsafe { env::remove_var("CUDA_DRIVER_LIBRARY") };
     let again = DriverLibrary::system().unwrap();
     println!(
@@ -268,12 +269,12 @@ fn child_loads_the_system_driver() {
     );
 }
 
-/// What the child prints with these environment variables.
+/// The output of a child process with these environment variables.
 pub(crate) fn child(test: &str, variables: &[(&str, &str)], absent: &[&str]) -> String {
     child_in(Path::new("."), test, variables, absent)
 }
 
-/// The same, run in the folder `dir`.
+/// The output of a child process that runs in the folder `dir`.
 pub(crate) fn child_in(
     dir: &Path,
     test: &str,

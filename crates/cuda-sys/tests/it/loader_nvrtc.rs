@@ -1,5 +1,5 @@
-//! What the loader makes of an absent NVRTC, of files that are none, and of one that lacks
-//! functions.
+//! The loader's behaviour without NVRTC, with files that are not NVRTC, and with an NVRTC that
+//! lacks functions.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::c_compiler::shared_library;
 use crate::loader::{child, child_in};
 
 fn open(path: &Path) -> Result<NvrtcLibrary, LoadError> {
-    // SAFETY: the file must be NVRTC ← it is absent, no library, or of this file's C, which behaves
-    // as one.
+    // SAFETY: the file must be NVRTC ← it is missing, not a library, or compiled from this file's
+    // C, which behaves as NVRTC.
     unsafe { NvrtcLibrary::open(path) }
 }
 
@@ -104,7 +104,7 @@ fn one_that_is_too_old_is_refused_and_not_remembered() {
     assert!(text.contains(&format!("later {new}\n")), "{text}");
 }
 
-/// It may have left threads or exit handlers behind.
+/// The rejected library stays loaded, because it may have left threads or exit handlers behind.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_that_is_refused_after_its_code_ran_stays_loaded() {
@@ -117,7 +117,7 @@ fn one_that_is_refused_after_its_code_ran_stays_loaded() {
     let driver = "int cuInit(unsigned flags) { return 0; }\n\
                   int cuDriverGetVersion(int *version) { return 999; }";
     let driver = shared_library(dir.path(), "driver", driver).unwrap();
-    // SAFETY: the file must be a driver ← it is of the C above, which behaves as one.
+    // SAFETY: the file must be a driver ← it is compiled from the C above, which behaves as one.
     unsafe { cuda_sys::DriverLibrary::open(&driver) }.unwrap_err();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     for path in [path, driver] {
@@ -140,13 +140,13 @@ fn functions_that_a_release_lacks_are_none() {
     let filled = format!("{:#?}", library.table()).matches("Some(").count();
     assert_eq!((filled, FUNCTIONS.len() > 25), (2, true));
     let mut size = 0;
-    // SAFETY: the pointers must be what the function takes ← the C above reads none and writes the
-    // second.
+    // SAFETY: the pointers must be valid for the function ← the C above does not read the first and
+    // only writes the second.
     let status = unsafe { library.nvrtcGetPTXSize.unwrap()(std::ptr::null_mut(), &raw mut size) };
     assert_eq!((status, size), (nvrtcResult(5), 77));
 }
 
-/// Run by the tests below in a process of its own.
+/// The tests below run this one in a new process.
 #[test]
 #[ignore = "only as a child process"]
 fn child_looks_for_the_system_nvrtc() {
@@ -162,7 +162,7 @@ fn child_looks_for_the_system_nvrtc() {
     let Some(later) = std::env::var_os("LATER") else {
         return;
     };
-    // SAFETY: no other thread may use the environment ← the process runs this one test on one
+    // SAFETY: no other thread may use the environment ← the process runs only this test, on one
     // thread.
     unsafe { std::env::set_var("CUDA_NVRTC_LIBRARY", later) };
     println!("later {}", NvrtcLibrary::system().unwrap().origin());
@@ -218,7 +218,7 @@ fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
             found[..3],
             ["libnvrtc.so.13", "libnvrtc.so.12", file.as_str()]
         );
-        // Either one of them was loaded, or the error lists them all.
+        // Either one of the candidates was loaded, or the error lists all of them.
         if !text.contains("loaded ") {
             for candidate in found {
                 assert!(text.contains(&format!("\n  {candidate}: ")), "{text}");
@@ -227,8 +227,8 @@ fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
     }
 }
 
-/// Else whoever can write to the folder that a program is run in would choose the code that it
-/// loads.
+/// Otherwise a user who can write to the working directory of a program could choose the code that
+/// it loads.
 #[test]
 fn a_variable_that_is_set_to_nothing_names_no_folder() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn a_toolkit_variable_without_a_folder_is_listed() {
     }
 }
 
-/// A file that is a library, but not the one that the variable is for.
+/// The file is a library, but not the one that the variable is for.
 #[test]
 fn a_variable_that_names_another_library_is_an_error() {
     let dir = tempfile::tempdir().unwrap();

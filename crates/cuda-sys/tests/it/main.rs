@@ -1,4 +1,4 @@
-//! Tests of the raw layer, a file for each part.
+//! Tests of the raw layer, one file for each part.
 
 mod abi;
 mod c_compiler;

@@ -1,4 +1,4 @@
-//! Libraries that another user has planted are not loaded, and those of this user and of root are.
+//! Libraries that another user has planted are not loaded; those of this user and of root are.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const SITE: &str = "lib/python3.99/site-packages/nvidia/cu13/lib";
 
 const NVRTC: &str = "libnvrtc.so.13";
 
-/// A tree with a library that behaves as NVRTC 13.0, in `source`.
+/// A tree with a library in `source` that behaves as NVRTC 13.0.
 fn tree(root: &Path, test: &str) -> Option<Tree> {
     let tree = Tree::new(root, test)?;
     tree.dir("source", 0, 0o755);
@@ -21,7 +21,7 @@ fn tree(root: &Path, test: &str) -> Option<Tree> {
     Some(tree)
 }
 
-/// Puts the library into `dir`, which is created.
+/// Copies the library into `dir`, which is created.
 fn plant(tree: &Tree, dir: &str, owner: u32) {
     tree.dirs(dir, owner);
     let file = format!("{dir}/{NVRTC}");
@@ -29,12 +29,13 @@ fn plant(tree: &Tree, dir: &str, owner: u32) {
     tree.give(&file, owner, 0o644);
 }
 
-/// What the victim's process finds with the folder `value` in the environment variable `variable`.
+/// The output of the victim's process with the folder `value` in the environment variable
+/// `variable`.
 fn search(tree: &Tree, variable: &str, value: &str) -> String {
     tree.run(VICTIM, CHILD, &[(variable, tree.path(value))])
 }
 
-/// Asserts that the library in `dir` is not a candidate, and that the error says why.
+/// Asserts that the library in `dir` is not a candidate, and that the error gives the reason.
 fn is_skipped(tree: &Tree, text: &str, dir: &str, at: &str, reason: &str) {
     let file = tree.path(dir).join(NVRTC).display().to_string();
     assert!(!text.contains(&format!("candidate {file}")), "{text}");
@@ -51,7 +52,8 @@ fn is_skipped(tree: &Tree, text: &str, dir: &str, at: &str, reason: &str) {
     );
 }
 
-/// Asserts that the library in `dir` is a candidate, and loaded if the machine has no other.
+/// Asserts that the library in `dir` is a candidate, and that it is loaded if the machine has no
+/// other one.
 fn is_found(tree: &Tree, text: &str, dir: &str) {
     let file = tree.path(dir).join(NVRTC).display().to_string();
     assert!(text.contains(&format!("candidate {file}\n")), "{text}");
@@ -89,7 +91,7 @@ fn a_planted_library_is_skipped_and_listed() {
     let at = "home/.local/lib/python3.99";
     is_skipped(&tree, &search(&tree, "HOME", "home"), &dir, at, others);
 
-    // A whole environment of another user, and links to one.
+    // An environment that belongs to another user, and links to one.
     plant(&tree, &format!("other/{SITE}"), OTHER);
     plant(&tree, "other/lib", OTHER);
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
@@ -106,7 +108,7 @@ fn a_planted_library_is_skipped_and_listed() {
     let text = search(&tree, "CONDA_PREFIX", "conda");
     is_skipped(&tree, &text, "conda/lib", "other", others);
 
-    // In a folder such as /tmp, each user can plant an environment of any name.
+    // In a folder such as /tmp, any user can plant an environment of any name.
     tree.dir("sticky", 0, 0o1777);
     plant(&tree, "sticky/venv/lib", OTHER);
     let text = search(&tree, "VIRTUAL_ENV", "sticky/venv");
@@ -121,7 +123,7 @@ fn libraries_of_this_user_and_of_root_are_found() {
     };
     tree.dir("sticky", 0, 0o1777);
     for (variable, root, dir, owner) in [
-        // pip install --user, a virtual environment, conda, all of them of the user.
+        // pip install --user, a virtual environment and conda, all owned by the user.
         ("HOME", "home", format!("home/.local/{SITE}"), VICTIM),
         ("VIRTUAL_ENV", "venv", format!("venv/{SITE}"), VICTIM),
         ("CONDA_PREFIX", "conda", "conda/lib".to_owned(), VICTIM),
@@ -137,13 +139,13 @@ fn libraries_of_this_user_and_of_root_are_found() {
         plant(&tree, &dir, owner);
         is_found(&tree, &search(&tree, variable, root), &dir);
     }
-    // Links of the user to the user's own folders, as environments have them.
+    // Links owned by the user to the user's own folders, as environments have them.
     tree.dirs("linked", VICTIM);
     tree.link("linked/lib", VICTIM, "../conda/lib");
     is_found(&tree, &search(&tree, "VIRTUAL_ENV", "linked"), "conda/lib");
 }
 
-/// What a person names is used as it is.
+/// A library that the user names explicitly is loaded as it is.
 #[test]
 fn an_explicit_place_is_not_checked() {
     let temp = tempfile::tempdir().unwrap();

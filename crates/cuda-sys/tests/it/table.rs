@@ -1,4 +1,4 @@
-//! The rows of [`FUNCTIONS`] stand for the fields of [`DriverTable`], one by one.
+//! The rows of [`FUNCTIONS`] correspond to the fields of [`DriverTable`], one to one.
 
 use std::collections::HashSet;
 use std::mem::{offset_of, size_of};
@@ -66,7 +66,7 @@ fn each_row_of_nvrtc_has_the_field_of_its_name() {
 fn names_are_unique_and_begin_with_their_base() {
     let names: HashSet<&str> = FUNCTIONS.iter().map(|function| function.name).collect();
     assert_eq!(names.len(), FUNCTIONS.len());
-    // What cuGetProcAddress is asked with tells every two functions apart.
+    // The arguments of `cuGetProcAddress` distinguish every two functions.
     let requests: HashSet<_> = FUNCTIONS
         .iter()
         .map(|function| (function.base, function.since(), function.per_thread))
@@ -90,7 +90,7 @@ fn names_are_unique_and_begin_with_their_base() {
     }
 }
 
-/// Facts read in NVIDIA's manual and headers, not in this crate.
+/// Facts from NVIDIA's manual and headers, independent of this crate.
 #[test]
 fn known_functions_have_their_known_facts() {
     for (name, base, since, per_thread) in [
@@ -128,7 +128,8 @@ fn a_row_prints_its_name_and_version() {
 #[test]
 fn an_empty_table_answers_that_the_driver_is_too_old() {
     let table = DriverTable::default();
-    // SAFETY: the flags must be valid for cuInit ← no function is called, the slot is empty.
+    // SAFETY: the flags must be valid for cuInit ← no function is called, because the slot is
+    // empty.
     let status = unsafe { table.cuInit(0) };
     assert_eq!(status.0, 36);
 }

@@ -1,11 +1,12 @@
-//! Every `PFN_…_v<version>` of the header is a row of the table, and nothing more.
+//! Every `PFN_…_v<version>` of the header is a row of the table, and the table has no other rows.
 //!
 //! The header is scanned as plain text, independently of the generator.
 
 #[cfg(not(cuda_header))]
 #[test]
 fn completeness_is_checked_only_against_a_header() {
-    // The snapshot's own count: what cuda.h of CUDA 13.5 and cudaProfiler.h declare.
+    // The number of functions of the snapshot: those that cuda.h of CUDA 13.5 and cudaProfiler.h
+    // declare.
     assert_eq!(cuda_sys::FUNCTIONS.len(), 688);
     test_needs::skipped(&format!("no header to scan: {}", cuda_sys::BINDINGS));
 }
@@ -27,7 +28,8 @@ fn the_table_is_the_headers_list_of_functions() {
         let path = Path::new(env!("CUDA_SYS_INCLUDE")).join(name);
         let text = std::fs::read_to_string(&path).expect("a header of the build");
         for definition in text.split("*PFN_").skip(1) {
-            // Macros choose among the versions: only what a parenthesis closes is a typedef.
+            // Macros select among the versions: only names before a closing parenthesis are
+            // typedefs.
             let (typedef, _) = definition.split_once(')').expect("a typedef ends");
             assert!(
                 theirs.insert(typedef.to_owned()),
@@ -62,12 +64,12 @@ fn the_table_is_the_headers_list_of_functions() {
     let lacking: Vec<&String> = theirs.difference(&ours).collect();
     let mut beyond: Vec<&String> = ours.difference(&theirs).collect();
     if version < BINDINGS.version {
-        // A later header may date a function back to this release.
+        // A later header may say that a function exists since this release.
         let date = format!("_v{}", version.number());
         beyond.retain(|typedef| {
             let dated = typedef.contains(&date);
             if dated {
-                println!("{typedef} is in later headers only");
+                println!("only later headers declare {typedef}");
             }
             !dated
         });

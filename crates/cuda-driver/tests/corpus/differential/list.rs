@@ -1,33 +1,33 @@
-//! The kernels: what each takes and gives, and how near results must be.
+//! The kernels: the inputs and outputs of each, and the tolerance of its results.
 
 use crate::differential::reference as host;
 
-/// What inputs are.
+/// The kind of inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Values {
-    /// Any words, smaller ones more often.
+    /// Any words; smaller ones are more frequent.
     Words,
-    /// Between two.
+    /// Floats between two limits.
     Floats(f32, f32),
-    /// Of all kinds.
+    /// Floats of all kinds.
     AnyFloats,
-    /// Between two.
+    /// Doubles between two limits.
     Doubles(f64, f64),
 }
 
-/// When two results are the same.
+/// The condition under which two results are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tolerance {
-    /// In every bit.
+    /// All bits are equal.
     Same,
-    /// In every bit, but for which NaN it is.
+    /// All bits are equal, or both are a NaN.
     SameOrNan,
-    /// Apart by this part of the larger one, or of one.
+    /// The difference is at most this fraction of the larger number, or of one.
     Near(f64),
 }
 
 impl Tolerance {
-    /// Numbers of one word, or two.
+    /// Whether two results, numbers of one word or two, are equal by this tolerance.
     pub(super) fn accepts(self, found: &[u32], expected: &[u32]) -> bool {
         if found == expected {
             return true;
@@ -48,13 +48,13 @@ impl Tolerance {
     }
 }
 
-/// What the host makes of the words of a thread.
+/// Computes on the host the output words of a thread from its input words.
 pub(super) type Reference = fn(&[u32]) -> Vec<u32>;
 
 pub(super) struct Kernel {
     pub(super) name: &'static str,
     pub(super) values: Values,
-    /// Numbers that a thread reads and writes.
+    /// The number of inputs of a thread.
     pub(super) takes: usize,
     pub(super) gives: usize,
     pub(super) tolerance: Tolerance,
@@ -80,7 +80,7 @@ const fn exact(name: &'static str, takes: usize, gives: usize) -> Kernel {
     }
 }
 
-/// Of functions that are built on approximations: 4 units in the last place.
+/// A kernel of functions that are built on approximations: 4 units in the last place.
 const fn near(name: &'static str, takes: usize, gives: usize, least: f32, greatest: f32) -> Kernel {
     Kernel {
         values: Values::Floats(least, greatest),
@@ -97,7 +97,7 @@ const fn double(name: &'static str, takes: usize, gives: usize, tolerance: Toler
     }
 }
 
-/// Of doubles: 4 units in the last place.
+/// The tolerance of doubles: 4 units in the last place.
 const NEAR: Tolerance = Tolerance::Near(8.9e-16);
 
 impl Kernel {
@@ -156,7 +156,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     exact("converted", 1, 6),
     near("sine", 1, 1, -100.0, 100.0),
     near("cosine", 1, 1, -100.0, 100.0),
-    // Steep where it is large.
+    // The function is steep where it is large.
     Kernel {
         tolerance: Tolerance::Near(2e-6),
         ..near("tangent", 1, 1, -1.5, 1.5)

@@ -1,7 +1,8 @@
-//! Many kernels: the same PTX with the same random inputs on the GPU and on the software device.
+//! Runs many kernels with the same PTX and the same random inputs on the GPU and on the software
+//! device.
 //!
-//! The software devices of all capabilities are compared with each other also where there is no
-//! GPU, and integers with what the host computes.
+//! Even without a GPU, the software devices of all compute capabilities are compared with each
+//! other, and integer kernels with results of the host.
 
 mod list;
 mod reference;
@@ -19,7 +20,7 @@ const INTEGERS: Source = Source::new(
 const FLOATS: Source =
     Source::new("many_floats.cu", include_str!("../kernels/many_floats.cu")).without_contraction();
 
-/// Threads of a block.
+/// The number of threads of a block.
 const BLOCK: usize = 128;
 
 fn blocks() -> usize {
@@ -28,12 +29,12 @@ fn blocks() -> usize {
 }
 
 impl Kernel {
-    /// The module that it is in.
+    /// The module that contains the kernel.
     fn of<'a>(&self, modules: &'a [Module; 2]) -> &'a Module {
         &modules[usize::from(self.values != Values::Words)]
     }
 
-    /// Words of a number.
+    /// The number of words in a number.
     fn size(&self) -> usize {
         1 + usize::from(matches!(self.values, Values::Doubles(..)))
     }
@@ -86,14 +87,15 @@ impl Kernel {
         words
     }
 
-    /// What it makes of the input.
+    /// Runs the kernel on `input` and returns its output.
     fn run(&self, bench: &Bench, modules: &[Module; 2], input: &[u32]) -> Vec<u32> {
         let kernel = self.of(modules).function(self.name).unwrap();
         let threads = blocks() * BLOCK;
         let input = bench.upload(input);
         let mut output = bench.zeroed::<u32>(threads * self.gives * self.size());
         let config = LaunchConfig::new(blocks() as u32, BLOCK as u32);
-        // SAFETY: the kernel reads so many numbers for each thread, and writes so many.
+        // SAFETY: the kernel reads and writes as many numbers for each thread as its entry in the
+        // list says.
         unsafe {
             bench
                 .stream
@@ -103,7 +105,7 @@ impl Kernel {
         bench.values(&output, self.name)
     }
 
-    /// Where two results are further apart than they may be.
+    /// Describes the first difference that exceeds the tolerance.
     fn difference(&self, found: &[u32], expected: &[u32]) -> Option<String> {
         assert_eq!(found.len(), expected.len());
         let size = self.size();
@@ -111,16 +113,18 @@ impl Kernel {
         let mut wrong = pairs.filter(|(_, (a, b))| !self.tolerance.accepts(a, b));
         let (at, (a, b)) = wrong.next()?;
         let more = wrong.count();
-        Some(format!("result {at}: {a:x?}, not {b:x?}, and {more} more"))
+        Some(format!(
+            "result {at}: got {a:x?}, expected {b:x?}; {more} more results differ"
+        ))
     }
 }
 
-/// Integers, and the rest, by PTX for `arch`.
+/// The modules of the integer kernels and of the others, from PTX for `arch`.
 fn modules(bench: &Bench, arch: Arch) -> [Module; 2] {
     [&INTEGERS, &FLOATS].map(|source| bench.module_of_ptx(source, arch))
 }
 
-/// What PTX is compiled for.
+/// The architecture for which the PTX is compiled.
 fn arch(bench: &Bench) -> Arch {
     bench.context.device().virtual_arch().unwrap()
 }
@@ -130,7 +134,7 @@ fn the_same_ptx_gives_the_same_results() {
     assert!(KERNELS.len() >= 60, "{}", KERNELS.len());
     let mut wrong = Vec::new();
     let mut gpu = None;
-    // What the software devices gave, and for which architecture.
+    // The results of the software devices, and their architectures.
     let mut results: Vec<(Arch, Vec<Vec<u32>>)> = Vec::new();
     let inputs: Vec<Vec<u32>> = KERNELS.iter().map(Kernel::input).collect();
     for bench in unchecked("differential") {
@@ -145,7 +149,7 @@ fn the_same_ptx_gives_the_same_results() {
                     inputs[k].chunks(kernel.takes).flat_map(reference).collect();
                 if let Some(what) = kernel.difference(&found[k], &expected) {
                     wrong.push(format!(
-                        "{} on {}, of the host: {what}",
+                        "{} on {}, compared with the host: {what}",
                         kernel.name, bench.name
                     ));
                 }
@@ -154,7 +158,7 @@ fn the_same_ptx_gives_the_same_results() {
                 && let Some(what) = kernel.difference(&found[k], &before[k])
             {
                 wrong.push(format!(
-                    "{} on {}, of {first}: {what}",
+                    "{} on {}, compared with {first}: {what}",
                     kernel.name, bench.name
                 ));
             }
@@ -176,13 +180,13 @@ fn the_same_ptx_gives_the_same_results() {
                 if let Some(what) = kernel.difference(&software[k], &found) {
                     let name = kernel.name;
                     wrong.push(format!(
-                        "{name} by {arch}, the software device of {}: {what}",
+                        "{name} by {arch}, the software device compared with {}: {what}",
                         bench.name
                     ));
                 }
             }
             println!(
-                "{arch}: {same} of {} kernels the same in every bit on the GPU",
+                "{arch}: {same} of {} kernels have equal bits on the GPU",
                 KERNELS.len()
             );
         }
@@ -192,7 +196,7 @@ fn the_same_ptx_gives_the_same_results() {
         .filter(|kernel| kernel.reference.is_some())
         .count();
     println!(
-        "{} kernels on {} threads, {host} of them against the host",
+        "{} kernels on {} threads, {host} of them compared with the host",
         KERNELS.len(),
         blocks() * BLOCK
     );

@@ -1,4 +1,4 @@
-//! What the host makes of the words of one thread.
+//! Host implementations of the kernels, for the words of one thread.
 
 fn wide(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
@@ -190,7 +190,7 @@ pub(super) fn stack_machine(v: &[u32]) -> Vec<u32> {
 }
 
 pub(super) fn recursive_tree(v: &[u32]) -> Vec<u32> {
-    // Level by level.
+    // Level by level of the tree.
     let mut seeds = vec![v[0]];
     for _ in 0..v[0] % 5 {
         let left = seeds

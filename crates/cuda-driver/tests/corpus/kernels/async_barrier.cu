@@ -1,4 +1,4 @@
-// A copy that a barrier of the standard library waits for.
+// An asynchronous copy that completes on a barrier of the standard library.
 
 #include <cuda/barrier>
 

@@ -1,8 +1,9 @@
-// Copies that go on while the kernel does.
+// Copies that run beside the kernel's own work.
 
 #include <cuda_pipeline.h>
 
-// Sums over tiles of 128, each of which is copied while the one before is added; lanes read what others copied.
+// Sums tiles of 128: each tile is copied while the previous one is added, and lanes read elements
+// that others copied.
 extern "C" __global__ void pipelined(const int *in, int *out, unsigned tiles) {
     __shared__ alignas(16) int space[2][128];
     unsigned t = threadIdx.x;
@@ -22,7 +23,7 @@ extern "C" __global__ void pipelined(const int *in, int *out, unsigned tiles) {
     out[t] = sum;
 }
 
-// The first 5 bytes of each 8, and zeros.
+// Copies the first 5 bytes of each 8, and fills the rest with zeros.
 extern "C" __global__ void filled(const unsigned char *in, unsigned char *out) {
     __shared__ alignas(8) unsigned char space[256];
     unsigned t = threadIdx.x;
@@ -35,7 +36,7 @@ extern "C" __global__ void filled(const unsigned char *in, unsigned char *out) {
 
 #if __CUDA_ARCH__ >= 900
 
-// Blocks of 1024 floats in by one bulk copy, doubled, and out by another.
+// Blocks of 1024 floats: copied in by one bulk copy, doubled, and copied out by another.
 extern "C" __global__ void bulk(const float *in, float *out) {
     __shared__ alignas(128) float space[1024];
     __shared__ alignas(8) unsigned long long barrier;

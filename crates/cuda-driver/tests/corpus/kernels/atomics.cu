@@ -8,7 +8,7 @@ extern "C" __global__ void histogram(const unsigned char *in, unsigned *bins, un
     for (unsigned b = threadIdx.x; b < 64; b += blockDim.x) atomicAdd(&bins[b], local[b]);
 }
 
-// A product by compare and swap: the factors are units, so the order does not matter.
+// A product by compare-and-swap: the factors are units, so the order does not matter.
 __device__ void atomic_multiply(unsigned *address, unsigned factor) {
     unsigned seen = *address, assumed;
     do {
@@ -50,7 +50,7 @@ extern "C" __global__ void wide(const long long *in, long long *out, unsigned n)
     atomicAnd(&u[5], (unsigned long long)in[i] | 0xff00ff);
     atomicOr(&u[6], (unsigned long long)in[i] & 0x5500000055);
     atomicXor(&u[7], (unsigned long long)in[i]);
-    // Sums by compare and swap, in the wide half.
+    // A sum by compare-and-swap, in the upper half.
     unsigned long long seen = u[8], assumed;
     do {
         assumed = seen;
@@ -75,7 +75,8 @@ extern "C" __global__ void sums(const int *in, float *single, double *twice, uns
     if (threadIdx.x == 0) { atomicAdd(&single[0], local); atomicAdd(&twice[0], local_double); }
 }
 
-// Tickets: each is given to one thread only. Then the last block to come sums what all blocks left.
+// Each ticket is given to exactly one thread. Then the last block to finish sums the results of all
+// blocks.
 extern "C" __global__ void last_block(const int *in, int *tickets, volatile int *partial, unsigned *count, int *total,
                                       unsigned n) {
     __shared__ int sum;
@@ -102,7 +103,7 @@ extern "C" __global__ void last_block(const int *in, int *tickets, volatile int 
     }
 }
 
-// A lock that threads of different blocks take, one of each warp at a time.
+// A lock between threads of different blocks; one thread of each warp takes it at a time.
 extern "C" __global__ void spin_lock(int *lock, volatile int *counter, unsigned rounds) {
     if (threadIdx.x % 32 != 0) return;
     for (unsigned r = 0; r < rounds; r++) {

@@ -1,4 +1,4 @@
-// Blocks that reach each other's shared memory.
+// Blocks that access each other's shared memory.
 
 #include <cooperative_groups.h>
 
@@ -6,7 +6,8 @@ namespace cg = cooperative_groups;
 
 #if __CUDA_ARCH__ >= 900
 
-// Counts values below 64 times the blocks of a cluster; each block holds 64 of the counters.
+// Counts values below 64 times the number of blocks in a cluster; each block holds 64 of the
+// counters.
 extern "C" __global__ void cluster_histogram(const unsigned *in, unsigned *out, unsigned n) {
     __shared__ unsigned bins[64];
     cg::cluster_group cluster = cg::this_cluster();
@@ -23,7 +24,7 @@ extern "C" __global__ void cluster_histogram(const unsigned *in, unsigned *out, 
     }
 }
 
-// Each block sums its 256 values; the first of each pair of blocks adds both sums.
+// Each block sums its 256 values; the first block of each pair adds both sums.
 extern "C" __global__ void __cluster_dims__(2, 1, 1) cluster_sums(const int *in, int *out) {
     __shared__ int sum;
     cg::cluster_group cluster = cg::this_cluster();
@@ -38,7 +39,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) cluster_sums(const int *in,
         }
         out[blockIdx.x / 2] = all;
     }
-    // Nobody leaves while others read.
+    // No block exits while others read its shared memory.
     cluster.sync();
 }
 

@@ -13,7 +13,7 @@ extern "C" __global__ void reduce_shared(const int *in, int *out, unsigned n) {
     if (t == 0) out[blockIdx.x] = sums[0];
 }
 
-// Every kind of shuffle, each lane's answer kept.
+// Every kind of shuffle; the result of each lane is stored.
 extern "C" __global__ void shuffles(const int *in, int (*out)[8], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
     int v = in[i];
@@ -33,7 +33,7 @@ extern "C" __global__ void shuffles(const int *in, int (*out)[8], unsigned n) {
     out[i][7] = (int)(wide >> 33) + (int)wide;
 }
 
-// An inclusive scan of each block, in steps that double.
+// An inclusive scan of each block, in steps of doubling distance.
 extern "C" __global__ void scan(const int *in, int *out, unsigned n) {
     __shared__ int sums[2][128];
     unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
@@ -48,7 +48,7 @@ extern "C" __global__ void scan(const int *in, int *out, unsigned n) {
     if (i < n) out[i] = sums[from][t];
 }
 
-// A row for each block, of any length.
+// One row of any length for each block.
 extern "C" __global__ void softmax(const float *in, float *out, unsigned columns) {
     __shared__ float partial[4];
     const float *row = in + blockIdx.x * columns;
@@ -77,7 +77,7 @@ extern "C" __global__ void votes(const int *in, unsigned (*out)[8], unsigned n) 
     out[i][2] = __match_any_sync(~0u, v);
     out[i][3] = __match_all_sync(~0u, v >> 4, &same);
     out[i][3] = out[i][3] + same;
-    // Only those with an odd number: the others have nothing to say.
+    // Only lanes with an odd value take part in the vote.
     unsigned odd = __ballot_sync(~0u, v & 1);
     if (v & 1) {
         out[i][4] = __activemask() & ~odd;
@@ -111,7 +111,7 @@ extern "C" __global__ void groups(const int *in, int (*out)[4], unsigned n) {
     }
 }
 
-// Warps hand work to each other through barriers that not all take part in.
+// Warps pass work to each other through barriers in which only some of them take part.
 extern "C" __global__ void relay(const int *in, int *out, unsigned n) {
     __shared__ int baton[64];
     unsigned t = threadIdx.x, i = blockIdx.x * 128 + t;

@@ -1,7 +1,7 @@
 extern "C" __global__ void interpreter(const uint2 *in, int *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    // A program of 3-bit instructions, and each lane has its own.
+    // A program of 3-bit instructions; each lane has its own.
     unsigned program = in[i].x;
     int value = (int)in[i].y;
     while (program) {
@@ -56,7 +56,7 @@ extern "C" __global__ void pointers(const int *in, double *out, unsigned n) {
     if (i < n) out[i] = OPERATIONS[in[i] & 3](in[i], OPERATIONS[(in[i] >> 2) & 3](7, in[i]));
 }
 
-// Sorts in local memory, which each thread has its own of.
+// Sorts in local memory, which is private to each thread.
 extern "C" __global__ void local_arrays(const unsigned *in, unsigned (*out)[16], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -74,7 +74,7 @@ extern "C" __global__ void local_arrays(const unsigned *in, unsigned (*out)[16],
     for (int k = 0; k < 16; k++) out[i][k] = list[k];
 }
 
-// How long lanes loop differs by hundreds, and some leave early.
+// The loop counts of lanes differ by hundreds, and some lanes exit early.
 extern "C" __global__ void collatz(const unsigned *in, unsigned *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

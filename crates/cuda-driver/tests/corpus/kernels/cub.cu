@@ -1,4 +1,4 @@
-// Blocks of 128 threads with four items each, and the warps in them, by CUB.
+// CUB on blocks of 128 threads with four items each, and on the warps of these blocks.
 #include <cub/block/block_discontinuity.cuh>
 #include <cub/block/block_exchange.cuh>
 #include <cub/block/block_histogram.cuh>
@@ -24,7 +24,7 @@ struct Largest {
     __device__ int operator()(int a, int b) const { return a > b ? a : b; }
 };
 
-// The position of each key is sorted with it.
+// Sorts each key together with its position.
 extern "C" __global__ void radix_sort(const unsigned *in, unsigned *keys, unsigned *places) {
     using Load = cub::BlockLoad<unsigned, THREADS, ITEMS, cub::BLOCK_LOAD_TRANSPOSE>;
     using Sort = cub::BlockRadixSort<unsigned, THREADS, ITEMS, unsigned>;
@@ -65,7 +65,7 @@ extern "C" __global__ void merge_sort(const long long *in, long long *out) {
     cub::StoreDirectBlocked(threadIdx.x, out + first, key);
 }
 
-// Each warp sorts what it has of the block.
+// Each warp sorts its part of the block.
 extern "C" __global__ void warp_sort(const long long *in, long long *out) {
     using Warp = cub::WarpMergeSort<long long, ITEMS, 32>;
     __shared__ Warp::TempStorage shared[THREADS / 32];
@@ -92,7 +92,8 @@ extern "C" __global__ void scans(const int *in, long long *sums, int *largest) {
     cub::StoreDirectBlocked(threadIdx.x, largest + first, value);
 }
 
-// How many of each byte there are, how many runs of equal bytes, and the bytes from blocked to striped.
+// A histogram of the bytes, the number of runs of equal bytes, and the bytes from blocked to
+// striped arrangement.
 extern "C" __global__ void bytes(const unsigned char *in, unsigned *counts, unsigned *runs, unsigned char *striped) {
     using Histogram = cub::BlockHistogram<unsigned char, THREADS, ITEMS, 256, cub::BLOCK_HISTO_SORT>;
     using Heads = cub::BlockDiscontinuity<unsigned char, THREADS>;
@@ -121,7 +122,7 @@ extern "C" __global__ void bytes(const unsigned char *in, unsigned *counts, unsi
     for (int i = threadIdx.x; i < 256; i += THREADS) counts[blockIdx.x * 256 + i] = histogram[i];
 }
 
-// Of groups of 16 lanes: the sum, and what is before each lane.
+// Groups of 16 lanes: the sum, and the exclusive prefix sum of each lane.
 extern "C" __global__ void groups(const double *in, double *sums, double *before, unsigned n) {
     using Sum = cub::WarpReduce<double, 16>;
     using Scan = cub::WarpScan<double, 16>;

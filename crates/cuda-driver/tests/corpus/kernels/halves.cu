@@ -50,7 +50,7 @@ extern "C" __global__ void brain_floats(const ushort2 *in, unsigned short (*out)
     for (int k = 0; k < 10; k++) out[i][k] = __bfloat16_as_ushort(o[k]);
 }
 
-// As mixed-precision code does it: halves in memory, a float to sum in.
+// Mixed precision: halves in memory, and a float as the accumulator.
 extern "C" __global__ void dot(const __half2 *a, const __half2 *b, float *out, unsigned pairs) {
     float sum = 0;
     for (unsigned i = threadIdx.x; i < pairs; i += 32) {

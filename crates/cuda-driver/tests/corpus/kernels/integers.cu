@@ -68,7 +68,7 @@ extern "C" __global__ void int64(const ulonglong2 *in, unsigned long long (*out)
 
 struct Operands { unsigned long long x, y, z, w; };
 
-// In 128 bits: low and high halves.
+// 128-bit integers, as low and high halves.
 extern "C" __global__ void int128(const Operands *in, unsigned long long (*out)[18], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -83,7 +83,7 @@ extern "C" __global__ void int128(const Operands *in, unsigned long long (*out)[
     }
 }
 
-// Four bytes of a word at a time.
+// Operations on the four bytes of a word at a time.
 extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -107,7 +107,8 @@ extern "C" __global__ void packed(const uint2 *in, unsigned (*out)[16], unsigned
     o[15] = __vsubus4(a, b);
 }
 
-// What C++ has no words for. NVRTC 12.0 takes no `=&r`, so results that are early go through a register of their own.
+// Instructions without a C++ operator. NVRTC 12.0 rejects `=&r`, so early results use a register of
+// their own.
 extern "C" __global__ void inline_ptx(const uint2 *in, unsigned (*out)[16], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

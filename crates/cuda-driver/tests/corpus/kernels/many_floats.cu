@@ -1,4 +1,4 @@
-// Kernels on floating point, without contraction of products and sums.
+// Floating-point kernels, without contraction of products and sums.
 #define KERNEL(NAME, T, W, M)                                                                     \
     __device__ __forceinline__ void NAME##_of(const T *v, T *r);                                 \
     extern "C" __global__ void NAME(const T *in, T *out, unsigned n) {                            \
@@ -184,7 +184,7 @@ KERNEL(double_sine, double, 1, 2) {
 KERNEL(double_power, double, 2, 1) { r[0] = pow(fabs(v[0]) + 0.1, v[1]); }
 KERNEL(double_arc_tangent, double, 2, 1) { r[0] = atan2(v[0], v[1]); }
 
-// Blocks of 128 threads, each a number; sums in an order that is the same everywhere.
+// Blocks of 128 threads with one number each; the order of the sums is the same on every device.
 extern "C" __global__ void block_softmax(const float *in, float *out, unsigned n) {
     __shared__ float values[128];
     unsigned t = threadIdx.x, i = blockIdx.x * 128 + t;

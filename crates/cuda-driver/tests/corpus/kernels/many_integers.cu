@@ -1,4 +1,4 @@
-// Kernels on integers: each thread reads W words and writes M.
+// Integer kernels: each thread reads W words and writes M.
 #define KERNEL(NAME, W, M)                                                                        \
     __device__ __forceinline__ void NAME##_of(const unsigned *v, unsigned *r);                   \
     extern "C" __global__ void NAME(const unsigned *in, unsigned *out, unsigned n) {              \
@@ -254,7 +254,7 @@ KERNEL(narrow_types, 2, 4) {
     r[3] = (unsigned)(b / (short)(c + 1)) ^ (unsigned)(d % (c | 1)) ^ (unsigned)(a < (signed char)c);
 }
 
-// Blocks of 128 threads, each a word.
+// Blocks of 128 threads with one word each.
 extern "C" __global__ void block_sums(const unsigned *in, unsigned *out, unsigned n) {
     __shared__ unsigned sums[128];
     unsigned i = blockIdx.x * 128 + threadIdx.x;

@@ -34,7 +34,7 @@ extern "C" __global__ void single(const float2 *in, float (*out)[28], unsigned n
     o[27] = fmodf(x, y);
 }
 
-// Fewer bits, by one instruction or two.
+// Functions of lower precision, which take one or two instructions.
 extern "C" __global__ void fast(const float2 *in, float (*out)[8], unsigned n) {
     INDEX
     o[0] = __expf(x);

@@ -65,7 +65,8 @@ extern "C" __global__ void stencil(const float *in, float *out, unsigned n) {
     out[i] = sum;
 }
 
-// 13 bytes a record, so that no field but the first byte is where its type wants it: bytes and shorts are moved apart.
+// Records of 13 bytes: only the first byte is aligned for its type, so bytes and shorts are moved
+// separately.
 extern "C" __global__ void narrow(const unsigned char *records, signed char *bytes, short *shorts, unsigned *words,
                                   unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -80,14 +81,14 @@ extern "C" __global__ void narrow(const unsigned char *records, signed char *byt
 
 struct __align__(16) Vec4 { float x, y, z, w; };
 
-// Fields apart on the way in, together on the way out.
+// Reads separate arrays of fields, and writes an array of structs.
 extern "C" __global__ void weave(const float *x, const double *y, const short *z, const char *w, Vec4 *out,
                                  unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = Vec4{x[i], (float)y[i], (float)z[i], (float)w[i]};
 }
 
-// Each thread takes 4 elements by one access of 16 bytes, then every 7th by one of its own.
+// Each thread reads 4 elements by one 16-byte access, then every 7th element by single accesses.
 extern "C" __global__ void strides(const int4 *in, int *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

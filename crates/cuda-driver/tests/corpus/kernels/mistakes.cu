@@ -1,4 +1,5 @@
-// Mistakes, and nearly the same without them. The line that a report is to name ends with the name of the kernel.
+// Wrong kernels, and similar ones that are right. The line that a report must name ends with the
+// kernel's name.
 
 extern "C" __global__ void races(const int *in, int *out, unsigned n) {
     __shared__ int space[128];
@@ -56,7 +57,7 @@ extern "C" __global__ void reads_what_was_written(const int *in, int *out, unsig
     out[t] = space[t + 1];
 }
 
-// Right where `out` was written before.
+// Valid only if `out` was written before.
 extern "C" __global__ void adds(const int *in, int *out, unsigned n) {
     unsigned t = threadIdx.x;
     out[t] += in[t]; // adds

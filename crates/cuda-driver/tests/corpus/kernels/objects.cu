@@ -57,7 +57,7 @@ struct Disc : Shape {
 
 template <typename F> __device__ float twice(F f) { return f() + f(); }
 
-// Virtual calls, and a lambda that captures.
+// Virtual calls, and a lambda with captures.
 extern "C" __global__ void shapes(const float2 *in, float2 *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -70,7 +70,7 @@ extern "C" __global__ void shapes(const float2 *in, float2 *out, unsigned n) {
 __device__ int CALLS = 5;
 __device__ unsigned short STATE[3] = {1, 2, 3};
 
-// What one launch leaves in globals, the next one finds.
+// Globals keep the values that an earlier launch has stored.
 extern "C" __global__ void globals(int *out) {
     out[0] = atomicAdd(&CALLS, 1);
     for (int k = 0; k < 3; k++) {

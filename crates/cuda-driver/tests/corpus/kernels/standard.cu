@@ -1,4 +1,4 @@
-// What libcu++ has of the standard library, and its atomics.
+// The parts of the standard library that libcu++ provides, and its atomics.
 #include <cuda/atomic>
 #include <cuda/std/array>
 #include <cuda/std/bit>
@@ -13,7 +13,7 @@
 
 using Complex = cuda::std::complex<double>;
 
-// Product, quotient, root and exponential of two numbers.
+// The product, quotient, root and exponential of two complex numbers.
 extern "C" __global__ void complex(const double (*in)[4], double (*out)[8], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -25,7 +25,7 @@ extern "C" __global__ void complex(const double (*in)[4], double (*out)[8], unsi
     }
 }
 
-// Each thread sorts eight numbers, after it has summed them and their squares.
+// Each thread sums eight numbers and their squares, then sorts them.
 extern "C" __global__ void arrays(const int (*in)[8], int (*out)[12], unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -43,7 +43,8 @@ extern "C" __global__ void arrays(const int (*in)[8], int (*out)[12], unsigned n
     out[i][11] = cuda::std::popcount((unsigned)sum) + 64 * cuda::std::countl_zero((unsigned)sum);
 }
 
-// What a value is decides what is done: a number is halved, the letters of a text are summed, nothing is -1.
+// The type of the value decides the operation: a number is halved, the letters of a text are
+// summed, and no value gives -1.
 extern "C" __global__ void variants(const int *in, int *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -71,7 +72,7 @@ template <typename T, cuda::thread_scope Scope> __device__ cuda::atomic_ref<T, S
     return cuda::atomic_ref<T, Scope>(*at);
 }
 
-// Atomics of each width, scope and order: all threads on one element.
+// Atomics of each width, scope and memory order: all threads update one element.
 extern "C" __global__ void atomics(signed char *bytes, short *shorts, int *ints, unsigned long long *longs, float *floats, double *doubles) {
     int t = blockIdx.x * blockDim.x + threadIdx.x;
     atomic<signed char, cuda::thread_scope_device>(bytes).fetch_add(1, cuda::memory_order_relaxed);

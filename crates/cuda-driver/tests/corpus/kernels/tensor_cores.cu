@@ -1,11 +1,11 @@
-// Products of matrices on tensor cores. All inputs are small whole numbers, so every sum is exact.
+// Matrix products on tensor cores. All inputs are small integers, so every sum is exact.
 
 #include <cuda_fp16.h>
 #include <mma.h>
 
 using namespace nvcuda;
 
-// c = a * b / 2, a tile of 16 x 16 for each warp; all by rows.
+// c = a * b / 2, a tile of 16 x 16 for each warp; all row-major.
 extern "C" __global__ void wmma_halves(const half *a, const half *b, float *c, int n, int k) {
     int row = blockIdx.y * 16, column = blockIdx.x * 16;
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
@@ -21,7 +21,7 @@ extern "C" __global__ void wmma_halves(const half *a, const half *b, float *c, i
     wmma::store_matrix_sync(c + row * n + column, fc, n, wmma::mem_row_major);
 }
 
-// c = a * b of bytes through shared memory; b and c by columns.
+// c = a * b of bytes through shared memory; b and c are column-major.
 extern "C" __global__ void wmma_bytes(const signed char *a, const signed char *b, int *c) {
     __shared__ alignas(32) signed char space[2][256];
     for (int i = threadIdx.x; i < 256; i += 32) {
@@ -46,7 +46,7 @@ __device__ void store(float *c, const float (&d)[4]) {
     for (int i = 0; i < 4; i++) c[(group + i / 2 * 8) * 8 + thread * 2 + i % 2] = d[i];
 }
 
-// 16 x 8 = 16 x 16 * 16 x 8, all by rows: fragments come from shared memory by ldmatrix.
+// 16 x 8 = 16 x 16 * 16 x 8, all row-major: ldmatrix loads the fragments from shared memory.
 extern "C" __global__ void mma_brains(const unsigned short *a, const unsigned short *b, float *c) {
     __shared__ alignas(16) unsigned short sa[256];
     __shared__ alignas(16) unsigned short sb[128];
@@ -69,7 +69,7 @@ extern "C" __global__ void mma_brains(const unsigned short *a, const unsigned sh
     store(c, d);
 }
 
-// 16 x 8 = 16 x 8 * 8 x 8, a by rows and b by columns.
+// 16 x 8 = 16 x 8 * 8 x 8, a row-major and b column-major.
 extern "C" __global__ void mma_tf32(const float *a, const float *b, float *c) {
     int group = threadIdx.x >> 2, thread = threadIdx.x & 3;
     unsigned ra[4], rb[2];
@@ -89,7 +89,7 @@ extern "C" __global__ void mma_tf32(const float *a, const float *b, float *c) {
     store(c, d);
 }
 
-// 16 x 8 = 16 x 32 * 32 x 8 of bytes, a by rows and b by columns.
+// 16 x 8 = 16 x 32 * 32 x 8 of bytes, a row-major and b column-major.
 extern "C" __global__ void mma_bytes(const unsigned *a, const unsigned *b, int *c) {
     int group = threadIdx.x >> 2, thread = threadIdx.x & 3;
     unsigned ra[4], rb[2];

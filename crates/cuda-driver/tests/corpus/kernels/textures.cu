@@ -1,4 +1,4 @@
-// What a look-up of a texture gives for each point. Points are x, y, z, and w for what else is asked for.
+// The result of a texture look-up at each point. A point is x, y, z, and w for a further operand.
 #define LOOK(name, T, look)                                                                          \
     extern "C" __global__ void name(cudaTextureObject_t t, const float4 *at, T *out, unsigned n) {  \
         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;                                          \
@@ -23,16 +23,16 @@ LOOK(plane_lod, float4, tex2DLod<float4>(t, p.x, p.y, p.w))
 LOOK(space_lod, float4, tex3DLod<float4>(t, p.x, p.y, p.z, p.w))
 LOOK(planes_lod, float4, tex2DLayeredLod<float4>(t, p.x, p.y, (int)p.z, p.w))
 LOOK(cube_lod, float4, texCubemapLod<float4>(t, p.x, p.y, p.z, p.w))
-// x changes by z from point to point, y by w from row to row.
+// The gradient of x is z between points, and that of y is w between rows.
 LOOK(plane_grad, float4,
      tex2DGrad<float4>(t, p.x, p.y, make_float2(p.z, 0.0f), make_float2(0.0f, p.w)))
 LOOK(line_grad, float4, tex1DGrad<float4>(t, p.x, p.z, p.w))
 
 LOOK(lines_lod, float4, tex1DLayeredLod<float4>(t, p.x, (int)p.z, p.w))
-// w is 16 times the layer, and the level.
+// w is 16 times the layer, plus the level.
 LOOK(cubes_lod, float4,
      texCubemapLayeredLod<float4>(t, p.x, p.y, p.z, (int)p.w / 16, (float)((int)p.w % 16)))
-// x changes by w from point to point.
+// The gradient of x is w between points.
 LOOK(space_grad, float4,
      tex3DGrad<float4>(t, p.x, p.y, p.z, make_float4(p.w, 0.0f, 0.0f, 0.0f),
                        make_float4(0.0f, 0.0f, p.w / 2, 0.0f)))
@@ -46,7 +46,7 @@ LOOK(cubes_grad, float4,
      texCubemapLayeredGrad<float4>(t, p.x, p.y, p.z, (int)p.w, make_float4(0.1f, 0.0f, 0.0f, 0.0f),
                                    make_float4(0.0f, 0.0f, 0.1f, 0.0f)))
 
-// The fourth number is 1 for elements that are in memory.
+// The fourth number is 1 for elements that are resident.
 extern "C" __global__ void resident(cudaTextureObject_t t, const float4 *at, float4 *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -66,7 +66,7 @@ LOOK(fetch, float4, tex1Dfetch<float4>(t, (int)p.x))
 LOOK(fetch_int, int4, tex1Dfetch<int4>(t, (int)p.x))
 LOOK(fetch_uint, uint4, tex1Dfetch<uint4>(t, (int)p.x))
 
-// Elements of a surface to another one, turned around in every dimension.
+// Copies elements from one surface to another, reversed in every dimension.
 #define TURN(name, T, read, write)                                                                   \
     extern "C" __global__ void name(cudaSurfaceObject_t in, cudaSurfaceObject_t out, unsigned width, \
                                     unsigned height, unsigned depth) {                               \
@@ -95,7 +95,7 @@ TURN(turn_cube, float, surfCubemapread(&value, in, x * s, y, z),
 TURN(turn_cubes, float, surfCubemapLayeredread(&value, in, x * s, y, z),
      surfCubemapLayeredwrite(value, out, u * s, v, w))
 
-// Reads of a plane at points around it: the nearest element, and zero outside.
+// Reads a plane at points in and around it: the nearest element, and zero outside.
 extern "C" __global__ void around(cudaSurfaceObject_t in, const int2 *at, int2 *out, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -105,7 +105,7 @@ extern "C" __global__ void around(cudaSurfaceObject_t in, const int2 *at, int2 *
     out[i] = found;
 }
 
-// Writes the number of the thread at points around a plane; outside nothing.
+// Writes the index of the thread at points in and around a plane; writes outside are dropped.
 extern "C" __global__ void mark(cudaSurfaceObject_t out, const int2 *at, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

@@ -1,4 +1,5 @@
-//! Elements of the host, and what the programming guide says that a texture makes of them.
+//! Elements on the host, and the results of reading them through a texture as the programming guide
+//! defines them.
 
 use cuda_sys::{CUaddress_mode, CUarray_format};
 use fastrand::Rng;
@@ -6,7 +7,7 @@ use half::f16;
 
 use crate::support::numbers;
 
-/// What a channel is.
+/// The type of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     U8,
@@ -60,7 +61,7 @@ impl Format {
         matches!(self, Self::S8 | Self::S16 | Self::S32)
     }
 
-    /// Whether a texture may make it a number from 0 or -1 to 1.
+    /// Whether a texture can convert it to a number from 0 or -1 to 1.
     pub(super) fn is_small(self) -> bool {
         matches!(self, Self::U8 | Self::S8 | Self::U16 | Self::S16)
     }
@@ -78,12 +79,12 @@ impl Format {
     }
 }
 
-/// Rows, planes and spaces of elements.
+/// Rows, planes and volumes of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Elements {
     pub(super) format: Format,
     pub(super) channels: usize,
-    /// As an array is described: 0 where there is no such dimension.
+    /// The extent as in an array descriptor: 0 for a dimension that does not exist.
     pub(super) extent: [usize; 3],
     /// The bits of each channel.
     pub(super) bits: Vec<u32>,
@@ -123,7 +124,7 @@ impl Elements {
         self.bits[((z * height + y) * width + x) * self.channels + channel]
     }
 
-    /// A channel as an integer of 32 bits.
+    /// A channel as a 32-bit integer.
     pub(super) fn integer(&self, at: [usize; 3], channel: usize) -> u32 {
         let bits = self.bits(at, channel);
         match self.format {
@@ -133,7 +134,7 @@ impl Elements {
         }
     }
 
-    /// A channel as a number: integers from 0 or -1 to 1.
+    /// A channel as a number; integers are scaled to the range from 0 or -1 to 1.
     pub(super) fn number(&self, at: [usize; 3], channel: usize) -> f64 {
         let bits = self.bits(at, channel);
         let signed = |most: f64| (f64::from(self.integer(at, channel) as i32) / most).max(-1.0);
@@ -148,7 +149,7 @@ impl Elements {
         }
     }
 
-    /// The distance between the least and the largest number, and one more for the border.
+    /// The difference between the largest and the smallest number, with the border included.
     pub(super) fn range(&self, border: f64) -> f64 {
         let [width, height, depth] = self.size();
         let (mut least, mut most) = (border, border);
@@ -167,7 +168,7 @@ impl Elements {
     }
 }
 
-/// Where an address mode finds the element number `at` of `size`; `None` is the border.
+/// The element that an address mode selects for the index `at` of `size`; `None` is the border.
 pub(super) fn place(mode: CUaddress_mode, at: i64, size: usize) -> Option<usize> {
     let size = size as i64;
     let found = match mode {
@@ -185,8 +186,8 @@ pub(super) fn place(mode: CUaddress_mode, at: i64, size: usize) -> Option<usize>
     Some(found as usize)
 }
 
-/// The linear filter of the programming guide, with exact weights, for the channel of the elements
-/// at coordinates that count elements. A dimension of which there is no coordinate is a layer.
+/// The linear filter of the programming guide, with exact weights, for one channel at coordinates
+/// in units of elements. A dimension without a coordinate is a layer.
 pub(super) fn filter(
     elements: &Elements,
     mode: CUaddress_mode,

@@ -1,4 +1,4 @@
-//! Elements one by one: every format, every shape, every address mode.
+//! Reads of single elements: every format, every shape, every address mode.
 
 use cuda_sys::{CUDA_RESOURCE_VIEW_DESC, CUaddress_mode, CUresourceViewFormat};
 
@@ -10,11 +10,11 @@ use super::owners::{
 use super::{look, must_be_near};
 use crate::support::{everywhere, numbers};
 
-/// What integers that become numbers may be off by.
+/// The allowed error of integers that are converted to numbers.
 const NEAR: f64 = 1e-6;
 
-/// What a texture gives for elements, by a kernel of floats and one each of signed and unsigned
-/// integers.
+/// Checks the elements that a texture returns, read by a kernel for floats, one for signed and one
+/// for unsigned integers.
 fn must_be_elements(
     texture: &Texture<'_>,
     kernels: [&str; 3],
@@ -49,7 +49,7 @@ fn must_be_elements(
     }
 }
 
-/// Each format as often as it can be read differently: elements, and whether they stay integers.
+/// Each format in every way in which it can be read: its elements, and whether they stay integers.
 fn formats(extent: [usize; 3]) -> Vec<(Elements, bool)> {
     let mut all = Vec::new();
     for (number, format) in Format::ALL.into_iter().enumerate() {
@@ -66,7 +66,7 @@ fn formats(extent: [usize; 3]) -> Vec<(Elements, bool)> {
 
 #[test]
 fn memory_by_element() {
-    // Outside of memory all is zero.
+    // All channels are zero outside of the memory.
     let points: Vec<[f32; 4]> = (-3..40).map(|x: i16| [x.into(), 0.0, 0.0, 0.0]).collect();
     let places: Vec<_> = (-3..40)
         .map(|x| {
@@ -89,7 +89,7 @@ fn memory_by_element() {
     }
 }
 
-/// Points within elements, and not near their edges, from before the first to after the last.
+/// Points within elements, not near their edges, from before the first element to after the last.
 fn around(size: [usize; 2], seed: u64) -> Vec<([i64; 2], [f32; 2])> {
     let mut random = numbers(seed);
     (0..200)
@@ -128,7 +128,7 @@ fn address_modes() {
     let elements = Elements::random(Format::S32, 4, [13, 7, 0], 20);
     let border = [-5_i32, 6, i32::MAX, i32::MIN];
     let points = around([13, 7], 2);
-    // Of coordinates that count elements only two modes are.
+    // Unnormalised coordinates support only two address modes.
     let element = |mode: CUaddress_mode| match mode {
         BORDER => BORDER,
         _ => CLAMP,
@@ -218,7 +218,8 @@ fn layers_and_spaces() {
     }
 }
 
-/// The direction that meets a face at `s` and `t`, from -1 to 1, and is `long` along its main axis.
+/// The direction that hits a face at `s` and `t`, from -1 to 1, with the length `long` along its
+/// main axis.
 pub(super) fn direction(face: usize, [s, t]: [f32; 2], long: f32) -> [f32; 3] {
     let [x, y, z] = match face {
         0 => [1.0, -t, -s],
@@ -235,7 +236,7 @@ pub(super) fn direction(face: usize, [s, t]: [f32; 2], long: f32) -> [f32; 3] {
 fn cubes() {
     let size = 8;
     for bench in everywhere("cubes") {
-        // With one level it does not matter how fast a direction changes.
+        // With one level the gradient of the direction does not matter.
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube"),
             (18, CUBEMAP | LAYERED, "cubes"),
@@ -268,7 +269,7 @@ fn cubes() {
 #[test]
 fn gathered_footprints() {
     let elements = Elements::random(Format::F32, 4, [12, 10, 0], 24);
-    // Not near the middles of elements, where the footprint changes.
+    // Not near the centres of elements, where the footprint changes.
     let mut random = numbers(25);
     let points: Vec<[f32; 4]> = (0..200)
         .map(|_| {
@@ -287,7 +288,7 @@ fn gathered_footprints() {
             let found = look::<[f32; 4]>(&texture, kernel, &points);
             for (found, at) in found.iter().zip(&points) {
                 let [x, y] = [at[0], at[1]].map(|at| (at - 0.5).floor() as i64);
-                // Counter-clockwise from the lower left, y pointing down.
+                // Counter-clockwise from the lower left, with y pointing down.
                 let corners = [(x, y + 1), (x + 1, y + 1), (x + 1, y), (x, y)];
                 let expected = corners.map(|(x, y)| {
                     let at = [x.clamp(0, 11) as usize, y.clamp(0, 9) as usize, 0];
@@ -321,11 +322,11 @@ fn elements_in_memory() {
     }
 }
 
-/// Three layers of words as four bytes each.
+/// Three layers of words, viewed as four bytes each.
 #[test]
 fn a_view_of_layers_in_another_format() {
     let words = Elements::random(Format::U32, 1, [6, 5, 7], 26);
-    // SAFETY: zeros are a value of each field.
+    // SAFETY: zero is a valid value of each field.
     let mut view: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_UINT_4X8;
     (view.width, view.height, view.depth) = (6, 5, 7);
@@ -348,7 +349,7 @@ fn a_view_of_layers_in_another_format() {
     }
 }
 
-/// Within 8 bits, of which an H200 has no more; the fourth channel has no curve.
+/// The results are within 8 bits, the precision of an H200; the fourth channel has no gamma curve.
 #[test]
 fn colours_become_light() {
     let elements = Elements::random(Format::U8, 4, [256, 0, 0], 27);

@@ -1,4 +1,4 @@
-//! Linear filters, against the formulas of the programming guide with exact weights.
+//! Linear filters, compared with the formulas of the programming guide with exact weights.
 
 use cuda_sys::CUaddress_mode;
 
@@ -10,18 +10,18 @@ use super::owners::{
 use super::{look, must_be_near};
 use crate::support::{Bench, everywhere, numbers};
 
-/// What weights with 8 bits leave open in so many dimensions.
+/// The error bound of weights with 8 bits, in this number of dimensions.
 fn bound(elements: &Elements, border: f64, axes: usize) -> f64 {
     elements.range(border) * axes as f64 / 256.0 + 1e-6
 }
 
-/// Random points around the elements, by element, and a layer.
+/// Random points in and around the elements, in units of elements, and a layer.
 fn points(elements: &Elements, axes: usize, seed: u64) -> Vec<([f64; 3], usize)> {
     let (mut random, size) = (numbers(seed), elements.size());
     (0..300)
         .map(|_| {
             let at = size.map(|axis| (random.f64() * 4.0 - 1.5) * axis as f64);
-            // As the kernel is told it.
+            // Rounded to the float that the kernel gets.
             let at = at.map(|at| f64::from(at as f32));
             (
                 at,
@@ -35,7 +35,7 @@ fn points(elements: &Elements, axes: usize, seed: u64) -> Vec<([f64; 3], usize)>
         .collect()
 }
 
-/// What a kernel gives at random points, against the filter.
+/// Compares the result of a kernel at random points with the filter.
 fn must_be_filtered(
     bench: &Bench,
     texture: &Texture<'_>,
@@ -151,7 +151,7 @@ fn rows_of_memory() {
     }
 }
 
-/// Between the middles of the outermost elements, where no other face counts.
+/// Points between the centres of the outermost elements, where only one face contributes.
 #[test]
 fn faces_of_cubes() {
     let elements = Elements::random(Format::F32, 2, [10, 10, 6], 44);

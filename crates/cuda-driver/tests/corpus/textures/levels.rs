@@ -1,4 +1,4 @@
-//! Levels of detail: chosen by number and by how fast coordinates change, nearest and between.
+//! Mipmap levels: selected explicitly and by gradients, nearest and interpolated.
 
 use cuda_sys::{CUDA_RESOURCE_VIEW_DESC, CUfilter_mode};
 
@@ -10,7 +10,7 @@ use super::owners::{
 use super::{look, must_be_near};
 use crate::support::{everywhere, numbers};
 
-/// Levels of random numbers; extents that are 0 stay so, and layers do.
+/// Levels of random numbers; extents of 0 and the number of layers are the same in each level.
 fn levels(extent: [usize; 3], flags: u32, count: usize) -> Vec<Elements> {
     (0..count)
         .map(|level| {
@@ -28,7 +28,7 @@ fn levels(extent: [usize; 3], flags: u32, count: usize) -> Vec<Elements> {
         .collect()
 }
 
-/// The nearest level and the nearest element of it, at points that are not between two.
+/// Reads the nearest level and its nearest element, at points that are not between two.
 #[test]
 fn nearest_ones() {
     let mut random = numbers(60);
@@ -76,7 +76,7 @@ fn nearest_ones() {
     }
 }
 
-/// What a level of detail beyond all gives, and what the sampler makes of others.
+/// Reads levels of detail outside of the range, and with the bias and the clamps of the sampler.
 #[test]
 fn bias_and_bounds() {
     let all = levels([64, 64, 0], 0, 5);
@@ -113,7 +113,7 @@ fn bias_and_bounds() {
     }
 }
 
-/// Between two levels, in each between its elements.
+/// Interpolates between two levels, and in each between its elements.
 #[test]
 fn between_levels() {
     let all = levels([40, 36, 0], 0, 4);
@@ -154,7 +154,8 @@ fn between_levels() {
     }
 }
 
-/// A level has half as many elements as the one before: who goes twice as fast is in the next.
+/// A level has half as many elements per dimension as the previous one: twice the gradient selects
+/// the next level.
 #[test]
 fn by_gradients() {
     let all = levels([64, 32, 0], 0, 5);
@@ -163,7 +164,8 @@ fn by_gradients() {
     let chosen: Vec<(usize, bool)> = (0..200)
         .map(|_| (random.usize(0..5), random.bool()))
         .collect();
-    // Elements of the largest level from point to point, not near where the next level is nearer.
+    // The steps between points, in elements of the largest level, not near the switch to the next
+    // level.
     let steps: Vec<f32> = chosen
         .iter()
         .map(|(level, _)| (*level as f32 + random.f32() * 0.6 - 0.3).exp2())
@@ -189,7 +191,7 @@ fn by_gradients() {
                 .zip(&steps)
                 .zip(&spots)
                 .map(|(((level, in_x), step), spot)| {
-                    // In the middle of an element of that level.
+                    // The centre of an element of that level.
                     let middle = |axis: usize| {
                         let size = all[*level].size()[axis] as f32;
                         ((spot[axis] * size).floor().min(size - 1.0) + 0.5) / size
@@ -301,11 +303,11 @@ fn of_cubes() {
     }
 }
 
-/// The levels 1 to 2 of four: the first of them is level 0.
+/// Views the levels 1 to 2 of four: the first of them becomes level 0.
 #[test]
 fn a_view_of_levels() {
     let all = levels([32, 32, 0], 0, 4);
-    // SAFETY: zeros are a value of each field.
+    // SAFETY: zero is a valid value of each field.
     let mut view: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     view.format = cuda_sys::CUresourceViewFormat::CU_RES_VIEW_FORMAT_FLOAT_1X32;
     (view.width, view.height) = (32, 32);

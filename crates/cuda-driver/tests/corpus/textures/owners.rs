@@ -1,4 +1,4 @@
-//! Arrays, textures and surfaces by the calls of C, destroyed when dropped.
+//! Arrays, textures and surfaces, created by C calls and destroyed on drop.
 
 use std::ptr;
 
@@ -29,10 +29,10 @@ fn ok(status: CUresult) {
     assert_eq!(status, CUresult::CUDA_SUCCESS, "{status}");
 }
 
-/// The driver's functions, with the context of the bench current.
+/// The driver's functions; makes the context of the bench current.
 fn calls(bench: &Bench) -> &DriverLibrary {
     let library = bench.context.driver().library();
-    // SAFETY: the context is alive ← the bench has it.
+    // SAFETY: the context is alive ← the bench owns it.
     ok(unsafe { library.cuCtxSetCurrent(bench.context.as_raw()) });
     library
 }
@@ -43,7 +43,7 @@ fn is_gone(status: CUresult) {
     }
 }
 
-/// An array, or a level of a mipmapped one.
+/// An array, or a level of a mipmapped array.
 pub(super) struct Array<'b> {
     bench: &'b Bench,
     pub(super) raw: CUarray,
@@ -63,10 +63,10 @@ fn desc(elements: &Elements, flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
 }
 
 impl<'b> Array<'b> {
-    /// An array that holds these.
+    /// Creates an array that holds `elements`.
     pub(super) fn new(bench: &'b Bench, elements: &Elements, flags: u32) -> Self {
         let mut raw = ptr::null_mut();
-        // SAFETY: pointers to locals.
+        // SAFETY: the pointers are to locals.
         ok(unsafe { calls(bench).cuArray3DCreate_v2(&raw mut raw, &desc(elements, flags)) });
         let array = Self {
             bench,
@@ -80,7 +80,7 @@ impl<'b> Array<'b> {
     fn copy(&self, elements: &Elements, host: *mut u8, is_put: bool) {
         let [width, height, depth] = elements.size();
         let row = width * elements.bytes_of_one();
-        // SAFETY: zeros are a value of each field.
+        // SAFETY: zero is a valid value of each field.
         let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
         (copy.WidthInBytes, copy.Height, copy.Depth) = (row, height, depth);
         if is_put {
@@ -95,11 +95,11 @@ impl<'b> Array<'b> {
             (copy.dstHost, copy.dstPitch, copy.dstHeight) = (host.cast(), row, height);
         }
         let calls = calls(self.bench);
-        // SAFETY: nothing that the call could touch is in the way.
+        // SAFETY: the call takes no pointers.
         ok(unsafe { calls.cuCtxSynchronize() });
-        // SAFETY: `host` is the first of as many bytes as the extent has ← both callers.
+        // SAFETY: `host` points to as many bytes as the extent has ← both callers.
         ok(unsafe { calls.cuMemcpy3D_v2(&copy) });
-        // SAFETY: as above. From pageable memory it may still be under way.
+        // SAFETY: the call takes no pointers. A copy from pageable memory may still be in flight.
         ok(unsafe { calls.cuCtxSynchronize() });
     }
 
@@ -108,7 +108,7 @@ impl<'b> Array<'b> {
         self.copy(elements, bytes.as_mut_ptr(), true);
     }
 
-    /// What it holds; the elements say the shape.
+    /// Copies the contents out; `elements` gives the shape.
     pub(super) fn take(&self, elements: &Elements) -> Vec<u8> {
         let mut bytes = elements.bytes();
         bytes.fill(0);
@@ -117,7 +117,7 @@ impl<'b> Array<'b> {
     }
 
     pub(super) fn resource(&self) -> CUDA_RESOURCE_DESC {
-        // SAFETY: zeros are a value of each field.
+        // SAFETY: zero is a valid value of each field.
         let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_ARRAY;
         desc.res.array.hArray = self.raw;
@@ -128,13 +128,14 @@ impl<'b> Array<'b> {
 impl Drop for Array<'_> {
     fn drop(&mut self) {
         if !self.is_level {
-            // SAFETY: it is ours, and what used it is over ← results were copied before.
+            // SAFETY: this value owns the array, and its uses are done ← results were copied
+            // before.
             is_gone(unsafe { calls(self.bench).cuArrayDestroy(self.raw) });
         }
     }
 }
 
-/// A mipmapped array that holds these levels.
+/// A mipmapped array that holds given levels.
 pub(super) struct Mipmap<'b> {
     bench: &'b Bench,
     raw: CUmipmappedArray,
@@ -144,13 +145,13 @@ impl<'b> Mipmap<'b> {
     pub(super) fn new(bench: &'b Bench, levels: &[Elements], flags: u32) -> Self {
         let (mut raw, count) = (ptr::null_mut(), levels.len() as u32);
         let desc = desc(&levels[0], flags);
-        // SAFETY: pointers to locals.
+        // SAFETY: the pointers are to locals.
         ok(unsafe { calls(bench).cuMipmappedArrayCreate(&raw mut raw, &desc, count) });
         let mipmap = Self { bench, raw };
         for (number, elements) in levels.iter().enumerate() {
             let mut level = ptr::null_mut();
             let number = number as u32;
-            // SAFETY: pointers to locals.
+            // SAFETY: the pointers are to locals.
             ok(unsafe { calls(bench).cuMipmappedArrayGetLevel(&raw mut level, raw, number) });
             let level = Array {
                 bench,
@@ -163,7 +164,7 @@ impl<'b> Mipmap<'b> {
     }
 
     pub(super) fn resource(&self) -> CUDA_RESOURCE_DESC {
-        // SAFETY: zeros are a value of each field.
+        // SAFETY: zero is a valid value of each field.
         let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
         desc.res.mipmap.hMipmappedArray = self.raw;
@@ -173,14 +174,14 @@ impl<'b> Mipmap<'b> {
 
 impl Drop for Mipmap<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and what used it is over ← results were copied before.
+        // SAFETY: this value owns the array, and its uses are done ← results were copied before.
         is_gone(unsafe { calls(self.bench).cuMipmappedArrayDestroy(self.raw) });
     }
 }
 
-/// Memory as one row of elements.
+/// A resource of linear memory, as one row of elements.
 pub(super) fn memory(start: CUdeviceptr, elements: &Elements) -> CUDA_RESOURCE_DESC {
-    // SAFETY: zeros are a value of each field.
+    // SAFETY: zero is a valid value of each field.
     let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
     desc.resType = CUresourcetype::CU_RESOURCE_TYPE_LINEAR;
     desc.res.linear.devPtr = start;
@@ -190,9 +191,9 @@ pub(super) fn memory(start: CUdeviceptr, elements: &Elements) -> CUDA_RESOURCE_D
     desc
 }
 
-/// Memory as rows of elements.
+/// A resource of pitched memory, as rows of elements.
 pub(super) fn rows(start: CUdeviceptr, elements: &Elements, pitch: usize) -> CUDA_RESOURCE_DESC {
-    // SAFETY: zeros are a value of each field.
+    // SAFETY: zero is a valid value of each field.
     let mut desc: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
     desc.resType = CUresourcetype::CU_RESOURCE_TYPE_PITCH2D;
     desc.res.pitch2D.devPtr = start;
@@ -204,15 +205,15 @@ pub(super) fn rows(start: CUdeviceptr, elements: &Elements, pitch: usize) -> CUD
     desc
 }
 
-/// How a texture is read: nearest elements of one level.
+/// A texture descriptor that reads the nearest element of one level.
 pub(super) fn reading(mode: CUaddress_mode, flags: u32) -> CUDA_TEXTURE_DESC {
-    // SAFETY: zeros are a value of each field.
+    // SAFETY: zero is a valid value of each field.
     let mut desc: CUDA_TEXTURE_DESC = unsafe { std::mem::zeroed() };
     (desc.addressMode, desc.flags) = ([mode; 3], flags);
     desc
 }
 
-/// The same between elements.
+/// A texture descriptor that interpolates between elements.
 pub(super) fn filtering(mode: CUaddress_mode, flags: u32) -> CUDA_TEXTURE_DESC {
     CUDA_TEXTURE_DESC {
         filterMode: CUfilter_mode::CU_TR_FILTER_MODE_LINEAR,
@@ -243,7 +244,7 @@ impl<'b> Texture<'b> {
     ) -> Self {
         let mut raw = 0;
         let view = view.map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: pointers to what lives, or null.
+        // SAFETY: the pointers are to live values, or null.
         ok(unsafe { calls(bench).cuTexObjectCreate(&raw mut raw, resource, texture, view) });
         Self { bench, raw }
     }
@@ -251,7 +252,7 @@ impl<'b> Texture<'b> {
 
 impl Drop for Texture<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and what used it is over ← results were copied before.
+        // SAFETY: this value owns the texture, and its uses are done ← results were copied before.
         is_gone(unsafe { calls(self.bench).cuTexObjectDestroy(self.raw) });
     }
 }
@@ -265,7 +266,7 @@ pub(super) struct Surface<'b> {
 impl<'b> Surface<'b> {
     pub(super) fn new(bench: &'b Bench, array: &Array<'_>) -> Self {
         let mut raw = 0;
-        // SAFETY: pointers to locals.
+        // SAFETY: the pointers are to locals.
         ok(unsafe { calls(bench).cuSurfObjectCreate(&raw mut raw, &array.resource()) });
         Self { bench, raw }
     }
@@ -273,7 +274,7 @@ impl<'b> Surface<'b> {
 
 impl Drop for Surface<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and what used it is over ← results were copied before.
+        // SAFETY: this value owns the surface, and its uses are done ← results were copied before.
         is_gone(unsafe { calls(self.bench).cuSurfObjectDestroy(self.raw) });
     }
 }

@@ -1,4 +1,4 @@
-//! Surfaces: written, read, and read again as textures.
+//! Surfaces: written, read, and read back through textures.
 
 use cuda_driver::prelude::*;
 
@@ -7,7 +7,7 @@ use super::owners::{Array, CLAMP, CUBEMAP, INTEGER, LAYERED, SURFACE, Surface, T
 use super::{SOURCE, look};
 use crate::support::{Bench, everywhere, numbers};
 
-/// Turns elements around by a kernel, from one surface to another; returns what is there then.
+/// Copies elements in reverse order from one surface to another by a kernel; returns the target.
 fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> Array<'b> {
     let from = Array::new(bench, elements, flags | SURFACE);
     let to = Array::new(bench, elements, flags | SURFACE);
@@ -22,8 +22,8 @@ fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> 
         height as u32,
         depth as u32,
     );
-    // SAFETY: the kernel keeps to the extents ← both surfaces have them, and live until the stream
-    // is done.
+    // SAFETY: the kernel stays within the extents ← both surfaces have them, and live until the
+    // stream is done.
     unsafe { bench.stream.launch(&function, config, args) }.unwrap();
     if let Err(error) = bench.stream.synchronize() {
         let fault = bench.simulator.as_ref().and_then(|device| device.fault(0));
@@ -32,7 +32,7 @@ fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> 
     to
 }
 
-/// Every shape, and every size of an access.
+/// Covers every shape, and every size of an access.
 #[test]
 fn turned_around() {
     for bench in everywhere("turned_around") {
@@ -92,8 +92,8 @@ fn what_is_outside() {
         let (at, mut out) = (bench.upload(&points), bench.zeroed::<[i32; 2]>(200));
         let config = LaunchConfig::for_num_elems(200);
         let args = (surface.raw, &at, &mut out, 200_u32);
-        // SAFETY: the kernel reads a point and writes two words for each index below n ← 200 are in
-        // both.
+        // SAFETY: the kernel reads a point and writes two words for each index below n ← both
+        // buffers have 200.
         unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
         for (found, point) in bench.values(&out, "around").iter().zip(&points) {
             let near = [
@@ -106,12 +106,12 @@ fn what_is_outside() {
             assert_eq!(*found, expected, "{point:?}");
         }
 
-        // Each element is marked once at most.
+        // Each element is marked at most once.
         let marks: Vec<[i32; 2]> = (0..34 * 22).map(|i| [i % 34 - 12, i / 34 - 8]).collect();
         let (kernel, at) = (bench.kernel(&SOURCE, "mark"), bench.upload(&marks));
         let count = marks.len() as u32;
         let config = LaunchConfig::for_num_elems(count);
-        // SAFETY: the kernel reads a point for each index below n ← there are as many.
+        // SAFETY: the kernel reads a point for each index below n ← the buffer has n points.
         unsafe {
             bench
                 .stream

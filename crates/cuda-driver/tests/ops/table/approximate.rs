@@ -1,4 +1,4 @@
-//! What the ISA gives bounds for instead of bits.
+//! Operations for which the ISA gives error bounds instead of exact results.
 
 use crate::number::{F32, F64, Format, Mode, Number};
 use crate::operation::{Operation, Reference, Rule, Source, Ty, between};
@@ -11,12 +11,12 @@ fn wide(bits: u64, format: Format) -> f64 {
     Number::read(bits, format).to_f64()
 }
 
-/// A bound as a power of two.
+/// A bound that is a power of two.
 fn power(exponent: f64) -> f64 {
     exponent.exp2()
 }
 
-/// A function, its text up to the type, and how far off a result may be.
+/// A function, its text up to the type, and the error bound of its result.
 struct Function {
     form: &'static str,
     ty: Ty,
@@ -74,14 +74,14 @@ impl Function {
             None => ty.into(),
         };
         let cut = move |bits: u64| if flush { format.flush(bits) } else { bits };
-        // Of f64 the rough functions take and give the upper half.
+        // The rough f64 functions read and write only the upper half of the bits.
         let rough = flush && ty == "f64";
         let source_of = move |bits: u64| if rough { bits & !0xffff_ffff } else { bits };
         let reference = move |v: &[u64]| {
-            // The reference is right to far more bits than the bounds ask for.
+            // The reference is precise to far more bits than the bounds require.
             cut(narrow(f(wide(cut(source_of(v[0])), format)), format))
         };
-        // A result next to the least normal number may be flushed or not.
+        // A result next to the smallest normal number may be flushed or not.
         let least = f64::from_bits(1_u64 << 52).max(wide(1 << format.fraction, format));
         let absolute = if flush {
             self.absolute.max(least)
@@ -99,7 +99,7 @@ impl Function {
 }
 
 impl Function {
-    /// The same on two values in a register.
+    /// The operation on two values packed in a register.
     fn pair(&self) -> Option<Operation> {
         let packed = match self.ty {
             "f16" => "f16x2",
@@ -131,7 +131,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("sqrt.approx.ftz", "f32", root).relative(-23.0),
         Function::new("rsqrt.approx", "f32", reverse_root).relative(-22.9),
         Function::new("rsqrt.approx.ftz", "f32", reverse_root).relative(-22.9),
-        // Measured: cos(-4.83) is off by 2^-20.4 on an H200 (driver 580).
+        // Measured: the error of cos(-4.83) is 2^-20.4 on an H200 (driver 580).
         Function::new("sin.approx", "f32", f64::sin)
             .absolute(-20.0)
             .between(-turn, turn),
@@ -144,15 +144,15 @@ pub(crate) fn operations() -> Vec<Operation> {
         Function::new("cos.approx.ftz", "f32", f64::cos)
             .absolute(-20.0)
             .between(-turn, turn),
-        // The bound is absolute between a half and two, where the logarithm is less than one, and
-        // relative elsewhere.
+        // The bound is absolute between a half and two, where the magnitude of the logarithm is
+        // below one, and relative elsewhere.
         Function::new("lg2.approx", "f32", f64::log2)
             .relative(-22.0)
             .absolute(-22.0),
         Function::new("lg2.approx.ftz", "f32", f64::log2)
             .relative(-22.0)
             .absolute(-22.0),
-        // A subnormal result is off by one unit of the last place on an H200 (driver 580).
+        // The error of a subnormal result is one unit in the last place on an H200 (driver 580).
         Function::new("ex2.approx", "f32", f64::exp2)
             .relative(-22.0)
             .absolute(-149.0),
@@ -195,7 +195,7 @@ fn reverse_root(a: f64) -> f64 {
     1.0 / a.sqrt()
 }
 
-/// Two units in the last place; `.approx` for divisors that are not huge.
+/// Divisions within two units in the last place; `.approx` only for divisors that are not huge.
 fn divisions(all: &mut Vec<Operation>) {
     for (form, divisor) in [
         ("div.full", "f32".into()),

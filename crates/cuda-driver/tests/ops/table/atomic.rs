@@ -1,4 +1,4 @@
-//! Atomic operations: what they answer, and what they leave.
+//! Atomic operations: the value that they return, and the value that they leave in memory.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::number::{F32, Format, Mode, Number};
 use crate::operation::{Operation, Rule, Source, Ty, bits};
 use crate::table::integer::{int, range};
 
-/// Where the memory is, and its address.
+/// A state space: its name in instructions, the code that computes the address, and the address.
 const SPACES: [(&str, &str, &str); 4] = [
     (".global", "", "%m"),
     (".shared", "", "%s"),
@@ -18,15 +18,15 @@ const SPACES: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// The new value from the old one and the sources `%b` and `%c`.
+/// Computes the new value from the old one and the sources `%b` and `%c`.
 type Change = Box<dyn Fn(u64, &[u64]) -> u64>;
 
 struct Form {
     name: String,
     ty: Ty,
-    /// Sources beside the old value.
+    /// The number of sources besides the old value.
     count: usize,
-    /// `red` has it too.
+    /// Whether `red` has the operation too.
     reduces: bool,
     since: u32,
     change: Change,
@@ -77,7 +77,7 @@ fn integers() -> Vec<Form> {
     list
 }
 
-/// `a + b` in a format, of each of the values in a register.
+/// `a + b` in a format, for each of the values packed in a register.
 fn sum(format: Format, size: u32, a: u64, b: u64, flush: bool) -> u64 {
     let cut = |bits: u64| if flush { format.flush(bits) } else { bits };
     let parts = (0..size / format.bits()).map(|part| {
@@ -90,7 +90,7 @@ fn sum(format: Format, size: u32, a: u64, b: u64, flush: bool) -> u64 {
     parts.sum()
 }
 
-/// In global memory f32 is flushed.
+/// The additions of floating-point numbers. In global memory f32 is flushed.
 fn floats(shared: bool) -> Vec<Form> {
     let list: [(&str, Ty, u32); 6] = [
         ("add", "f32", 75),
@@ -130,7 +130,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all
 }
 
-/// Each thread on memory of its own: `%d` is what was there, `%e` what is.
+/// Each thread uses its own memory: `%d` is the old value, `%e` the new one.
 fn alone(all: &mut Vec<Operation>, (space, before, at): &(&str, &str, &str), form: Form) {
     let (ty, size) = (form.ty, bits(form.ty));
     let sources: Vec<Source> = vec![ty.into(); 1 + form.count];
@@ -151,7 +151,8 @@ fn alone(all: &mut Vec<Operation>, (space, before, at): &(&str, &str, &str), for
     let of_atom = std::rc::Rc::clone(&change);
     let reference = move |v: &[u64]| [v[0], of_atom(v[0], &v[1..])];
     let one = Operation::pair(text, &sources, [ty, ty], reference);
-    // A swap that happens is rare among random values: half of them compare with what is there.
+    // A compare-and-swap rarely succeeds with random values: half of them compare with the value in
+    // memory.
     all.push(one.named(name).since(form.since).rule(rule));
     if form.reduces {
         let name = format!("red{space}.{}.{ty}", form.name);
@@ -167,7 +168,7 @@ fn alone(all: &mut Vec<Operation>, (space, before, at): &(&str, &str, &str), for
     }
 }
 
-/// Several values beside each other, each for itself.
+/// Vectors: several adjacent values, each of which is updated separately.
 fn vectors(all: &mut Vec<Operation>) {
     for (name, ty, register, size) in [
         ("add.v2.f32", "f32", "b32", 32),
@@ -196,7 +197,7 @@ fn vectors(all: &mut Vec<Operation>) {
     }
 }
 
-/// All lanes of a warp on the memory of the first.
+/// All lanes of a warp update the memory of the first lane.
 fn together(all: &mut Vec<Operation>) {
     type Combine = fn(i128, i128) -> i128;
     let list: [(&str, Ty, Combine); 8] = [
@@ -235,7 +236,7 @@ ld{space}.b{size} %d, [%own]; }}"
     }
 }
 
-/// Orders and scopes.
+/// Memory orders and scopes.
 fn orders(all: &mut Vec<Operation>) {
     for order in ["relaxed", "acquire", "release", "acq_rel"] {
         for scope in ["cta", "cluster", "gpu", "sys"] {

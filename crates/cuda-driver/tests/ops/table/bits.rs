@@ -1,9 +1,9 @@
-//! Logic, shifts, and fields of bits.
+//! Logic, shifts and bit fields.
 
 use crate::operation::{Operation, Source, Ty, below, bits};
 use crate::table::integer::int;
 
-/// The bits that are set where `bit` says so.
+/// A word in which the bits are set for which `bit` is true.
 fn gather(size: u32, bit: impl Fn(u32) -> bool) -> u64 {
     (0..size).map(|at| u64::from(bit(at)) << at).sum()
 }
@@ -154,8 +154,9 @@ fn funnels(all: &mut Vec<Operation>) {
     }
 }
 
-/// What says where a field begins and how long it is. The ISA restricts it to 0..255; of what is
-/// beyond, an H200 (driver 580) takes the lower 8 bits in forms of 32 bits, and not in those of 64.
+/// A source for the position or the length of a bit field. The ISA restricts it to 0..255; of
+/// larger values, an H200 (driver 580) uses the lower 8 bits in 32-bit forms, but not in 64-bit
+/// ones.
 fn places(size: u32) -> Source {
     if size == 64 {
         below("u32", 256)
@@ -250,7 +251,7 @@ fn masks(all: &mut Vec<Operation>) {
     all.push(Operation::new(text, &sources, "b32", find).named("fns.b32"));
 }
 
-/// Which bytes each mode of `prmt` takes, as the ISA's tables have them.
+/// The bytes that each mode of `prmt` selects, as the tables of the ISA list them.
 fn permutes(all: &mut Vec<Operation>) {
     let byte = |v: &[u64], index: u64| {
         let words = v[1] << 32 | v[0];

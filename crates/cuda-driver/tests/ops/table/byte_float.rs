@@ -1,14 +1,14 @@
-//! Floating point of 8 bits, two in a register of 16.
+//! 8-bit floating point, two values packed in a 16-bit register.
 
 use crate::number::{F16, F32, Format, Mode, Number};
 use crate::operation::{Operation, Source, Ty, below};
 
-/// A format of 8 bits.
+/// An 8-bit format.
 #[derive(Clone, Copy)]
 struct Byte {
     ty: &'static str,
     format: Format,
-    /// Infinity is not among the values: the upper exponent has numbers too.
+    /// Whether the format has no infinity: the highest exponent encodes numbers too.
     finite: bool,
 }
 
@@ -42,7 +42,7 @@ impl Byte {
         }
     }
 
-    /// By the definition: the sign apart, fraction and exponent.
+    /// The value by definition, from fraction and exponent, without the sign.
     fn value(self, bits: u32) -> f64 {
         let fraction = bits & ((1 << self.format.fraction) - 1);
         let exponent = bits >> self.format.fraction & ((1 << self.format.exponent) - 1);
@@ -54,7 +54,8 @@ impl Byte {
         }
     }
 
-    /// The nearest of all numbers, the even one of two; what is beyond becomes the last one.
+    /// The nearest number; a tie is rounded to even, and numbers beyond the range become the last
+    /// one.
     fn nearest(self, number: &Number, values: &[f64], relu: bool) -> u64 {
         if number.is_nan() {
             return 0x7f;
@@ -76,7 +77,7 @@ impl Byte {
         best as u64 | if negative { 0x80 } else { 0 }
     }
 
-    /// As f16.
+    /// The value as an f16.
     fn widened(self, bits: u64, relu: bool) -> u64 {
         let bits = bits as u32 & 0xff;
         if !self.is_number(bits) {

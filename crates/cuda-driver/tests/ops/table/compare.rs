@@ -6,7 +6,7 @@ use crate::number::{Format, Number};
 use crate::operation::{Operation, Source, Ty, bits};
 use crate::table::integer::int;
 
-/// Whether the outcome of a comparison, none if one is a NaN, is what `name` asks for.
+/// Whether the outcome of a comparison, `None` if one operand is a NaN, satisfies `name`.
 fn holds(name: &str, order: Option<Ordering>) -> bool {
     let Some(order) = order else {
         return matches!(name, "equ" | "neu" | "ltu" | "leu" | "gtu" | "geu" | "nan");
@@ -23,7 +23,7 @@ fn holds(name: &str, order: Option<Ordering>) -> bool {
     }
 }
 
-/// A type, and the comparisons that it has.
+/// A type, and the comparisons that it supports.
 struct Compared {
     ty: Ty,
     format: Option<Format>,
@@ -89,7 +89,7 @@ fn compared() -> Vec<Compared> {
     list
 }
 
-/// The first architecture that compares a type.
+/// The first architecture that can compare a type.
 fn since(ty: Ty) -> u32 {
     if ty == "bf16" { 90 } else { 75 }
 }
@@ -122,7 +122,7 @@ fn predicate(all: &mut Vec<Operation>, compared: &Compared, name: &'static str) 
     all.push(Operation::new(text, &[ty; 2], "u32", reference).since(since(ty)));
 }
 
-/// With a predicate, and to two of them.
+/// Comparisons that are combined with a predicate, and comparisons with two results.
 fn combined(all: &mut Vec<Operation>) {
     type Logic = fn(bool, bool) -> bool;
     let list: [(&str, Logic); 3] = [
@@ -186,7 +186,8 @@ fn sets(all: &mut Vec<Operation>, compared: &Compared) {
         _ => &["u32", "s32", "f32"],
     };
     for (k, &to) in to.iter().enumerate() {
-        // Not all of them in all types: which comparison it is does not depend on the result.
+        // Only some comparisons for each type, as the format of the result does not depend on the
+        // comparison.
         let names = &compared.names;
         let name = names[(k * 2 + 1) % names.len()];
         let flush = if compared.flush { ".ftz" } else { "" };
@@ -262,7 +263,7 @@ fn selections(all: &mut Vec<Operation>) {
                 let first = match by {
                     "s32" => int("s32", v[2]) >= 0,
                     _ => {
-                        // Negative zero counts as zero; a NaN selects the second.
+                        // Negative zero counts as zero; a NaN selects the second source.
                         let format = Format::of("f32");
                         let bits = if flush.is_empty() {
                             v[2]

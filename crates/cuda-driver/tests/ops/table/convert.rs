@@ -38,7 +38,7 @@ fn between_integers(all: &mut Vec<Operation>) {
             all.push(Operation::new(text, &[from], to, move |v| {
                 int(from, v[0]) as u64
             }));
-            // Only where something can be clamped.
+            // Only where the value can be out of range.
             let (least, greatest) = range(to);
             let (low, high) = range(from);
             if least <= low && greatest >= high {
@@ -52,7 +52,7 @@ fn between_integers(all: &mut Vec<Operation>) {
     }
 }
 
-/// Integers of 8 bits, in wider registers.
+/// 8-bit integers, in wider registers.
 fn bytes(all: &mut Vec<Operation>) {
     let byte = |signed: bool, value: u64| {
         let value = i128::from(value & 0xff);
@@ -70,7 +70,7 @@ fn bytes(all: &mut Vec<Operation>) {
             }));
         }
         for from in WHOLE {
-            // The result is extended to the register.
+            // The result is extended to the width of the register.
             let text = format!("cvt.{name}.{from} %d, %a;");
             let to = if signed { "s32" } else { "u32" };
             all.push(Operation::new(text, &[from], to, move |v| {
@@ -102,7 +102,8 @@ fn flushed(ty: Ty) -> &'static [&'static str] {
     if ty == "f32" { &["", ".ftz"] } else { &[""] }
 }
 
-/// What NaN becomes is the ISA's: zero, or from f64 and to 64 bits the upper bit.
+/// Conversions to integers. The ISA defines the result for a NaN: zero, or only the upper bit set
+/// if the source is f64 or the result has 64 bits.
 fn to_integers(all: &mut Vec<Operation>) {
     for from in ["f16", "bf16", "f32", "f64"] {
         let format = Format::of(from);
@@ -151,7 +152,7 @@ fn from_integers(all: &mut Vec<Operation>) {
     }
 }
 
-/// Options of a result in `format`, as a suffix says.
+/// The options of a result in `format`, from a suffix.
 fn options(format: Format, suffix: &str) -> Options {
     Options {
         format,
@@ -193,7 +194,7 @@ fn between_floats(all: &mut Vec<Operation>) {
     all.push(one.rule(rule("f64")));
     let reference = |v: &[u64]| Number::read(v[0], Format::of("bf16")).round(F32, Mode::Near);
     let one = Operation::new("cvt.f32.bf16 %d, %a;", &["bf16"], "f32", reference);
-    // That of a NaN is a NaN; which one is left open by the ISA.
+    // A NaN becomes a NaN; the ISA does not define which one.
     all.push(one.rule(Rule::AnyNan(F32)).since(90));
 }
 
@@ -255,7 +256,7 @@ fn to_integral(all: &mut Vec<Operation>) {
     }
 }
 
-/// Two of f32 to one register.
+/// Two f32 values to one register.
 fn pairs(all: &mut Vec<Operation>) {
     for (to, packed) in [("f16", "f16x2"), ("bf16", "bf16x2")] {
         let format = Format::of(to);
@@ -275,8 +276,9 @@ fn pairs(all: &mut Vec<Operation>) {
     }
 }
 
-/// Of f32 the first 10 bits of the fraction. Which NaN becomes of a NaN is left open; with `.rna`
-/// an H200 (driver 580) makes an infinity of some, so that it gets none.
+/// Conversions to tf32, which keeps the first 10 fraction bits of f32. The ISA does not define
+/// which NaN a NaN becomes; with `.rna` an H200 (driver 580) turns some NaNs into an infinity, so
+/// `.rna` gets none.
 fn tensor_floats(all: &mut Vec<Operation>) {
     let short = Format::new(8, 10);
     for (round, mode, since) in [

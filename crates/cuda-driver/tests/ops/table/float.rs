@@ -1,11 +1,11 @@
-//! Arithmetic on f32 and f64 that is defined to the bit.
+//! Arithmetic on f32 and f64 whose results are defined exactly.
 
 use std::cmp::Ordering;
 
 use crate::number::{Format, Mode, Number};
 use crate::operation::{Operation, Reference, Rule, Ty};
 
-/// What an operation does to sources and result beside rounding.
+/// The modifiers that change sources and results besides rounding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) format: Format,
@@ -14,7 +14,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The number of a source.
+    /// Reads the number of a source.
     pub(crate) fn read(self, bits: u64) -> Number {
         let bits = if self.flush {
             self.format.flush(bits)
@@ -24,8 +24,8 @@ impl Options {
         Number::read(bits, self.format)
     }
 
-    /// The bits of a result. It is flushed before it is rounded: measured on an H200 (driver 580),
-    /// the ISA does not say.
+    /// Rounds a result and returns its bits. It is flushed before it is rounded: measured on an
+    /// H200 (driver 580), as the ISA does not say.
     pub(crate) fn write(self, number: &Number, mode: Mode) -> u64 {
         let flushed = self.flush && number.is_tiny(self.format);
         let zero = Number::zero(number.is_negative());
@@ -33,7 +33,7 @@ impl Options {
         self.finish(number.round(self.format, mode))
     }
 
-    /// What becomes of a result that is rounded.
+    /// Applies the modifiers to a result that is rounded already.
     pub(crate) fn finish(self, bits: u64) -> u64 {
         let format = self.format;
         let bits = if self.flush { format.flush(bits) } else { bits };
@@ -51,7 +51,8 @@ impl Options {
     }
 }
 
-/// The smaller of two numbers: of zeros the negative one; the other one of a NaN, or NaN.
+/// The smaller of two numbers; -0 is smaller than +0. Of a number and a NaN, the number, or a NaN
+/// if `keeps_nan`.
 pub(crate) fn smaller(a: &Number, b: &Number, keeps_nan: bool) -> Number {
     match a.order(b) {
         None if keeps_nan || (a.is_nan() && b.is_nan()) => Number::Nan,
@@ -64,7 +65,7 @@ pub(crate) fn smaller(a: &Number, b: &Number, keeps_nan: bool) -> Number {
     }
 }
 
-/// As [`smaller`].
+/// The greater of two numbers, with the rules of [`smaller`].
 pub(crate) fn greater(a: &Number, b: &Number, keeps_nan: bool) -> Number {
     let (a, b) = (a.clone().negated(), b.clone().negated());
     smaller(&a, &b, keeps_nan).negated()
@@ -83,7 +84,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all
 }
 
-/// Two of f32 in a register of 64 bits.
+/// Two f32 values packed in a 64-bit register.
 fn pairs(all: &mut Vec<Operation>) {
     for (name, mode) in Mode::ALL {
         let from = all.len();
@@ -112,7 +113,7 @@ fn pairs(all: &mut Vec<Operation>) {
     }
 }
 
-/// The combinations of `.ftz` and `.sat` that an instruction takes.
+/// The combinations of `.ftz` and `.sat` that an instruction supports.
 fn variants(ty: Ty, saturates: bool) -> Vec<(String, Options)> {
     let format = Format::of(ty);
     let mut list = Vec::new();
@@ -134,7 +135,7 @@ fn variants(ty: Ty, saturates: bool) -> Vec<(String, Options)> {
     list
 }
 
-/// An f64 NaN can be any: which one is left open.
+/// The rule for results of a type: an f64 NaN may be any NaN, as the ISA does not define which one.
 pub(crate) fn rule(ty: Ty) -> Rule {
     match ty {
         "f64" => Rule::AnyNan(Format::of(ty)),

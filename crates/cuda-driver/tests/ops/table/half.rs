@@ -1,4 +1,4 @@
-//! Arithmetic on f16 and bf16, one or two in a register.
+//! Arithmetic on f16 and bf16, one or two values in a register.
 
 use crate::number::{Format, Mode, Number};
 use crate::operation::{Operation, Ty};
@@ -6,7 +6,7 @@ use crate::table::float::{Options, greater, smaller};
 
 type Combine = fn(&[Number]) -> Number;
 
-/// What is done to a result, as `.relu` does: NaN stays, negative numbers become zero.
+/// Applies `.relu` to a result: a NaN stays, negative numbers become zero.
 fn relu(bits: u64, format: Format) -> u64 {
     if bits & format.sign() != 0 && !format.is_nan(bits) {
         0
@@ -15,7 +15,7 @@ fn relu(bits: u64, format: Format) -> u64 {
     }
 }
 
-/// Adds the form for one number, and that for two in a register.
+/// Adds the form for one number, and the form for two packed numbers.
 fn both(
     all: &mut Vec<Operation>,
     form: &str,

@@ -13,7 +13,7 @@ pub(crate) fn int(ty: Ty, value: u64) -> i128 {
     }
 }
 
-/// The least and the greatest integer of a type.
+/// The smallest and the greatest integer of a type.
 pub(crate) fn range(ty: Ty) -> (i128, i128) {
     let bits = bits(ty);
     match ty.starts_with('s') {
@@ -32,8 +32,8 @@ fn twice(ty: Ty) -> Ty {
     }
 }
 
-/// A product from bit `from` on. Both factors are of one type, so that the bits of `i128` are
-/// enough to wrap in.
+/// A product, shifted right by `from` bits. Both factors have the same type, so that wrapping in
+/// `i128` keeps enough bits.
 fn product(ty: Ty, a: u64, b: u64, from: u32) -> i128 {
     if ty == "u64" {
         ((u128::from(a) * u128::from(b)) >> from) as i128
@@ -83,7 +83,7 @@ fn plain(all: &mut Vec<Operation>, ty: Ty) {
     all.push(binary("sub", ty, |a, b| a - b));
     all.push(binary("min", ty, |a, b| if b < a { b } else { a }));
     all.push(binary("max", ty, |a, b| if b > a { b } else { a }));
-    // What division by zero gives is not defined.
+    // The ISA does not define the result of a division by zero.
     let text = format!("or.b{0} %b, %b, 1; div.{ty} %d, %a, %b;", bits(ty));
     let divide = move |v: &[u64]| (int(ty, v[0]) / int(ty, v[1] | 1)) as u64;
     all.push(Operation::new(text, &[ty; 2], ty, divide).named(format!("div.{ty}")));
@@ -160,7 +160,7 @@ fn of_24_bits(all: &mut Vec<Operation>) {
     }));
 }
 
-/// Each with what it leaves in the carry flag, read by an addition to zero.
+/// Each operation, with the carry flag that it leaves, read by an addition to zero.
 fn carries(all: &mut Vec<Operation>) {
     for ty in ["u32", "s32", "u64", "s64"] {
         let unsigned = if bits(ty) == 32 { "u32" } else { "u64" };
@@ -178,7 +178,7 @@ fn carries(all: &mut Vec<Operation>) {
             let borrow = if of(v[0]) < of(v[1]) { u64::MAX } else { 0 };
             [v[0].wrapping_sub(v[1]), borrow]
         }));
-        // An addition sees that nothing was borrowed.
+        // After a subtraction without a borrow, an addition reads the carry flag.
         let text = format!("sub.cc.{ty} %d, %a, %b; {after}");
         all.push(
             Operation::pair(text, &[ty; 2], to, move |v| {
@@ -186,7 +186,7 @@ fn carries(all: &mut Vec<Operation>) {
             })
             .named(format!("sub.cc.{ty}, addc")),
         );
-        // The carry comes from the third source: 1 added to all ones, or to something else.
+        // The carry comes from the third source: 1 is added to all ones, or to another value.
         let text = format!("add.cc.{ty} %c, %c, 1; addc.cc.{ty} %d, %a, %b; {after}");
         let carry = move |c: u64| i128::from(of(c) + 1 == 1 << size);
         all.push(
@@ -256,7 +256,7 @@ fn dots(all: &mut Vec<Operation>) {
     }
 }
 
-/// Two integers of 16 bits in a register, and `.relu`.
+/// Two 16-bit integers packed in a register, and `.relu`.
 fn pairs(all: &mut Vec<Operation>) {
     type Combine = fn(i128, i128) -> i128;
     let list: [(&str, Combine); 5] = [

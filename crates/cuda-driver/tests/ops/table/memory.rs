@@ -1,10 +1,10 @@
-//! Loads, stores and moves: of each width, in each space, one value or a vector.
+//! Loads, stores and moves of each width, in each state space, of one value or a vector.
 
 use crate::operation::{Operation, Source, Ty, bits, cut};
 use crate::table::integer::int;
 
-/// A space: its name in instructions, what goes before an access, and the address of 16 bytes of
-/// the thread's own.
+/// A state space: its name in instructions, the code before an access, and the address of 16 bytes
+/// that belong to the thread.
 const SPACES: [(&str, &str, &str); 6] = [
     (".global", "", "%m"),
     (".shared", "", "%s"),
@@ -18,7 +18,7 @@ const SPACES: [(&str, &str, &str); 6] = [
     ("", "mov.b64 %own, mine; cvta.local.u64 %own, %own;", "%own"),
 ];
 
-/// What stands around an access.
+/// Adds the code around an access.
 fn around(text: &str) -> String {
     format!("{{ .reg .b64 %own, %x, %y; .local .align 16 .b8 mine[16];\n{text} }}")
 }
@@ -33,7 +33,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all
 }
 
-/// A register of 64 bits takes any type: the value is extended by its sign.
+/// Loads. A 64-bit register accepts any type: the value is extended according to its type.
 fn loads(all: &mut Vec<Operation>) {
     let types: [Ty; 12] = [
         "u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64",
@@ -82,7 +82,7 @@ fn cut_byte(ty: Ty, value: u64) -> u64 {
     }
 }
 
-/// What is not stored to stays.
+/// Stores. Bytes that are not stored to keep their value.
 fn stores(all: &mut Vec<Operation>) {
     for (space, before, at) in SPACES {
         for (ty, from, offset) in [
@@ -111,7 +111,7 @@ fn stores(all: &mut Vec<Operation>) {
 }
 
 fn vectors(all: &mut Vec<Operation>) {
-    // Through memory and back in another order, so that each element tells where it was.
+    // The vector is stored and loaded in another order, so that each element shows where it was.
     for (ty, count) in [
         ("u8", 2),
         ("u8", 4),
@@ -184,7 +184,7 @@ fn moves(all: &mut Vec<Operation>) {
             all.push(one.named(format!("mov.{ty} to {count} of {part}")));
         }
     }
-    // The elements may be the source.
+    // The elements may be the registers of the source.
     let text = "mov.b64 {%b, %c}, %a; mov.b64 %d, {%c, %b};";
     let sources: [Ty; 3] = ["b64", "b32", "b32"];
     all.push(Operation::new(text, &sources, "b64", |v| {
@@ -192,7 +192,7 @@ fn moves(all: &mut Vec<Operation>) {
     }));
 }
 
-/// Which space an address is in, and what it is there.
+/// The state space of an address, and the address within that space.
 fn spaces(all: &mut Vec<Operation>) {
     for (k, (_, before, at)) in SPACES[3..].iter().enumerate() {
         for (j, space) in ["global", "shared", "local"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The operations.
+//! The tables of operations.
 
 pub(crate) mod approximate;
 pub(crate) mod atomic;
@@ -15,7 +15,7 @@ pub(crate) mod warp;
 
 use crate::operation::Operation;
 
-/// Those of all tables.
+/// The operations of all tables.
 pub(crate) fn all() -> Vec<Operation> {
     [
         integer::operations(),

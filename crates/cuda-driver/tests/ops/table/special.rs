@@ -1,4 +1,4 @@
-//! What threads are told of their place, and barriers that add up predicates.
+//! Special registers, and barriers that reduce predicates.
 
 use crate::kernel::BLOCK;
 use crate::operation::{Operation, Source, below};
@@ -36,13 +36,13 @@ fn lanes(all: &mut Vec<Operation>) {
     all.push(one.named("mov.u32 WARP_SZ"));
     let text = "setp.lt.u32 %p, %a, 5; @%p bra LESS; activemask.b32 %d; bra DONE; LESS: activemask.b32 %d; DONE:";
     let sources = [below("u32", 1)];
-    // All go one way, so that the lanes that are together are known.
+    // All lanes branch the same way, so that the set of active lanes is known.
     let reference = |_: &[Vec<u64>]| vec![[0xffff_ffff, 0]; 32];
     let one = Operation::warp(text, &sources, &["b32"], reference);
     all.push(one.named("activemask.b32"));
 }
 
-/// Of the whole block.
+/// Barriers of the whole block.
 fn barriers(all: &mut Vec<Operation>) {
     for (name, limit) in [("popc", 5), ("and", 11), ("or", 1), ("and", 12), ("or", 0)] {
         for (first, instruction) in ["bar.red", "barrier.cta.red"].into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn barriers(all: &mut Vec<Operation>) {
 fn elections(all: &mut Vec<Operation>) {
     let text = "elect.sync %d|%p, 0xffffffff; selp.u32 %e, 1, 0, %p; mov.u32 %d, 0;";
     let sources: [Source; 1] = ["b32".into()];
-    // Which lane is chosen is not defined, but that it is one.
+    // The ISA does not define which lane is elected, only that there is exactly one.
     let text = format!(
         "{text} setp.ne.u32 %q, %e, 0; vote.sync.ballot.b32 %e, %q, 0xffffffff; popc.b32 %e, %e;"
     );

@@ -1,16 +1,16 @@
-//! What the lanes of a warp do together.
+//! Operations across the lanes of a warp.
 
 use crate::number::{F32, Mode, Number};
 use crate::operation::{Operation, Source, Ty, below, bits};
 use crate::table::float::{greater, smaller};
 use crate::table::integer::int;
 
-/// The mask with which lanes take part: a lane is in the group that its source `%c` says.
+/// The mask of the participating lanes: a lane belongs to the group that its source `%c` selects.
 ///
-/// Lanes of a group take a branch of their own, so that each instruction runs for several masks.
+/// The lanes of a group take their own branch, so that each instruction runs with several masks.
 const ALL: u32 = 0xffff_ffff;
 
-/// Lanes that take part: even ones apart from odd ones, or all.
+/// The participating lanes: the even and the odd ones as separate groups, or all of them as one.
 fn groups(apart: bool) -> Vec<Vec<usize>> {
     match apart {
         false => vec![(0..32).collect()],
@@ -18,8 +18,8 @@ fn groups(apart: bool) -> Vec<Vec<usize>> {
     }
 }
 
-/// The text that runs `text`, where `MASK` is the mask, for all lanes or for even ones and odd
-/// ones.
+/// Code that runs `text`, where `MASK` is the mask, for all lanes, or separately for the even and
+/// the odd ones.
 fn spread(text: &str, apart: bool) -> String {
     if !apart {
         return text.replace("MASK", &format!("{ALL:#x}"));
@@ -39,8 +39,8 @@ DONE: }}"
     )
 }
 
-/// One for all lanes, and one for two groups. `f` gets the lane's own place in its group, and the
-/// sources of the group.
+/// Adds one operation for all lanes, and one for two groups. `f` gets the lane's index within its
+/// group, and the sources of the group.
 fn both(
     all: &mut Vec<Operation>,
     name: &str,
@@ -118,7 +118,7 @@ fn shuffles(all: &mut Vec<Operation>) {
 }
 
 fn votes(all: &mut Vec<Operation>) {
-    // Sources that are often all alike.
+    // Sources that are often equal in all lanes.
     let sources: [Source; 1] = [below("u32", 12)];
     for (name, limit) in [
         ("any", 1),
@@ -213,7 +213,7 @@ fn reductions(all: &mut Vec<Operation>) {
     }
 }
 
-/// Of floats, from `sm_100` on.
+/// Reductions of floats, from `sm_100` on.
 fn float_reductions(all: &mut Vec<Operation>) {
     assert_eq!(bits("f32"), 32);
     for (name, is_max) in [("min", false), ("max", true)] {

@@ -1,6 +1,6 @@
-//! Many processes, killed processes, damaged entries, full disks.
+//! Concurrent processes, killed processes, damaged entries and full disks.
 //!
-//! The other processes are this program again, running one of the ignored tests below.
+//! The other processes run this test binary with one of the ignored tests below.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,13 +16,13 @@ use cuda_nvrtc::{Cache, CacheMode, Nvrtc, Options, Outcome, Program, Ptx};
 use super::Folder;
 use crate::at_hand::nvrtc;
 
-/// Where the other processes have their cache.
+/// The environment variable with the cache folder of the other processes.
 const DIR: &str = "CUDA_TEST_CACHE_DIR";
 
-/// How many things they do.
+/// The environment variable with the number of their operations.
 const COUNT: &str = "CUDA_TEST_CACHE_COUNT";
 
-/// The full number with `CUDA_FULL=1`, else the one for every day.
+/// The full number with `CUDA_FULL=1`, else the smaller daily one.
 fn scaled(full: u64, daily: u64) -> u64 {
     let is_full = env::var_os("CUDA_FULL").is_some_and(|value| value == "1");
     let number = if is_full { full } else { daily };
@@ -42,7 +42,7 @@ fn kernel(nvrtc: &Nvrtc, number: u64) -> Program {
     .name_expression(format!("k<{number}>"))
 }
 
-/// Runs the ignored test `name` of this file in a process of its own.
+/// A command that runs the ignored test `name` of this file in a new process.
 fn process(name: &str, dir: &Path, count: u64) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
@@ -54,14 +54,14 @@ fn process(name: &str, dir: &Path, count: u64) -> Command {
     command
 }
 
-/// What a process was told; nothing if it is none of those started here.
+/// The instructions of a child process, or `None` if no test here started this process.
 fn told() -> Option<(Cache, u64, Nvrtc)> {
     let dir = env::var_os(DIR)?;
     let count = env::var(COUNT).unwrap().parse().unwrap();
     Some((Cache::open(dir), count, Nvrtc::load().unwrap()))
 }
 
-/// The lines `name: value` that a process wrote.
+/// The lines `name: value` that a process printed.
 fn answers(child: Child) -> BTreeMap<String, String> {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -108,7 +108,7 @@ fn compiles_all() {
     let Some((cache, count, nvrtc)) = told() else {
         return;
     };
-    // Not all in the same order, so that they meet at every key.
+    // The order differs between processes, so that they compete for every key.
     let first = u64::from(std::process::id()) % count;
     for number in (first..count).chain(0..first) {
         let program = kernel(&nvrtc, number);
@@ -165,10 +165,10 @@ fn a_process_killed_while_writing_leaves_nothing_that_loads_wrong() {
                 .open();
             let cached = reader.compile::<Ptx>(&program, &Options::new()).unwrap();
             assert_eq!(cached.compiled, program.compile(&Options::new()).unwrap());
-            assert_eq!(reader.stats().corrupt, 0, "a rename is all or nothing");
+            assert_eq!(reader.stats().corrupt, 0, "a rename must be atomic");
         }
-        assert_eq!(cache.stats().corrupt, 0, "a rename is all or nothing");
-        // What the dead process had locked is free.
+        assert_eq!(cache.stats().corrupt, 0, "a rename must be atomic");
+        // The lock of the dead process is released.
         if kill == kills - 1 {
             for number in 0..count {
                 let cached = cache.compile::<Ptx>(&kernel(&nvrtc, number), &Options::new());
@@ -182,12 +182,12 @@ fn a_process_killed_while_writing_leaves_nothing_that_loads_wrong() {
             cache.clear().unwrap();
         }
     }
-    println!("{unfinished} of {kills} died within a write; {found} notes were whole");
-    assert!(unfinished > 0, "no kill came in the middle of a write");
+    println!("{unfinished} of {kills} processes died during a write; {found} notes were complete");
+    assert!(unfinished > 0, "no process was killed during a write");
     assert!(found > 0, "nothing was ever written");
 }
 
-/// Long enough to die in the middle of.
+/// The length of a note in bytes: long enough that a kill can interrupt the write.
 const NOTE: usize = 2 << 20;
 
 #[test]
@@ -245,7 +245,7 @@ fn a_damaged_entry_is_compiled_anew() {
     check(&vec![0; whole.len()], "all zero");
     assert_eq!(cache.stats().corrupt, count + 2);
 
-    // The entry of another program in its place.
+    // The entry of another program at this place.
     let other = Program::new(&nvrtc, "__global__ void k() { __syncthreads(); }");
     cache.compile::<Ptx>(&other, &options).unwrap();
     let foreign = folder.entries().into_iter().find(|path| *path != entry);
@@ -257,7 +257,7 @@ fn a_damaged_entry_is_compiled_anew() {
 fn a_full_disk_is_a_warning() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
-    // Room for no entry.
+    // The file size limit leaves no room for an entry.
     let child = process("cannot_write", &folder.path(), 1).spawn().unwrap();
     let answers = answers(child);
     assert_eq!(answers["outcome"], "NotKept");
@@ -266,7 +266,7 @@ fn a_full_disk_is_a_warning() {
         "{answers:?}"
     );
     assert_eq!(folder.entries(), [""; 0].map(std::path::PathBuf::from));
-    // And with room again.
+    // Once there is room again, the cache works.
     let cached = folder
         .open()
         .compile::<Ptx>(&kernel(&nvrtc, 1), &Options::new());
@@ -286,7 +286,8 @@ fn cannot_write() {
         rlim_cur: 100,
         rlim_max: 100,
     };
-    // SAFETY: the handler must be one ← to ignore is. Without it, the signal would end the process.
+    // SAFETY: the handler must be valid ← `SIG_IGN` is. Without it, the signal would end the
+    // process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     // SAFETY: the pointer must be to a limit ← it is to a local.
     let status = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
@@ -302,7 +303,8 @@ fn cannot_write() {
     println!("problem: {}", cache.problem().unwrap());
 }
 
-/// Not in this process, whose other tests would then have two files of built-in functions.
+/// Runs in its own process, because the other tests of this process must not see two libraries of
+/// built-in functions.
 #[cfg(target_os = "linux")]
 #[test]
 fn another_build_of_one_version_is_another_key() {
@@ -313,7 +315,7 @@ fn another_build_of_one_version_is_another_key() {
         return;
     }
     let folder = Folder::new();
-    // A build that differs in a byte behind all that is loaded.
+    // A build that differs in a byte after all that is loaded.
     let builtins = format!("libnvrtc-builtins.so.{}", nvrtc.version());
     let mut files = Vec::new();
     for name in [origin.file_name().unwrap().to_str().unwrap(), &builtins] {
@@ -378,7 +380,7 @@ fn the_environment_says_where_and_whether() {
     assert_eq!(folder.entries().len(), 1);
     let user = folder.0.path().join("user/cuda-nvrtc/programs/entries");
     assert_eq!(super::files(&user).len(), 1);
-    // Options that come by the environment are not followed.
+    // A compilation is not cached if the environment passes options to NVRTC.
     let mut command = process("obeys_the_environment", &folder.path(), 1);
     command.env("CUDA_NVRTC_CACHE", dir);
     command.env("NVRTC_APPEND_FLAGS", "-DX=1");
@@ -398,7 +400,7 @@ fn obeys_the_environment() {
     println!("problem: {}", cache.problem().unwrap_or_default());
 }
 
-/// A cache that cannot be used is not a reason not to compile. The problem names the variable.
+/// An unusable cache must not prevent a compilation. The problem names the variable.
 #[test]
 fn a_wrong_value_of_the_variable_is_a_problem() {
     if nvrtc().is_none() {

@@ -1,4 +1,4 @@
-//! The folder: its size, and what happens when it cannot be used.
+//! The cache folder: its size limit, and its behaviour when it cannot be used.
 
 use std::fs;
 use std::thread;
@@ -50,7 +50,7 @@ fn what_was_used_longest_ago_goes_first() {
     ] {
         assert_eq!(compile(&cache, number), outcome, "{number}");
     }
-    // One that is too large for all is not kept, and costs no other.
+    // An entry that exceeds the limit on its own is not stored, and evicts no other entry.
     let cache = Cache::builder(folder.path()).max_bytes(size - 1).open();
     assert_eq!(compile(&cache, 1004), Outcome::Refused(Refusal::TooLarge));
     assert_eq!(cache.stats().entries, 3);
@@ -127,9 +127,9 @@ fn a_folder_that_others_can_write_to_is_not_used() {
 fn a_folder_that_cannot_be_written_still_gives_hits() {
     use std::os::unix::fs::PermissionsExt;
     let Some(nvrtc) = nvrtc() else { return };
-    // SAFETY: nothing is required ← it only answers a number.
+    // SAFETY: nothing is required ← the call only returns a number.
     if unsafe { libc::geteuid() } == 0 {
-        test_needs::skipped("what permissions forbid: root may do all");
+        test_needs::skipped("refusals by file permissions: root may access every file");
         return;
     }
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Headers on disk: a hit only as long as a compilation would read the same.
+//! Headers on disk: an entry is a hit only while a compilation would read the same headers.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,7 +18,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A result, or the message of what does not compile.
+/// The PTX, or the error message of a failed compilation.
 fn image(compiled: Result<String, cuda_nvrtc::Error>) -> Result<String, String> {
     compiled.map_err(|error| error.to_string())
 }
@@ -33,7 +33,7 @@ fn fresh(program: &Program, options: &Options) -> Result<String, String> {
     image(fresh.map(|fresh| fresh.image.to_text()))
 }
 
-/// A program with files, below a folder that stands for `@`.
+/// A program with files, below a folder that is written as `@`.
 struct Layout {
     name: &'static str,
     source: &'static str,
@@ -129,8 +129,7 @@ const LAYOUTS: [Layout; 12] = [
     },
 ];
 
-/// Puts another header into every place that could matter, one after the other, and takes it away
-/// again.
+/// Adds another header at every place that could matter, one after the other, and removes it again.
 #[test]
 fn a_header_that_changes_appears_or_vanishes_is_noticed() {
     for nvrtc in every_nvrtc() {
@@ -175,7 +174,7 @@ fn vary(nvrtc: &Nvrtc, index: usize, layout: &Layout) {
             );
             let hits = cache.stats().hits;
             assert_eq!(cached(&cache, &program, &options), again);
-            assert_eq!(cache.stats().hits, hits + 1, "layout {index} is kept");
+            assert_eq!(cache.stats().hits, hits + 1, "layout {index} is cached");
 
             fs::write(&path, "#define V 3\n#define W 4\n").unwrap();
             let new = fresh(&program, &options);
@@ -198,7 +197,10 @@ fn vary(nvrtc: &Nvrtc, index: usize, layout: &Layout) {
             }
         }
     }
-    assert!(noticed > 0, "layout {index}: nothing made a difference");
+    assert!(
+        noticed > 0,
+        "layout {index}: no added header changed the result"
+    );
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn a_change_that_keeps_size_and_time_is_noticed() {
     let program = Program::new(&nvrtc, format!("#include <h.h>{KERNEL}"));
     let options = Options::new().include_dir(folder.0.path());
     write(&header, "#define V 1001");
-    // Settled, so that it is known by its stamp.
+    // Old enough that the file's time stamp identifies its contents.
     std::thread::sleep(Duration::from_millis(2100));
     let time = header.metadata().unwrap().modified().unwrap();
     for number in [1001, 1002, 1003, 1001] {
@@ -324,7 +326,7 @@ fn what_cannot_be_known_is_not_kept() {
 fn cudas_own_headers_are_kept() {
     let Some(nvrtc) = nvrtc() else { return };
     let Ok(headers) = CudaHeaders::find(&nvrtc) else {
-        test_needs::skipped("headers of CUDA: there are none");
+        test_needs::skipped("tests of CUDA's headers: none are available");
         return;
     };
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Notes: what others keep in the cache.
+//! Notes: data that other crates store in the cache.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn a_note_is_found_by_its_words_alone() {
     assert_eq!(cache.noted(&[]).unwrap(), b"");
     assert_eq!(cache.noted(&[b"tuners", b"axpy"]), None);
     assert_eq!(cache.noted(&[b"saxpy", b"tuner"]), None);
-    // Another value, as another process has it.
+    // Another value, as another process would write it.
     assert!(folder.open().note(&WORDS, b"128"));
     assert_eq!(cache.noted(&WORDS).unwrap(), b"128");
     assert_eq!(cache.stats().entries, 3);

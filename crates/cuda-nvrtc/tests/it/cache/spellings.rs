@@ -1,4 +1,4 @@
-//! Every spelling of an option that names a folder or header: a changed header is never missed.
+//! Every spelling of an option that names a folder or a header: a changed header is never missed.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::at_hand::every_nvrtc;
 
 const KERNEL: &str = "\nextern \"C\" __global__ void k(int *x) { *x = V; }";
 
-/// Spellings of the folder `@`, each with whether its compilation is cached.
+/// Spellings of an option for the folder `@`, and whether the compilation is cached.
 const FOLDERS: [(&[&str], bool); 24] = [
     (&["-I@"], true),
     (&["-I @"], true),
@@ -30,7 +30,7 @@ const FOLDERS: [(&[&str], bool); 24] = [
     (&["-D", "X", "-I@"], true),
     (&["-Xptxas", "-v", "-I@"], true),
     (&["--maxrregcount", "32", "-I@"], true),
-    // Other folders for NVRTC, which the current folder is not the parent of.
+    // NVRTC reads these as other folders, whose parent is not the current folder.
     (&["-I= @", "-I@"], false),
     (&["-I =@", "-I@"], false),
     (&["-I\x0b@", "-I@"], false),
@@ -39,7 +39,7 @@ const FOLDERS: [(&[&str], bool); 24] = [
     (&["--include-path= @", "-I@"], false),
 ];
 
-/// Spellings of the header `@/h.h`, included before the source.
+/// Spellings of the option that includes the header `@/h.h` before the source.
 const PRE_INCLUDES: [(&[&str], bool); 7] = [
     (&["-include", "@/h.h"], true),
     (&["-include=@/h.h"], true),
@@ -50,7 +50,7 @@ const PRE_INCLUDES: [(&[&str], bool); 7] = [
     (&["-DH=<h.h>", "--pre-include", "@/h.h"], true),
 ];
 
-/// Spellings of a macro that the source includes.
+/// Spellings of an option that defines the macro which the source includes.
 const MACROS: [&[&str]; 5] = [
     &["-DH=\"@/h.h\""],
     &["-D H=\"@/h.h\""],
