@@ -287,6 +287,7 @@ impl Source {
             Self::Ordered => {
                 let home = block.behind_all()?;
                 let queueing = home.queueing()?;
+                let _relaxed = home.driver().relaxed();
                 // SAFETY: the memory must be allocated and must not be used afterwards ← the block
                 // owns it, and the stream has just been made to wait for every use on another
                 // stream.

@@ -216,6 +216,7 @@ impl Call {
         if self.capture_free(&stream, dptr)? {
             return Ok(());
         }
+        self.potentially_unsafe()?;
         let allocation = self
             .forget(dptr, |kind| {
                 matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Graph(_))

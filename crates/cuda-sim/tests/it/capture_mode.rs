@@ -103,6 +103,7 @@ const DEVICE_MEMORY: &[(&str, Run)] = calls! { d, t:
     "cuMemAllocManaged" => d.cuMemAllocManaged(&mut 0, 4, 1);
     "cuMemFree" => d.cuMemFree_v2(t.memory);
     "cuMemAllocAsync" => d.cuMemAllocAsync(&mut 0, 4, at(t.stream));
+    "cuMemFreeAsync" => d.cuMemFreeAsync(t.memory, at(t.stream));
     "cuMemPoolTrimTo" => d.cuMemPoolTrimTo(at(t.pool), 0);
     "cuDeviceGraphMemTrim" => d.cuDeviceGraphMemTrim(0);
 };

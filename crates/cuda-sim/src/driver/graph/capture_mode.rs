@@ -36,14 +36,15 @@ thread_local! {
 /// stream or the event ([`Instance::uncapturable`], [`Instance::potentially_unsafe`]):
 /// `cuEventQuery`, `cuEventSynchronize`, `cuStreamQuery`, `cuStreamSynchronize`,
 /// `cuStreamAddCallback`, `cuMemPrefetchAsync`, `cuStreamAttachMemAsync`, `cuGraphUpload`, and
-/// `cuMemAllocAsync` in a stream that is not being captured. `cuModuleUnload`, `cuArrayDestroy` and
-/// `cuCtxEnablePeerAccess` check it once they know that the handle is valid, as an H100 does.
+/// `cuMemAllocAsync` and `cuMemFreeAsync` in a stream that is not being captured. `cuModuleUnload`,
+/// `cuArrayDestroy` and `cuCtxEnablePeerAccess` check it once they know that the handle is valid,
+/// as an H100 does.
 ///
 /// Other calls do not break captures: creating and destroying streams and events, recording events,
 /// `cuCtxSynchronize` in another context and destroying that context (measured on an H100 and on
-/// H200s), `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, and loading
-/// modules. Work in the legacy stream that would have to wait for a captured stream is rejected in
-/// any mode.
+/// H200s), `cuStreamIsCapturing`, launches and copies in other streams, blocking copies, and
+/// loading modules. Work in the legacy stream that would have to wait for a captured stream is
+/// rejected in any mode.
 const POTENTIALLY_UNSAFE: &[&str] = &[
     // Memory of a device. `cuMemAlloc` and `cuMemFree` were measured on an H100.
     "cuMemAlloc",
