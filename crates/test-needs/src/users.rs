@@ -1,5 +1,12 @@
 //! Tests with two users of one machine.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is a part of tests, which panic if the machine cannot run them"
+)]
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
