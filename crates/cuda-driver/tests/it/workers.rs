@@ -204,8 +204,13 @@ fn a_dropped_transfer_whose_memory_waits_holds_up_nothing() {
     let stream = bench.stream();
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
     let pinned = PinnedBuffer::<u32>::zeroed(&context, 4, PinnedFlags::empty()).unwrap();
-    // Freeing its memory waits for the whole context.
+    // The copy is still queued when the transfer is dropped. Otherwise this thread would free the
+    // memory itself, and freeing it waits for the whole context.
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let wait = move || drop(gate.recv());
+    drop(stream.launch_host(wait).unwrap());
     drop(buffer.copy_to_pinned_async(pinned, &stream).unwrap());
+    drop(open);
     stream.synchronize().unwrap();
     thread::sleep(SECOND / 4);
     let call = other.stream().launch_host(|| ()).unwrap();
