@@ -207,7 +207,9 @@ fn a_dropped_transfer_whose_memory_waits_holds_up_nothing() {
     // The copy is still queued when the transfer is dropped. Otherwise this thread would free the
     // memory itself, and freeing it waits for the whole context.
     let (open, gate) = std::sync::mpsc::channel::<()>();
-    let wait = move || drop(gate.recv());
+    let wait = move || {
+        let _ = gate.recv();
+    };
     drop(stream.launch_host(wait).unwrap());
     drop(buffer.copy_to_pinned_async(pinned, &stream).unwrap());
     drop(open);
