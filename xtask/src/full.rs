@@ -1,6 +1,5 @@
 //! `full`: the large checks at their full size. `ci` runs each check at a reduced size, which it
-//! prints, except for two: `fuzz`, which needs cargo-fuzz, and `planted`, which builds the library
-//! with injected faults and runs for minutes.
+//! prints, except for `fuzz`, which needs cargo-fuzz.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::need::Install;
 use crate::workspace::{self, Workspace};
-use crate::{drivers, fuzz, headers, nvrtc, order, programs, sanitize};
+use crate::{drivers, fuzz, headers, nvrtc, programs, sanitize};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -82,11 +81,6 @@ const CHECKS: &[Check] = &[
         "order",
         "120,000 random programs on the late software device, against a sequential model",
         |workspace, _| in_full(workspace, "it", "random_programs"),
-    ),
-    (
-        "planted",
-        "the programs of `order` with injected faults in the hazard tracking: each fault must be found",
-        |workspace, _| order::planted(workspace),
     ),
     (
         "programs",

@@ -12,7 +12,6 @@ mod fuzz;
 mod headers;
 mod need;
 mod nvrtc;
-mod order;
 mod programs;
 mod regen_bindings;
 mod sanitize;

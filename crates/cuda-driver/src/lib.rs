@@ -23,7 +23,6 @@ mod module;
 pub mod nvrtc;
 mod order;
 mod pending;
-mod planted;
 pub mod prelude;
 mod stream;
 mod tensor_map;

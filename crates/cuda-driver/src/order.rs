@@ -45,7 +45,6 @@ use crate::context::KeptContext;
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 use held::Estate;
 use uses::{Removed, Use};
@@ -217,9 +216,7 @@ impl Tracker {
             // A placeholder of an earlier attempt is replaced: its use may have failed, and the
             // home stream may have more work since.
             removed.extend(uses.list.drain(..));
-            if !Fault::HomeTailIgnored.is_planted() {
-                uses.list.push(Use::at_home(&self.home, true));
-            }
+            uses.list.push(Use::at_home(&self.home, true));
         }
         self.order_list(&mut uses.list, scope, access)?;
         for estate in uses.estate.iter() {
@@ -253,7 +250,7 @@ impl Tracker {
             return self.note(scope, access);
         }
         let epoch = scope.epoch();
-        if self.home_epoch.load(Ordering::Relaxed) < epoch && !Fault::EpochNotKept.is_planted() {
+        if self.home_epoch.load(Ordering::Relaxed) < epoch {
             // `fetch_max`: another thread may use the buffer on its home stream at the same time,
             // and have read a later epoch.
             self.home_epoch.fetch_max(epoch, Ordering::AcqRel);
@@ -262,9 +259,6 @@ impl Tracker {
 
     #[cold]
     fn note(&self, scope: &mut Scope<'_>, access: Access) {
-        if Fault::ReaderLost.is_planted() && !access.write && !access.signal {
-            return;
-        }
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut guard = self.lock();
@@ -276,8 +270,7 @@ impl Tracker {
             guard = self.lock();
         }
         let Uses { list: uses, estate } = &mut *guard;
-        let write = access.write && !(Fault::PartWriteLost.is_planted() && access.part);
-        let mut this = Use::late(scope, write, access.signal);
+        let mut this = Use::late(scope, access.write, access.signal);
         if scope.stream.context() != self.home.context() {
             this.elsewhere = Some(KeptContext::new(scope.stream.context()));
         }
@@ -294,11 +287,8 @@ impl Tracker {
         // event now.
         let is_late = !has_crossed && !access.signal;
         let is_per_thread = scope.stream.state().kind() == Kind::PerThread;
-        if !is_late || is_per_thread && !Fault::PerThreadLate.is_planted() {
+        if !is_late || is_per_thread {
             this.event = scope.event();
-        }
-        if Fault::LateUseLost.is_planted() && this.event.is_none() {
-            return;
         }
         let id = this.id;
         // A write represents everything that its stream has waited for before the write's event,
@@ -306,15 +296,10 @@ impl Tracker {
         let stands_for_waited = access.write && !access.signal && (is_last || this.event.is_none());
         let is_replaced = |earlier: &mut Use| {
             if earlier.id != id {
-                let is_covered =
-                    earlier.waited.contains(&id) || Fault::OthersForgotten.is_planted();
-                return stands_for_waited && is_covered && !earlier.is_open();
+                return stands_for_waited && earlier.waited.contains(&id) && !earlier.is_open();
             }
             if earlier.write && !access.write || access.signal && !earlier.signal {
                 return false;
-            }
-            if Fault::WaitedKept.is_planted() {
-                this.waited.extend_from_slice(&earlier.waited);
             }
             this.epoch = this.epoch.max(earlier.epoch);
             this.is_home |= earlier.is_home;
@@ -340,9 +325,6 @@ impl Tracker {
         if uses.len() >= MANY && uses.len().is_power_of_two() {
             removed.extend(uses.extract_if(.., |earlier| earlier.is_done()));
         }
-        if Fault::CrossedReset.is_planted() && id == self.home_id {
-            self.crossed.undo(self.home_id);
-        }
         for estate in estate.iter() {
             for user in estate.users_against(access) {
                 user.record.soil(user.slot);
@@ -353,7 +335,7 @@ impl Tracker {
     /// Prepares the free of the memory on its home stream: makes that stream wait for every use.
     pub(crate) fn before_free(&self) -> Result<(), DriverError> {
         let scope = Scope::new(&self.home);
-        if self.is_at_home(scope.id) || Fault::FreedTooEarly.is_planted() {
+        if self.is_at_home(scope.id) {
             return Ok(());
         }
         scope.ready()?;
@@ -401,7 +383,7 @@ impl Tracker {
         let mut uses = self.lock();
         for earlier in uses.list.iter_mut().filter(|it| it.matters_to(access)) {
             earlier.refresh(home_epoch);
-            let event = earlier.behind(self.home.state(), context)?;
+            let event = earlier.behind(context)?;
             events.extend(event.map(|event| (event, earlier.elsewhere.clone())));
         }
         for estate in uses.estate.iter() {
@@ -432,12 +414,10 @@ impl Tracker {
         if home.state().id() == self.home_id && !self.crossed.get() {
             return Ok(());
         }
-        if !Fault::HandedOverTooEarly.is_planted() {
-            let scope = Scope::new(home);
-            scope.ready()?;
-            self.settle(Access::WRITE)?;
-            self.order_alone(&scope, Access::WRITE)?;
-        }
+        let scope = Scope::new(home);
+        scope.ready()?;
+        self.settle(Access::WRITE)?;
+        self.order_alone(&scope, Access::WRITE)?;
         drop(self.move_to(home));
         Ok(())
     }
@@ -461,7 +441,7 @@ impl Tracker {
         } else {
             self.home.state().is_done(context)
         };
-        (is_idle || Fault::HandedOverTooEarly.is_planted()).then(|| self.move_to(home))
+        is_idle.then(|| self.move_to(home))
     }
 
     /// Forgets all uses and makes `home` the home stream. Returns the former state.
@@ -483,7 +463,7 @@ impl Tracker {
     fn begin(&self) {
         let state = self.home.state();
         self.home_epoch.store(state.epoch(), Ordering::Release);
-        if state.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
+        if state.kind() == Kind::PerThread {
             let mut scope = Scope::new(&self.home);
             self.crossed.cross();
             let mut so_far = Use::late(&scope, true, false);

@@ -15,7 +15,6 @@ use crate::error::{DriverError, Error, Result};
 use crate::module::ModuleInner;
 use crate::order::{Access, Scope, Tracker};
 use crate::pending;
-use crate::planted::Fault;
 use crate::stream::Stream;
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
@@ -339,10 +338,6 @@ impl Block {
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }
-        let home = self.tracker.home().clone();
-        if Fault::FreedOnOtherStream.is_planted() {
-            return Ok(home.context().default_stream().unwrap_or(home));
-        }
-        Ok(home)
+        Ok(self.tracker.home().clone())
     }
 }

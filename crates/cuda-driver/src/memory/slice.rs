@@ -13,7 +13,6 @@ use super::{DeviceRepr, Memory, expect_len, resolve};
 use crate::driver::call;
 use crate::error::Result;
 use crate::order::{Access, Scope};
-use crate::planted::Fault;
 
 /// A read-only view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
 /// `&[T]` is to `Vec<T>`.
@@ -249,9 +248,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
                 )
             }
         })?;
-        if !Fault::CopySourceLost.is_planted() {
-            source.memory.tracker.after(&mut scope, source.access);
-        }
+        source.memory.tracker.after(&mut scope, source.access);
         Ok(())
     }
 }

@@ -11,7 +11,6 @@ use super::{Access, Record, Tracker, matters};
 use crate::error::{Error, Result};
 use crate::memory::{Block, Memory, Source};
 use crate::pending;
-use crate::planted::Fault;
 
 /// The graphs that hold the memory of a tracker, and their users of it.
 #[derive(Default)]
@@ -171,7 +170,7 @@ impl Tracker {
     ) -> Option<Source> {
         let mut uses = self.lock();
         match uses.estate.as_mut() {
-            Some(estate) if estate.holders > 0 && !Fault::HeldIgnored.is_planted() => {
+            Some(estate) if estate.holders > 0 => {
                 estate.left = Some((address, bytes, source));
                 None
             }

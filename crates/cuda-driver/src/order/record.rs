@@ -23,7 +23,6 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::planted::Fault;
 use crate::stream::{Kind, Stream};
 
 /// The replays of one executable.
@@ -105,8 +104,7 @@ impl Record {
             state.clean();
         }
         // A failed launch may have queued a part of the graph.
-        let is_noted =
-            state.may_note(&scope, queued.is_ok()) && !Fault::ReplayNotNoted.is_planted();
+        let is_noted = state.may_note(&scope, queued.is_ok());
         let former = is_noted.then(|| state.note(&mut scope));
         drop(state);
         drop(entered);
@@ -130,10 +128,8 @@ impl Record {
         dirty: &[Arc<Tracker>],
         peers: &[Arc<Self>],
     ) -> Result<(), DriverError> {
-        if !Fault::DirtyIgnored.is_planted() {
-            for tracker in dirty {
-                tracker.order_replay(scope, self)?;
-            }
+        for tracker in dirty {
+            tracker.order_replay(scope, self)?;
         }
         let context = scope.stream.context();
         for peer in peers {
@@ -159,11 +155,10 @@ impl Record {
     /// The caller has [settled](Self::settle) the strays of `context`.
     pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
         let mut state = self.lock();
-        let Some(last) = &mut state.last else {
-            return Ok(None);
-        };
-        let own = Arc::clone(&last.stream);
-        last.behind(&own, context)
+        match &mut state.last {
+            Some(last) => last.behind(context),
+            None => Ok(None),
+        }
     }
 
     /// Returns whether there was a replay that is not known to be complete.

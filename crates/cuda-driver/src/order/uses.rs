@@ -8,7 +8,6 @@ use super::{Access, Scope, strays};
 use crate::context::{Context, KeptContext};
 use crate::error::DriverError;
 use crate::event::UseEvent;
-use crate::planted::Fault;
 use crate::stream::{Kind, Stream, StreamState};
 
 /// Uses that were removed from the list of a tracker or record. Dropping a use can call the driver,
@@ -120,13 +119,8 @@ impl Use {
 
     /// Returns whether `access` conflicts with this use and has to wait for it.
     pub(super) fn matters_to(&self, access: Access) -> bool {
-        if self.signal && access.signal {
-            false
-        } else if self.write {
-            !Fault::WriterNotAwaited.is_planted()
-        } else {
-            access.write && !Fault::ReadersNotAwaited.is_planted()
-        }
+        let are_signals = self.signal && access.signal;
+        !are_signals && (self.write || access.write)
     }
 
     /// Returns whether this use is complete, so that nothing needs to wait for it.
@@ -156,7 +150,7 @@ impl Use {
         if self.waited.contains(&scope.id) {
             return Ok(());
         }
-        let Some(event) = self.behind(scope.stream.state(), home)? else {
+        let Some(event) = self.behind(home)? else {
             return Ok(());
         };
         let stream = scope.stream;
@@ -187,13 +181,8 @@ impl Use {
         }
     }
 
-    /// Returns the event to wait for, or `None` if the use is complete. `waiting` is the stream
-    /// that will wait.
-    pub(super) fn behind(
-        &mut self,
-        waiting: &StreamState,
-        home: &Context,
-    ) -> Result<Option<UseEvent>, DriverError> {
+    /// Returns the event to wait for, or `None` if the use is complete.
+    pub(super) fn behind(&mut self, home: &Context) -> Result<Option<UseEvent>, DriverError> {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         if context.driver().is_gone() {
             // The owner destroyed the context, and with it all work in it.
@@ -202,7 +191,7 @@ impl Use {
         if let Some(event) = &self.event {
             return Ok(Some(event.clone()));
         }
-        if self.stream.kind() == Kind::PerThread && !Fault::PerThreadLate.is_planted() {
+        if self.stream.kind() == Kind::PerThread {
             // Its event could not be recorded when the use was queued. This may be another thread,
             // for which the handle names another queue.
             if !context.strays().is_over(self.stray) {
@@ -216,12 +205,7 @@ impl Use {
             }
             return Ok(None);
         }
-        let at: &StreamState = if Fault::EventOnOtherStream.is_planted() {
-            waiting
-        } else {
-            &self.stream
-        };
-        let Some((event, covers)) = at.behind(context, self.epoch)? else {
+        let Some((event, covers)) = self.stream.behind(context, self.epoch)? else {
             return Ok(None);
         };
         self.covers = covers;

@@ -25,7 +25,6 @@ use crate::event::UseEvent;
 use crate::handle::{Destroy, Handle};
 use crate::launch::RecentLaunches;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::planted::Fault;
 
 /// A stream without its context, so that the context itself can own it.
 pub(crate) struct StreamState {
@@ -133,9 +132,6 @@ fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    if Fault::PerThreadAsOne.is_planted() {
-        return 1;
     }
     NUMBER.with(|number| {
         if number.get() == 0 {

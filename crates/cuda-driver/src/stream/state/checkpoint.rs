@@ -8,7 +8,6 @@ use crate::context::Context;
 use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::lock::MutexGuard;
-use crate::planted::Fault;
 
 impl StreamState {
     /// Calls `queue`, which queues an operation that can block the stream until the program acts.
@@ -20,9 +19,6 @@ impl StreamState {
         queue: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
         let _current = self.bind_to_ask(context)?;
-        if Fault::NoCheckpoint.is_planted() {
-            return queue();
-        }
         if !self.is_blocking {
             let mut tail = self.tail();
             self.checkpoint(context, &mut tail)?;
