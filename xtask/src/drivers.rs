@@ -75,7 +75,8 @@ fn matrix(workspace: &Workspace, versions: &[&str], profile: &[&str]) -> Result<
             println!("  {line}");
         }
         if !output.status.success() {
-            for line in said.lines().filter(|line| line.ends_with("FAILED")) {
+            // The output of the failed tests, which cargo prints after the list of all tests.
+            for line in said.lines().skip_while(|line| *line != "failures:") {
                 println!("  {line}");
             }
             failed.push(format!("{version}: tests fail"));

@@ -20,8 +20,6 @@ pub(super) struct Scenario {
     /// Configures the device; `devices` is the number of devices.
     pub(super) device: fn(Builder) -> Builder,
     pub(super) devices: u32,
-    /// Whether it defers work to a thread of the library, which wakes up ten times a second.
-    pub(super) is_pending: bool,
     pub(super) run: fn(&Ground) -> Result<()>,
 }
 
@@ -131,7 +129,7 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(ground))) {
         wrong.push(Wrong::Panicked(words(&*panic)));
     }
-    wrong.extend(check_left(scenario, &simulator, &kept, &before, fault));
+    wrong.extend(check_left(&simulator, &kept, &before, fault));
     trace.extend(simulator.take_trace());
     simulator.clear_rules();
     if Context::current(kept[0].driver()).is_ok_and(|current| current.is_some())
@@ -176,7 +174,6 @@ fn check_result(scenario: &Scenario, fault: Option<&Fault>, result: &Result<()>)
 
 /// Returns what is leaked after a grace period, as the library's thread may still be working.
 fn check_left(
-    scenario: &Scenario,
     simulator: &Simulator,
     kept: &[Context],
     before: &Live,
@@ -196,13 +193,14 @@ fn check_left(
         }
         let left = Left::between(before, &live);
         let is_allowed = fault.is_some_and(|fault| rules::may_be_left(fault, &left));
-        let patience = match (is_allowed, scenario.is_pending) {
-            _ if fault.is_none() => 2000,
-            (true, _) => 5,
-            (false, true) => 1000,
-            (false, false) => 30,
+        // Objects that may be left are often left for good, so waiting longer for them is in vain.
+        // All others are freed soon, but a worker thread may get no processor for a while.
+        let patience = if is_allowed {
+            Duration::from_millis(5)
+        } else {
+            Duration::from_secs(10)
         };
-        if start.elapsed() > Duration::from_millis(patience) {
+        if start.elapsed() > patience {
             return (!is_allowed).then(|| Wrong::Left(left.to_string()));
         }
         thread::sleep(Duration::from_millis(1));

@@ -2,14 +2,14 @@
 
 use cuda_driver::{CaptureStatus, Graph};
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, pending};
+use super::{Ground, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[
-    pending("capture", capture),
-    pending("capture of lines", lines),
-    pending("capture into a graph", into),
-    pending("capture of programmatic edges", programmatic),
+    one("capture", capture),
+    one("capture of lines", lines),
+    one("capture into a graph", into),
+    one("capture of programmatic edges", programmatic),
 ];
 
 fn capture(ground: &Ground) -> Result<()> {

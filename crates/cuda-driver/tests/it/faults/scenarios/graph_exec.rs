@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cuda_driver::prelude::*;
 use cuda_driver::{Graph, GraphExec, ValueBatch, WaitCondition, node_kind};
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, pending};
+use super::{Ground, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[
-    pending("graph parameters", parameters),
-    pending("graph parameters of other nodes", others),
-    pending("graph update", update),
-    pending("enabled nodes", enabled),
+    one("graph parameters", parameters),
+    one("graph parameters of other nodes", others),
+    one("graph update", update),
+    one("enabled nodes", enabled),
 ];
 
 type Kernel = cuda_driver::Node<node_kind::Kernel>;

@@ -8,21 +8,21 @@ use cuda_driver::{
 };
 use cuda_sim::Rule;
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, on, pending};
+use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
 use crate::support::{COPY, MIX};
 
 pub(super) const ALL: &[Scenario] = &[
-    pending("graph of kernels", kernels),
-    pending("graph of other nodes", others),
-    pending("graph memory", memory),
-    pending("child graphs", children),
-    pending("conditional nodes", conditional),
-    pending("graph lists", lists),
+    one("graph of kernels", kernels),
+    one("graph of other nodes", others),
+    one("graph memory", memory),
+    one("child graphs", children),
+    one("conditional nodes", conditional),
+    one("graph lists", lists),
     on("graph lists on 12.0", |it| it.version(12000), old_lists),
-    pending("undone node", undone),
-    pending("removed nodes", removed),
-    pending("kernel node attributes", attributes),
-    pending("programmatic edges", programmatic),
+    one("undone node", undone),
+    one("removed nodes", removed),
+    one("kernel node attributes", attributes),
+    one("programmatic edges", programmatic),
 ];
 
 const CONDITIONAL: &str = include_str!("../../kernels/conditional.ptx");

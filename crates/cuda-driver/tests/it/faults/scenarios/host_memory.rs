@@ -3,14 +3,14 @@
 use cuda_driver::prelude::*;
 use cuda_driver::{CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer};
 
-use super::{Ground, N, Result, Scenario, copy, expect, filled, one, pending};
+use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
     one("pinned", pinned),
     one("registered", registered),
-    pending("transfers", transfers),
-    pending("dropped transfers", dropped),
+    one("transfers", transfers),
+    one("dropped transfers", dropped),
     one("scope", scope),
     one("caching", caching),
 ];

@@ -56,16 +56,7 @@ const fn on(
         name,
         device,
         devices: 1,
-        is_pending: false,
         run,
-    }
-}
-
-/// Returns a scenario that leaves deferred work behind.
-const fn pending(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
-    Scenario {
-        is_pending: true,
-        ..one(name, run)
     }
 }
 
@@ -75,7 +66,6 @@ const fn two(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
         name,
         device: |it| it,
         devices: 2,
-        is_pending: false,
         run,
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use cuda_driver::prelude::*;
 use cuda_driver::{ValueBatch, WaitCondition};
 
-use super::{Ground, N, Result, Scenario, expect, filled, one, pending};
+use super::{Ground, N, Result, Scenario, expect, filled, one};
 use crate::task::block_on;
 
 pub(super) const ALL: &[Scenario] = &[
     one("values", values),
-    pending("host functions", host_functions),
-    pending("futures", futures),
-    pending("awaited transfers", awaited),
+    one("host functions", host_functions),
+    one("futures", futures),
+    one("awaited transfers", awaited),
 ];
 
 fn words(stream: &Stream) -> Result<DeviceBuffer<u32>> {
