@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{coverage, drivers, headers, nvrtc, programs, regen_bindings, setup, test, tidy};
+use crate::{drivers, functions, headers, nvrtc, programs, regen_bindings, setup, test, tidy};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -24,8 +24,8 @@ type Step = (&'static str, fn(&Workspace) -> Result<()>);
 const STEPS: &[Step] = &[
     ("format", format),
     ("tidy", tidy::run),
-    ("coverage", |ws| {
-        coverage::run(ws, &coverage::Options { check: true })
+    ("functions", |ws| {
+        functions::run(ws, &functions::Options { check: true })
     }),
     ("lean", lean),
     ("clippy", clippy),
@@ -43,14 +43,13 @@ const STEPS: &[Step] = &[
     ("rebuild", rebuild),
 ];
 
-/// Returns whether there is a step of this name.
-pub(crate) fn has_step(name: &str) -> bool {
-    STEPS.iter().any(|(step, _)| *step == name)
-}
-
 /// `cargo xtask ci`. All steps run, even if an earlier one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    if let Some(unknown) = options.only.iter().find(|name| !has_step(name)) {
+    if let Some(unknown) = options
+        .only
+        .iter()
+        .find(|name| !STEPS.iter().any(|(step, _)| step == *name))
+    {
         let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
         bail!(
             "there is no step {unknown}; the steps are {}",

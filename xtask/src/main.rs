@@ -4,10 +4,10 @@ mod arm;
 mod built;
 mod bundle;
 mod ci;
-mod coverage;
 mod demo;
 mod drivers;
 mod full;
+mod functions;
 mod fuzz;
 mod headers;
 mod need;
@@ -16,10 +16,12 @@ mod programs;
 mod regen_bindings;
 mod sanitize;
 mod setup;
+mod source;
 mod suite;
 mod targets;
 mod test;
 mod tidy;
+mod untested;
 mod valgrind;
 mod wine;
 mod workspace;
@@ -55,8 +57,10 @@ enum Task {
     Tidy,
     /// Run a large check at its full size
     Full(full::Options),
-    /// Write docs/coverage.md, which lists the tests of each feature
-    Coverage(coverage::Options),
+    /// Write docs/driver-functions.md, which lists the Rust item of each driver function
+    Functions(functions::Options),
+    /// List the public functions that no test and no example names
+    Untested,
     /// Build tests and examples for a GPU machine that has no Rust
     Bundle(bundle::Options),
     /// Run the tests under AddressSanitizer or ThreadSanitizer
@@ -91,7 +95,8 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::RegenBindings(options) => regen_bindings::run(workspace, options)?,
         Task::Tidy => tidy::run(workspace)?,
         Task::Full(options) => full::run(workspace, options)?,
-        Task::Coverage(options) => coverage::run(workspace, options)?,
+        Task::Functions(options) => functions::run(workspace, options)?,
+        Task::Untested => untested::run(workspace)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
         Task::Sanitize(options) => sanitize::run(workspace, options)?,
         Task::Valgrind(options) => valgrind::run(workspace, options)?,

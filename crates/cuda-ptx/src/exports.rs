@@ -95,3 +95,31 @@ fn rank(linkage: Linkage, initialised: bool) -> u32 {
 fn is_alone(rank: u32) -> bool {
     rank > 2
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Definition, Exports};
+    use crate::parse;
+
+    #[test]
+    fn visible_definitions_clash_and_weak_ones_do_not() {
+        let header = ".version 8.0\n.target sm_80\n.address_size 64\n";
+        let visible = format!("{header}.visible .func f() {{ ret; }}\n.visible .global .u32 g;\n");
+        let weak = format!("{header}.weak .func f() {{ ret; }}\n");
+        let modules = [&weak, &visible, &visible].map(|text| parse(text).unwrap());
+        let exports = Exports::new(&modules);
+        let expected = [
+            ("f", Definition::Function(1, 0), Definition::Function(2, 0)),
+            ("g", Definition::Variable(1, 0), Definition::Variable(2, 0)),
+        ];
+        assert_eq!(exports.clashes().len(), expected.len());
+        for clash in expected {
+            assert!(
+                exports.clashes().contains(&clash),
+                "{:?}",
+                exports.clashes()
+            );
+        }
+        assert!(Exports::new(&modules[..2]).clashes().is_empty());
+    }
+}

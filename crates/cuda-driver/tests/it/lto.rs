@@ -133,3 +133,38 @@ fn a_library_that_is_not_there_is_an_error_with_what_was_tried() {
     };
     assert!(fine, "{error}");
 }
+
+#[test]
+fn ptx_and_cubins_are_linked_with_lto_ir() {
+    let test = "lto::ptx_and_cubins_are_linked_with_lto_ir";
+    let Some((nvrtc, library)) = tools(test) else {
+        return;
+    };
+    let kernel =
+        |name: &str| format!("extern \"C\" __global__ void {name}(unsigned *x) {{ *x = 1; }}");
+    let options = Options::new().relocatable(true);
+    let options_of = |arch| options.clone().arch(arch);
+    let (first, second) = (kernel("from_ptx"), kernel("from_cubin"));
+    let ptx = Program::new(&nvrtc, first.as_str()).compile_ptx(&options_of(Arch::compute(9, 0)));
+    let cubin = Program::new(&nvrtc, second.as_str()).compile_cubin(&options_of(Arch::sm(9, 0)));
+    let mut linker = LtoLinker::new(&library, HOPPER, &[]).unwrap();
+    linker
+        .add_lto_ir(&lto_ir(&nvrtc, &kernel("from_lto"), HOPPER), "lto")
+        .unwrap();
+    linker.add_ptx(&ptx.unwrap().image, "ptx").unwrap();
+    linker.add_cubin(&cubin.unwrap().image, "cubin").unwrap();
+    let linked = linker.complete().unwrap().cubin;
+    let bytes = linked.as_bytes();
+    for name in ["from_lto", "from_ptx", "from_cubin"] {
+        let mut windows = bytes.windows(name.len());
+        assert!(windows.any(|window| window == name.as_bytes()), "{name}");
+    }
+    let mut linker = LtoLinker::new(&library, HOPPER, &[]).unwrap();
+    let error = linker
+        .add_ptx(&Ptx::new("no PTX").unwrap(), "wrong")
+        .map(drop);
+    let error = error
+        .and_then(|()| linker.complete().map(drop))
+        .unwrap_err();
+    assert!(matches!(error, Error::Lto(_)), "{error}");
+}

@@ -246,6 +246,7 @@ fn a_compilation_that_is_to_end_ends() {
         .unwrap();
     let token = CancelToken::new();
     let options = Options::new().cancel(&token);
+    assert!(!token.is_cancelled());
     assert!(
         cache
             .compile::<Ptx>(&scale(&nvrtc), &options)
@@ -253,6 +254,7 @@ fn a_compilation_that_is_to_end_ends() {
             .is_hit()
     );
     token.cancel();
+    assert!(token.is_cancelled() && token.clone().is_cancelled());
     let error = cache.compile::<Ptx>(&scale(&nvrtc), &options).unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
     let at_once = Options::new().timeout(Duration::ZERO);
@@ -266,4 +268,16 @@ fn a_compilation_that_is_to_end_ends() {
         ),
         "{error}"
     );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_default_folder_is_below_the_cache_of_the_user() {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let user = folder("XDG_CACHE_HOME").map(std::path::PathBuf::from);
+    let home = || Some(std::path::PathBuf::from(folder("HOME")?).join(".cache"));
+    let expected = user
+        .or_else(home)
+        .map(|dir| dir.join("cuda-nvrtc/programs"));
+    assert_eq!(Cache::default_dir(), expected);
 }

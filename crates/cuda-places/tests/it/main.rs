@@ -1,5 +1,6 @@
 //! Which places are trusted, with files of several users.
 
+mod program;
 #[cfg(unix)]
 mod trust;
 #[cfg(unix)]

@@ -116,3 +116,20 @@ fn a_tree_must_not_contain_links() {
     let error = trust.check_tree(&root).unwrap_err();
     assert_eq!(error.path(), root.join("a/link"));
 }
+
+#[test]
+fn the_owner_of_a_file_can_be_trusted() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("file");
+    fs::write(&file, "").unwrap();
+    if std::os::unix::fs::chown(&file, Some(12_345), None).is_err() {
+        test_needs::skipped("the_owner_of_a_file_can_be_trusted: only root can change owners");
+        return;
+    }
+    let trust = Trust::of_this_user();
+    assert!(trust.resolve(&file).is_err());
+    let absent = trust.clone().and_owner_of(&temp.path().join("absent"));
+    assert!(absent.resolve(&file).is_err());
+    let real = trust.and_owner_of(&file).resolve(&file).unwrap();
+    assert_eq!(real, file.canonicalize().unwrap());
+}

@@ -7,6 +7,7 @@ mod gpu;
 mod loader;
 #[cfg(all(target_os = "linux", feature = "nvrtc"))]
 mod loader_nvrtc;
+mod log;
 #[cfg(all(target_os = "linux", feature = "nvrtc"))]
 mod places;
 mod table;

@@ -104,7 +104,13 @@ impl Attributes {
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+            // A kernel has the shape of cluster that it asks for, not the preferred one, on a
+            // device whose clusters and shared memory have no limits beyond the portable ones.
+            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
+            | A::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING
+            | A::CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE
+            | A::CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE => {}
             _ => return Err(NOT_SUPPORTED),
         }
         Ok(())

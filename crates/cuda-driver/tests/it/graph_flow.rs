@@ -1,0 +1,104 @@
+//! Graphs: nodes with two bodies, edges between kernels, and flags of executables.
+
+use cuda_driver::prelude::*;
+use cuda_driver::{EdgeKind, Error, Graph, InstantiateFlags, Version};
+
+use crate::support::{COPY, everywhere, has_version};
+
+const N: u32 = 64;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    let mut buffer = DeviceBuffer::zeroed(stream, N as usize).unwrap();
+    buffer.fill(value).unwrap();
+    buffer
+}
+
+#[test]
+fn if_else_runs_one_of_two_bodies() {
+    let test = "graph_flow::if_else_runs_one_of_two_bodies";
+    if !has_version(test, (12, 8)) {
+        return;
+    }
+    for bench in everywhere(test) {
+        if bench.context.driver().version() < Version::new(12_080) {
+            continue;
+        }
+        let stream = bench.stream();
+        for (value, expected) in [(0, 20), (1, 10), (7, 10)] {
+            let mut x = filled(&stream, 0);
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let handle = graph.conditional_handle(Some(value)).unwrap();
+            let (_, [mut then, mut otherwise]) = graph.if_else_node(&[], handle).unwrap();
+            then.fill(&[], &mut x, 10_u32).unwrap();
+            otherwise.fill(&[], &mut x, 20_u32).unwrap();
+            graph.instantiate().unwrap().launch(&stream).unwrap();
+            let found = x.to_vec().unwrap();
+            assert_eq!(found, [expected; N as usize], "{}, {value}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn launch_order_edges_connect_kernels_only() {
+    let test = "graph_flow::launch_order_edges_connect_kernels_only";
+    if !has_version(test, (12, 3)) {
+        return;
+    }
+    for bench in everywhere(test) {
+        if bench.context.device().compute_capability().unwrap().major < 9 {
+            continue;
+        }
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let (x, mut y, mut z) = (filled(&stream, 5), filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel touches N words of each; each has N.
+        let first = unsafe { graph.kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
+        let edge = first.launch_order_edge();
+        assert_eq!(edge, first.id().edge_of(EdgeKind::LaunchOrder));
+        assert_ne!(edge, first.id().edge_of(EdgeKind::Programmatic));
+        assert_eq!(first.edge(), first.id().edge_of(EdgeKind::Full));
+        // SAFETY: as above; the two kernels share only memory that both read.
+        let second = unsafe { graph.kernel(&[edge], &copy, config, (&x, &mut z, N)) }.unwrap();
+        assert_eq!(graph.edges().unwrap(), [(edge, second.id())]);
+        let refused = graph.empty(&[edge]);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })));
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        for buffer in [y, z] {
+            assert_eq!(buffer.to_vec().unwrap(), [5; N as usize], "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn executables_have_their_flags() {
+    for bench in everywhere("graph_flow::executables_have_their_flags") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        graph.fill(&[], &mut x, 3_u32).unwrap();
+        let both = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
+        for flags in [
+            InstantiateFlags::empty(),
+            InstantiateFlags::USE_NODE_PRIORITY,
+            both,
+        ] {
+            let exec = graph.instantiate_with(flags).unwrap();
+            let mut found = 0;
+            let table = bench.context.driver().library().table();
+            // SAFETY: the executable must be alive and the number writable ← both are locals.
+            let status = unsafe { table.cuGraphExecGetFlags(exec.as_raw(), &raw mut found) };
+            assert!(status.is_success(), "{status:?}");
+            assert_eq!(found, flags.bits(), "{}", bench.name);
+            exec.launch(&stream).unwrap();
+        }
+        assert_eq!(x.to_vec().unwrap(), [3; N as usize]);
+        // `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`
+        let unknown = InstantiateFlags::from_bits_retain(4);
+        let error = graph.instantiate_with(unknown).unwrap_err();
+        assert!(
+            matches!(error, Error::UnsafeFlags { bits: 4, .. }),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! Settings that change how work runs but not its result, and reports about single calls.
+
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{
+    ClusterScheduling, Error, FunctionAttribute, JitOptions, LaunchAttributes, Linker,
+    PitchedBuffer, PortableClusterMode, SharedMemoryMode, Status, TensorDataType,
+    TensorL2Promotion, TensorLayout, TensorMap, Version, WaitCondition,
+};
+use cuda_sim::Builder;
+
+use crate::support::{COPY, MIX, everywhere, flags, has_version};
+use crate::tensor_map::with_memory;
+
+#[test]
+fn newer_launch_attributes_keep_the_result() {
+    let test = "settings::newer_launch_attributes_keep_the_result";
+    for bench in everywhere(test) {
+        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let new = LaunchAttributes::new;
+        for (since, attributes) in [
+            ((12, 8), new().cluster(1).preferred_cluster(2)),
+            ((13, 0), new().nvlink_util_centric_scheduling()),
+            (
+                (13, 2),
+                new().portable_cluster_mode(PortableClusterMode::RequirePortable),
+            ),
+            (
+                (13, 2),
+                new().shared_memory_mode(SharedMemoryMode::AllowNonPortable),
+            ),
+        ] {
+            let needed = Version::new(since.0 * 1000 + since.1 * 10);
+            if bench.context.driver().version() < needed || !has_version(test, since) {
+                continue;
+            }
+            let input = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
+            let mut output = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
+            let args = (&input, &mut output, 4_u32);
+            let config = LaunchConfig::new(2, 32);
+            // SAFETY: the kernel reads 4 words of the one and writes 4 of the other.
+            let result = unsafe { stream.launch_with(&copy, config, &attributes, args) };
+            result.unwrap_or_else(|error| panic!("{}, {attributes:?}: {error}", bench.name));
+            assert_eq!(output.to_vec().unwrap(), [1, 2, 3, 4], "{attributes:?}");
+        }
+    }
+}
+
+#[test]
+fn cluster_scheduling_is_kept_by_the_function() {
+    for bench in everywhere("settings::cluster_scheduling_is_kept_by_the_function") {
+        let copy = bench.kernel(COPY, "copy");
+        let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+        for (policy, raw) in [
+            (ClusterScheduling::Spread, 1),
+            (ClusterScheduling::LoadBalancing, 2),
+        ] {
+            copy.set_cluster_scheduling(policy).unwrap();
+            assert_eq!(copy.attribute(attribute).unwrap(), raw, "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn a_refused_priority_leaves_the_stream_as_it_is() {
+    for bench in everywhere("settings::a_refused_priority_leaves_the_stream_as_it_is") {
+        let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (_, greatest) = bench.context.stream_priority_range().unwrap();
+        match stream.set_priority(greatest) {
+            Ok(()) => assert_eq!(stream.priority().unwrap(), greatest, "{}", bench.name),
+            Err(error) => {
+                assert_eq!(error.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
+                assert_eq!(stream.priority().unwrap(), 0, "{}", bench.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_needs_the_ability_of_the_device() {
+    for bench in everywhere("settings::a_flush_needs_the_ability_of_the_device") {
+        let stream = bench.stream();
+        let flag = flags(&stream, &[7_u32]);
+        let condition = WaitCondition::EQUAL.with_flush();
+        assert_ne!(condition, WaitCondition::EQUAL);
+        let result = stream.wait_value(&flag, 0, condition, 7);
+        if bench.context.device().can_flush_remote_writes().unwrap() {
+            result.unwrap();
+            stream.synchronize().unwrap();
+        } else {
+            let status = result.unwrap_err().status();
+            assert_eq!(
+                status,
+                Some(Status::CUDA_ERROR_NOT_SUPPORTED),
+                "{}",
+                bench.name
+            );
+        }
+    }
+}
+
+#[test]
+fn an_error_has_the_version_of_its_driver() {
+    for version in [12_040, 13_050] {
+        let simulator = Builder::new().version(version).build().unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let device = driver.device(0).unwrap();
+        let error = device
+            .attribute(cuda_driver::DeviceAttribute(100_000))
+            .unwrap_err();
+        let Error::Driver(error) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(error.driver_version(), Version::new(version));
+    }
+}
+
+#[test]
+fn the_linker_reports_its_time() {
+    for bench in everywhere("settings::the_linker_reports_its_time") {
+        let mut linker = Linker::new(&bench.context, &JitOptions::new()).unwrap();
+        assert_eq!(linker.log().wall_time(), Duration::ZERO);
+        let start = std::time::Instant::now();
+        linker.add(&Ptx::new(MIX).unwrap(), "mix").unwrap();
+        let linked = linker.complete().unwrap();
+        let (reported, passed) = (linked.log.wall_time(), start.elapsed());
+        assert!(
+            reported <= passed,
+            "{}: {reported:?}, {passed:?}",
+            bench.name
+        );
+        let module = Module::load_with(&bench.context, &Ptx::new(MIX).unwrap(), &JitOptions::new());
+        module.unwrap();
+    }
+}
+
+#[test]
+fn the_promotion_is_part_of_a_tensor_map() {
+    let test = "settings::the_promotion_is_part_of_a_tensor_map";
+    for (bench, _, buffer) in with_memory(test) {
+        let map = |promotion| {
+            let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
+            let layout = layout.l2_promotion(promotion);
+            TensorMap::tiled(&buffer.as_slice(), &layout, &[8, 8, 4])
+        };
+        let Some(none) = crate::tensor_map::made(&bench, test, map(TensorL2Promotion::None)) else {
+            continue;
+        };
+        let bytes = |map: &TensorMap| map.as_raw().opaque;
+        let wide = map(TensorL2Promotion::Bytes256).unwrap();
+        // The software device has no L2 cache, and its maps do not record the setting.
+        let differ = bytes(&none) != bytes(&wide);
+        assert_eq!(differ, bench.simulator.is_none(), "{}", bench.name);
+        assert_eq!(bytes(&none), bytes(&map(TensorL2Promotion::None).unwrap()));
+    }
+}
+
+#[test]
+fn planes_are_rows_per_plane_apart() {
+    for bench in everywhere("settings::planes_are_rows_per_plane_apart") {
+        let buffer = PitchedBuffer::<u32>::zeroed(&bench.stream(), (5, 4, 3)).unwrap();
+        let whole = buffer.as_slice();
+        assert_eq!(whole.rows_per_plane(), 4);
+        // A region keeps the planes of its buffer, though it has fewer rows.
+        let part = whole.region(.., 1..2, 1..).unwrap();
+        assert_eq!((part.extent().height, part.rows_per_plane()), (1, 4));
+        let rows = 4 + 1;
+        let expected = whole.as_raw() + (rows * whole.pitch()) as u64;
+        assert_eq!(part.as_raw(), expected, "{}", bench.name);
+    }
+}
