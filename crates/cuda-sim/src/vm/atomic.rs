@@ -4,10 +4,10 @@ use super::lanes::Over;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::check::{Observer, Touch};
-use super::code::{Ins, Trouble};
+use super::check::{ObservedAccess, Observer};
+use super::code::{Ins, LaneFault};
 use super::decode::{Class, half_add};
-use super::lanes::{LANES, Lane, TouchOp};
+use super::lanes::{LANES, Lane, MemoryOp};
 use super::rounding::{canonical, flush};
 use super::space::{Cell, Env, TAG, bits};
 use super::warp::Warp;
@@ -211,16 +211,19 @@ shared! {
 /// lane by lane. With `CHECKED` the access is observed.
 pub(super) struct Rmw<T, const CHECKED: bool>(PhantomData<T>);
 
-impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {
+impl<T: Shared, const CHECKED: bool> MemoryOp for Rmw<T, CHECKED> {
     #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let width = size_of::<T>() as u32 * 8;
         let op = Op::of_number((i.c >> OP_SHIFT).into());
         let address = w.generic(i.a, i);
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
             for lane in bits(m) {
-                observer.update(Touch::of::<T>(lane, address[lane], 1), op != Op::Exchange);
+                observer.update(
+                    ObservedAccess::of::<T>(lane, address[lane], 1),
+                    op != Op::Exchange,
+                );
             }
         }
         let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::block::Turn;
 use super::check::{Checks, Findings};
 use super::cluster::{Cluster, MAX_BLOCKS};
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::fault::{Fault, FaultKind};
 use super::image::Image;
 use super::program::product;
@@ -386,8 +386,8 @@ impl Shared<'_> {
                 }
                 Ok(Turn::More | Turn::Stuck) => {}
                 Err(stopped) => {
-                    let (block, warp, trouble) = *stopped;
-                    self.fail(self.fault_at(cluster.warp(block, warp), &trouble));
+                    let (block, warp, lane_fault) = *stopped;
+                    self.fail(self.fault_at(cluster.warp(block, warp), &lane_fault));
                     return;
                 }
             }
@@ -400,8 +400,8 @@ impl Shared<'_> {
                 } else {
                     "the launch reached its instruction limit"
                 };
-                let trouble = Trouble::new(FaultKind::Timeout, 1, message);
-                self.fail(self.fault_at(cluster.warp(0, 0), &trouble));
+                let lane_fault = LaneFault::new(FaultKind::Timeout, 1, message);
+                self.fail(self.fault_at(cluster.warp(0, 0), &lane_fault));
                 return;
             }
             self.waiting().push_back((index, cluster));
@@ -437,9 +437,9 @@ impl Shared<'_> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn fault_at(&self, warp: &Warp, trouble: &Trouble) -> Fault {
+    fn fault_at(&self, warp: &Warp, lane_fault: &LaneFault) -> Fault {
         let program = self.env.program;
-        let lane = trouble.lane as usize;
+        let lane = lane_fault.lane as usize;
         let at = warp
             .fragments
             .iter()
@@ -447,12 +447,12 @@ impl Shared<'_> {
         let pc = at.map_or(0, Fragment::standing);
         let thread = [0, 1, 2].map(|axis| warp.tid[axis][lane]);
         Fault {
-            kind: trouble.kind,
+            kind: lane_fault.kind,
             kernel: program.kernels[self.env.kernel].name.clone(),
             at: program.place(self.env.kernel, pc, warp.ctaid, thread),
-            access: trouble.more.access,
-            detail: trouble.more.detail.clone(),
-            message: trouble.message.clone(),
+            access: lane_fault.more.access,
+            detail: lane_fault.more.detail.clone(),
+            message: lane_fault.message.clone(),
         }
     }
 }

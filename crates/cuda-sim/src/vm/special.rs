@@ -4,9 +4,9 @@ use super::lanes::{Over, each};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::code::{Ins, Kind, Trouble};
+use super::code::{Ins, Kind, LaneFault};
 use super::fault::FaultKind;
-use super::lanes::{LANES, TouchOp, pick_touch};
+use super::lanes::{LANES, MemoryOp, memory_fn};
 use super::space::Env;
 use super::warp::Warp;
 
@@ -150,16 +150,16 @@ pub(super) fn parse(name: &str, member: &str) -> Option<Special> {
 struct Read32<const N: usize>;
 struct Read64<const N: usize>;
 
-impl<const N: usize> TouchOp for Read32<N> {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl<const N: usize> MemoryOp for Read32<N> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let value = value(w, env, ALL[N]).over(|value| value as u32);
         w.put32(i.d, m, &value);
         Ok(())
     }
 }
 
-impl<const N: usize> TouchOp for Read64<N> {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl<const N: usize> MemoryOp for Read64<N> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let value = value(w, env, ALL[N]);
         w.put64(i.d, m, &value);
         Ok(())
@@ -171,13 +171,13 @@ pub(super) fn read(special: Special, wide: bool, wide_cpu: bool) -> Kind {
     macro_rules! table {
         ($($n:literal)*) => {
             match ALL.iter().position(|&other| other == special) {
-                $(Some($n) if wide => pick_touch::<Read64<$n>>(wide_cpu),)*
-                $(Some($n) => pick_touch::<Read32<$n>>(wide_cpu),)*
-                _ => pick_touch::<Read32<0>>(wide_cpu),
+                $(Some($n) if wide => memory_fn::<Read64<$n>>(wide_cpu),)*
+                $(Some($n) => memory_fn::<Read32<$n>>(wide_cpu),)*
+                _ => memory_fn::<Read32<0>>(wide_cpu),
             }
         };
     }
-    Kind::Touch(
+    Kind::Memory(
         table!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29
         30 31 32 33 34 35 36 37 38 39 40 41 42 43 44),
     )
@@ -243,8 +243,8 @@ fn now() -> u64 {
 
 struct DynamicShared<const WIDE: bool>;
 
-impl<const WIDE: bool> TouchOp for DynamicShared<WIDE> {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl<const WIDE: bool> MemoryOp for DynamicShared<WIDE> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let value = u64::from(env.static_shared).wrapping_add(i.imm);
         if WIDE {
             w.put64(i.d, m, &[value; LANES]);
@@ -257,23 +257,23 @@ impl<const WIDE: bool> TouchOp for DynamicShared<WIDE> {
 
 /// The kind of an instruction that computes the start of dynamic shared memory, plus `imm`.
 pub(super) fn dynamic_shared(wide: bool) -> Kind {
-    Kind::Touch(if wide {
-        pick_touch::<DynamicShared<true>>(false)
+    Kind::Memory(if wide {
+        memory_fn::<DynamicShared<true>>(false)
     } else {
-        pick_touch::<DynamicShared<false>>(false)
+        memory_fn::<DynamicShared<false>>(false)
     })
 }
 
 struct CommonShared<const WIDE: bool>;
 
-impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl<const WIDE: bool> MemoryOp for CommonShared<WIDE> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let starts = env.program.shared.get(env.kernel);
         let start = starts.and_then(|starts| starts.get(&(i.a as usize)));
         let Some(&start) = start else {
             let message =
                 String::from("the kernel's shared memory has no place for this shared variable");
-            return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
+            return Err(LaneFault::new(FaultKind::IllegalInstruction, m, message));
         };
         let value = u64::from(start).wrapping_add(i.imm);
         if WIDE {
@@ -288,17 +288,17 @@ impl<const WIDE: bool> TouchOp for CommonShared<WIDE> {
 /// The kind of an instruction that computes the kernel's offset of shared variable number `a` (of
 /// functions and modules), plus `imm`.
 pub(super) fn common_shared(wide: bool) -> Kind {
-    Kind::Touch(if wide {
-        pick_touch::<CommonShared<true>>(false)
+    Kind::Memory(if wide {
+        memory_fn::<CommonShared<true>>(false)
     } else {
-        pick_touch::<CommonShared<false>>(false)
+        memory_fn::<CommonShared<false>>(false)
     })
 }
 
 struct ExplicitCluster;
 
-impl TouchOp for ExplicitCluster {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for ExplicitCluster {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         w.put_pred(i.d, m, u32::from(env.explicit_cluster).wrapping_neg());
         Ok(())
     }
@@ -309,5 +309,5 @@ pub(super) const EXPLICIT_CLUSTER: &str = "%is_explicit_cluster";
 
 /// The kind of an instruction that reads it.
 pub(super) fn explicit_cluster() -> Kind {
-    Kind::Touch(pick_touch::<ExplicitCluster>(false))
+    Kind::Memory(memory_fn::<ExplicitCluster>(false))
 }

@@ -12,6 +12,7 @@ mod hints;
 mod lines;
 mod matrix;
 mod mbarrier;
+mod opcodes;
 mod operations;
 mod rows;
 mod tensor;

@@ -1,0 +1,50 @@
+//! The tables of opcodes, special registers and atomic operations.
+
+use super::device::{Device, TARGET};
+use crate::vm::decode::opcode_examples;
+
+/// Loads a kernel that consists of `text`.
+fn load(text: &str) -> Result<(), String> {
+    let kernel = format!(
+        ".global .align 64 .b8 data[64];
+        .func helper() {{ ret; }}
+        .visible .entry kernel() {{
+            .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .pred %p<8>;
+            .shared .align 128 .b8 tile[1024];
+            $list: .branchtargets $next;
+            {text}
+            $next: ret; }}"
+    );
+    match Device::load(&kernel, &TARGET) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn every_opcode_is_registered_once() {
+    let names: Vec<&str> = opcode_examples().map(|(name, _)| name).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(names, sorted, "the table is not sorted or has a row twice");
+    assert!(!names.is_empty());
+}
+
+#[test]
+fn the_example_of_every_opcode_decodes() {
+    for (name, example) in opcode_examples() {
+        let opcode = example.split(['.', ' ', ';']).next();
+        assert_eq!(opcode, Some(name), "the example of `{name}` is `{example}`");
+        assert_eq!(load(example), Ok(()), "{example}");
+    }
+}
+
+#[test]
+fn an_opcode_outside_of_the_table_is_refused() {
+    let error = load("frobnicate.b32 %r1;").unwrap_err();
+    assert!(
+        error.contains("does not implement `frobnicate.b32`"),
+        "{error}"
+    );
+}
