@@ -180,7 +180,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    fn special(&mut self, special: special::Special, ty: Ty) -> Decoded<Slot> {
+    fn special(&mut self, special: &special::Special, ty: Ty) -> Decoded<Slot> {
         let wide = ty.width() == 64;
         let to = if wide { self.temp64() } else { self.temp32() };
         let kind = special::read(special, wide, self.wide());

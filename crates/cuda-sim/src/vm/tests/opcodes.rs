@@ -2,6 +2,7 @@
 
 use super::device::{Device, TARGET};
 use crate::vm::decode::opcode_examples;
+use crate::vm::special;
 
 /// Loads a kernel that consists of `text`.
 fn load(text: &str) -> Result<(), String> {
@@ -47,4 +48,25 @@ fn an_opcode_outside_of_the_table_is_refused() {
         error.contains("does not implement `frobnicate.b32`"),
         "{error}"
     );
+}
+
+#[test]
+fn every_special_register_is_found_once_by_name() {
+    let names: Vec<&str> = special::names().collect();
+    for (index, name) in names.iter().enumerate() {
+        assert!(!names[..index].contains(name), "{name} has two rows");
+        if *name == special::EXPLICIT_CLUSTER {
+            assert_eq!(load(&format!("mov.pred %p1, {name};")), Ok(()));
+            continue;
+        }
+        let (name, member) = name.split_once('.').unwrap_or((name, ""));
+        assert!(special::parse(name, member).is_some(), "{name}.{member}");
+        assert!(special::parse(name, "w").is_none(), "{name}.w");
+        let dot = if member.is_empty() { "" } else { "." };
+        let both =
+            format!("mov.u32 %r1, {name}{dot}{member}; cvt.u64.u32 %d1, {name}{dot}{member};");
+        assert_eq!(load(&both), Ok(()));
+    }
+    assert!(special::parse("%tid", "").is_none());
+    assert!(special::parse("%ti", "x").is_none());
 }
