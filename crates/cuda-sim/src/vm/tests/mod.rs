@@ -8,6 +8,7 @@ mod columns;
 mod control;
 mod device;
 mod floats;
+mod helpers;
 mod hints;
 mod lines;
 mod matrix;
