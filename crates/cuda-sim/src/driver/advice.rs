@@ -14,9 +14,7 @@ use super::memory::Kind;
 use super::status::{INVALID_VALUE, Status};
 
 exports! {
-    cuMemRangeGetAttribute => mem_range_get_attribute(
-        data: *mut c_void, size: usize, attribute: CUmem_range_attribute, dptr: CUdeviceptr,
-        count: usize);
+    cuMemRangeGetAttribute => mem_range_get_attribute;
 }
 
 /// `CU_DEVICE_INVALID`

@@ -22,6 +22,12 @@ pub(super) trait Arg {
     unsafe fn wrap(self) -> Self::Inner;
 }
 
+/// A parameter of a method of the driver.
+pub(super) trait Param: Sized {
+    /// The type that C passes.
+    type C: Arg<Inner = Self> + Copy;
+}
+
 /// A pointer to something that the driver may read and write, or a handle.
 #[derive(Debug)]
 pub(super) struct Out<T>(*mut T);
@@ -46,6 +52,14 @@ impl<T> Clone for In<T> {
 
 impl<T> Copy for In<T> {}
 
+impl<T> Param for Out<T> {
+    type C = *mut T;
+}
+
+impl<T> Param for In<T> {
+    type C = *const T;
+}
+
 impl<T> Arg for *mut T {
     type Inner = Out<T>;
 
@@ -62,7 +76,7 @@ impl<T> Arg for *const T {
     }
 }
 
-/// Implements [`Arg`] for types that need no wrapper.
+/// Implements [`Arg`] and [`Param`] for types that need no wrapper.
 macro_rules! plain {
     ($($ty:ty),* $(,)?) => {$(
         impl Arg for $ty {
@@ -71,6 +85,10 @@ macro_rules! plain {
             unsafe fn wrap(self) -> Self {
                 self
             }
+        }
+
+        impl Param for $ty {
+            type C = Self;
         }
     )*};
 }

@@ -18,15 +18,11 @@ use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY,
 use crate::vm::{Channel, Elements, Level, Shape};
 
 exports! {
-    cuArrayCreate_v2 => array_create(
-        array: *mut CUarray, desc: *const CUDA_ARRAY_DESCRIPTOR);
-    cuArray3DCreate_v2 => array_3d_create(
-        array: *mut CUarray, desc: *const CUDA_ARRAY3D_DESCRIPTOR);
-    cuArrayGetDescriptor_v2 => array_get_descriptor(
-        desc: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray);
-    cuArray3DGetDescriptor_v2 => array_3d_get_descriptor(
-        desc: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
-    cuArrayDestroy => array_destroy(array: CUarray);
+    cuArrayCreate_v2 => array_create;
+    cuArray3DCreate_v2 => array_3d_create;
+    cuArrayGetDescriptor_v2 => array_get_descriptor;
+    cuArray3DGetDescriptor_v2 => array_3d_get_descriptor;
+    cuArrayDestroy => array_destroy;
 }
 
 /// `CUDA_ARRAY3D_LAYERED`, `_SURFACE_LDST`, `_CUBEMAP`, `_TEXTURE_GATHER`

@@ -2,9 +2,7 @@
 
 use std::ffi::c_void;
 
-use cuda_sys::{
-    CUDA_MEMCPY3D, CUarray, CUarray_st, CUdeviceptr, CUmemorytype, CUstream, CUstream_st,
-};
+use cuda_sys::{CUDA_MEMCPY3D, CUarray_st, CUdeviceptr, CUmemorytype, CUstream_st};
 
 use super::arg::{In, Out};
 use super::copy::Mode;
@@ -13,20 +11,13 @@ use super::handle::pointer;
 use super::status::{INVALID_VALUE, Status};
 
 exports! {
-    cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds => memcpy_h_to_a(
-        dst: CUarray, at: usize, src: *const c_void, size: usize);
-    cuMemcpyHtoAAsync_v2 | cuMemcpyHtoAAsync_v2_ptsz => memcpy_h_to_a_async(
-        dst: CUarray, at: usize, src: *const c_void, size: usize, stream: CUstream);
-    cuMemcpyAtoH_v2 | cuMemcpyAtoH_v2_ptds => memcpy_a_to_h(
-        dst: *mut c_void, src: CUarray, at: usize, size: usize);
-    cuMemcpyAtoHAsync_v2 | cuMemcpyAtoHAsync_v2_ptsz => memcpy_a_to_h_async(
-        dst: *mut c_void, src: CUarray, at: usize, size: usize, stream: CUstream);
-    cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds => memcpy_d_to_a(
-        dst: CUarray, at: usize, src: CUdeviceptr, size: usize);
-    cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds => memcpy_a_to_d(
-        dst: CUdeviceptr, src: CUarray, at: usize, size: usize);
-    cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds => memcpy_a_to_a(
-        dst: CUarray, dst_at: usize, src: CUarray, src_at: usize, size: usize);
+    cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds => memcpy_h_to_a;
+    cuMemcpyHtoAAsync_v2 | cuMemcpyHtoAAsync_v2_ptsz => memcpy_h_to_a_async;
+    cuMemcpyAtoH_v2 | cuMemcpyAtoH_v2_ptds => memcpy_a_to_h;
+    cuMemcpyAtoHAsync_v2 | cuMemcpyAtoHAsync_v2_ptsz => memcpy_a_to_h_async;
+    cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds => memcpy_d_to_a;
+    cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds => memcpy_a_to_d;
+    cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds => memcpy_a_to_a;
 }
 
 /// One end of a copy to or from a one-dimensional array.

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use cuda_sys::{CUfunc_st, CUfunction, CUlaunchConfig};
+use cuda_sys::{CUfunc_st, CUlaunchConfig};
 
 use super::arg::{In, Out};
 use super::export::{Call, exports};
@@ -14,10 +14,8 @@ use super::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::vm::product;
 
 exports! {
-    cuOccupancyMaxActiveClusters => occupancy_active_clusters(
-        clusters: *mut c_int, function: CUfunction, config: *const CUlaunchConfig);
-    cuOccupancyMaxPotentialClusterSize => occupancy_cluster_size(
-        size: *mut c_int, function: CUfunction, config: *const CUlaunchConfig);
+    cuOccupancyMaxActiveClusters => occupancy_active_clusters;
+    cuOccupancyMaxPotentialClusterSize => occupancy_cluster_size;
 }
 
 /// Returns how many blocks of such a launch are resident on the device at once. All multiprocessors

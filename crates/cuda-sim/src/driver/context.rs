@@ -27,37 +27,32 @@ use crate::engine::{GroupId, Kind, OpId, QueueId};
 use crate::lock::lock;
 
 exports! {
-    cuCtxCreate | cuCtxCreate_v2 => ctx_create(
-        pctx: *mut CUcontext, flags: c_uint, dev: CUdevice);
-    cuCtxCreate_v3 => ctx_create_v3(
-        pctx: *mut CUcontext, params: *mut CUexecAffinityParam, count: c_int, flags: c_uint,
-        dev: CUdevice);
-    cuCtxCreate_v4 => ctx_create_v4(
-        pctx: *mut CUcontext, params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice);
-    cuCtxDestroy | cuCtxDestroy_v2 => ctx_destroy(ctx: CUcontext);
-    cuCtxGetCurrent => ctx_get_current(pctx: *mut CUcontext);
-    cuCtxSetCurrent => ctx_set_current(ctx: CUcontext);
-    cuCtxPushCurrent | cuCtxPushCurrent_v2 => ctx_push_current(ctx: CUcontext);
-    cuCtxPopCurrent | cuCtxPopCurrent_v2 => ctx_pop_current(pctx: *mut CUcontext);
-    cuCtxGetDevice => ctx_get_device(device: *mut CUdevice);
-    cuCtxGetDevice_v2 => ctx_get_device_v2(device: *mut CUdevice, ctx: CUcontext);
-    cuCtxGetFlags => ctx_get_flags(flags: *mut c_uint);
-    cuCtxSetFlags => ctx_set_flags(flags: c_uint);
-    cuCtxGetId => ctx_get_id(ctx: CUcontext, id: *mut c_ulonglong);
-    cuCtxSynchronize => ctx_synchronize();
-    cuCtxSynchronize_v2 => ctx_synchronize_v2(ctx: CUcontext);
-    cuCtxGetLimit => ctx_get_limit(value: *mut usize, limit: CUlimit);
-    cuCtxSetLimit => ctx_set_limit(limit: CUlimit, value: usize);
-    cuCtxGetCacheConfig => ctx_get_cache_config(config: *mut CUfunc_cache);
-    cuCtxSetCacheConfig => ctx_set_cache_config(config: CUfunc_cache);
-    cuCtxGetSharedMemConfig => ctx_get_shared_mem_config(config: *mut CUsharedconfig);
-    cuCtxSetSharedMemConfig => ctx_set_shared_mem_config(config: CUsharedconfig);
-    cuCtxGetApiVersion => ctx_get_api_version(ctx: CUcontext, version: *mut c_uint);
-    cuCtxGetStreamPriorityRange => ctx_get_stream_priority_range(
-        least: *mut c_int, greatest: *mut c_int);
-    cuCtxResetPersistingL2Cache => ctx_reset_persisting_l2_cache();
-    cuCtxEnablePeerAccess => ctx_enable_peer_access(peer: CUcontext, flags: c_uint);
-    cuCtxDisablePeerAccess => ctx_disable_peer_access(peer: CUcontext);
+    cuCtxCreate | cuCtxCreate_v2 => ctx_create;
+    cuCtxCreate_v3 => ctx_create_v3;
+    cuCtxCreate_v4 => ctx_create_v4;
+    cuCtxDestroy | cuCtxDestroy_v2 => ctx_destroy;
+    cuCtxGetCurrent => ctx_get_current;
+    cuCtxSetCurrent => ctx_set_current;
+    cuCtxPushCurrent | cuCtxPushCurrent_v2 => ctx_push_current;
+    cuCtxPopCurrent | cuCtxPopCurrent_v2 => ctx_pop_current;
+    cuCtxGetDevice => ctx_get_device;
+    cuCtxGetDevice_v2 => ctx_get_device_v2;
+    cuCtxGetFlags => ctx_get_flags;
+    cuCtxSetFlags => ctx_set_flags;
+    cuCtxGetId => ctx_get_id;
+    cuCtxSynchronize => ctx_synchronize;
+    cuCtxSynchronize_v2 => ctx_synchronize_v2;
+    cuCtxGetLimit => ctx_get_limit;
+    cuCtxSetLimit => ctx_set_limit;
+    cuCtxGetCacheConfig => ctx_get_cache_config;
+    cuCtxSetCacheConfig => ctx_set_cache_config;
+    cuCtxGetSharedMemConfig => ctx_get_shared_mem_config;
+    cuCtxSetSharedMemConfig => ctx_set_shared_mem_config;
+    cuCtxGetApiVersion => ctx_get_api_version;
+    cuCtxGetStreamPriorityRange => ctx_get_stream_priority_range;
+    cuCtxResetPersistingL2Cache => ctx_reset_persisting_l2_cache;
+    cuCtxEnablePeerAccess => ctx_enable_peer_access;
+    cuCtxDisablePeerAccess => ctx_disable_peer_access;
 }
 
 /// A context.

@@ -10,8 +10,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUctx_st, CUdeviceptr, CUresult,
-    CUstream, CUstream_st,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUctx_st, CUdeviceptr, CUresult, CUstream_st,
 };
 
 use super::arg::{In, Out};
@@ -24,36 +23,23 @@ use super::stream::Stream;
 use super::transfer::{Extent, Side, Transfer, transfer};
 
 exports! {
-    cuMemcpy | cuMemcpy_ptds => memcpy(dst: CUdeviceptr, src: CUdeviceptr, size: usize);
-    cuMemcpyAsync | cuMemcpyAsync_ptsz => memcpy_async(
-        dst: CUdeviceptr, src: CUdeviceptr, size: usize, stream: CUstream);
-    cuMemcpyHtoD_v2 | cuMemcpyHtoD_v2_ptds => memcpy_h_to_d(
-        dst: CUdeviceptr, src: *const c_void, size: usize);
-    cuMemcpyHtoDAsync_v2 | cuMemcpyHtoDAsync_v2_ptsz => memcpy_h_to_d_async(
-        dst: CUdeviceptr, src: *const c_void, size: usize, stream: CUstream);
-    cuMemcpyDtoH_v2 | cuMemcpyDtoH_v2_ptds => memcpy_d_to_h(
-        dst: *mut c_void, src: CUdeviceptr, size: usize);
-    cuMemcpyDtoHAsync_v2 | cuMemcpyDtoHAsync_v2_ptsz => memcpy_d_to_h_async(
-        dst: *mut c_void, src: CUdeviceptr, size: usize, stream: CUstream);
-    cuMemcpyDtoD_v2 | cuMemcpyDtoD_v2_ptds => memcpy_d_to_d(
-        dst: CUdeviceptr, src: CUdeviceptr, size: usize);
-    cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz => memcpy_d_to_d_async(
-        dst: CUdeviceptr, src: CUdeviceptr, size: usize, stream: CUstream);
-    cuMemcpyPeer | cuMemcpyPeer_ptds => memcpy_peer(
-        dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, size: usize);
-    cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz => memcpy_peer_async(
-        dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, size: usize,
-        stream: CUstream);
+    cuMemcpy | cuMemcpy_ptds => memcpy;
+    cuMemcpyAsync | cuMemcpyAsync_ptsz => memcpy_async;
+    cuMemcpyHtoD_v2 | cuMemcpyHtoD_v2_ptds => memcpy_h_to_d;
+    cuMemcpyHtoDAsync_v2 | cuMemcpyHtoDAsync_v2_ptsz => memcpy_h_to_d_async;
+    cuMemcpyDtoH_v2 | cuMemcpyDtoH_v2_ptds => memcpy_d_to_h;
+    cuMemcpyDtoHAsync_v2 | cuMemcpyDtoHAsync_v2_ptsz => memcpy_d_to_h_async;
+    cuMemcpyDtoD_v2 | cuMemcpyDtoD_v2_ptds => memcpy_d_to_d;
+    cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz => memcpy_d_to_d_async;
+    cuMemcpyPeer | cuMemcpyPeer_ptds => memcpy_peer;
+    cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz => memcpy_peer_async;
     cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds
-        => memcpy_2d(copy: *const CUDA_MEMCPY2D);
-    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => memcpy_2d_async(
-        copy: *const CUDA_MEMCPY2D, stream: CUstream);
-    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => memcpy_3d(copy: *const CUDA_MEMCPY3D);
-    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => memcpy_3d_async(
-        copy: *const CUDA_MEMCPY3D, stream: CUstream);
-    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => memcpy_3d_peer(copy: *const CUDA_MEMCPY3D_PEER);
-    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => memcpy_3d_peer_async(
-        copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
+        => memcpy_2d;
+    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => memcpy_2d_async;
+    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => memcpy_3d;
+    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => memcpy_3d_async;
+    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => memcpy_3d_peer;
+    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => memcpy_3d_peer_async;
 }
 
 /// Specifies whether the host waits for the copy.

@@ -22,27 +22,22 @@ use crate::memory::{Arena, MemoryMap};
 use crate::report::Report;
 
 exports! {
-    cuInit => init(flags: c_uint);
-    cuDriverGetVersion => driver_get_version(version: *mut c_int);
-    cuDeviceGet => device_get(device: *mut CUdevice, ordinal: c_int);
-    cuDeviceGetCount => device_get_count(count: *mut c_int);
-    cuDeviceGetName => device_get_name(name: *mut c_char, len: c_int, dev: CUdevice);
-    cuDeviceGetUuid | cuDeviceGetUuid_v2 => device_get_uuid(uuid: *mut CUuuid, dev: CUdevice);
-    cuDeviceGetLuid => device_get_luid(luid: *mut c_char, mask: *mut c_uint, dev: CUdevice);
-    cuDeviceTotalMem_v2 => device_total_mem(bytes: *mut usize, dev: CUdevice);
-    cuDeviceGetAttribute => device_get_attribute(
-        pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice);
-    cuDeviceGetProperties => device_get_properties(prop: *mut CUdevprop, dev: CUdevice);
-    cuDeviceComputeCapability => device_compute_capability(
-        major: *mut c_int, minor: *mut c_int, dev: CUdevice);
-    cuDeviceGetPCIBusId => device_get_pci_bus_id(id: *mut c_char, len: c_int, dev: CUdevice);
-    cuDeviceGetByPCIBusId => device_get_by_pci_bus_id(dev: *mut CUdevice, id: *const c_char);
-    cuDeviceCanAccessPeer => device_can_access_peer(
-        can: *mut c_int, dev: CUdevice, peer: CUdevice);
-    cuDeviceGetP2PAttribute => device_get_p2p_attribute(
-        value: *mut c_int, attrib: CUdevice_P2PAttribute, src: CUdevice, dst: CUdevice);
-    cuDeviceGetExecAffinitySupport => device_get_exec_affinity_support(
-        pi: *mut c_int, sort: CUexecAffinityType, dev: CUdevice);
+    cuInit => init;
+    cuDriverGetVersion => driver_get_version;
+    cuDeviceGet => device_get;
+    cuDeviceGetCount => device_get_count;
+    cuDeviceGetName => device_get_name;
+    cuDeviceGetUuid | cuDeviceGetUuid_v2 => device_get_uuid;
+    cuDeviceGetLuid => device_get_luid;
+    cuDeviceTotalMem_v2 => device_total_mem;
+    cuDeviceGetAttribute => device_get_attribute;
+    cuDeviceGetProperties => device_get_properties;
+    cuDeviceComputeCapability => device_compute_capability;
+    cuDeviceGetPCIBusId => device_get_pci_bus_id;
+    cuDeviceGetByPCIBusId => device_get_by_pci_bus_id;
+    cuDeviceCanAccessPeer => device_can_access_peer;
+    cuDeviceGetP2PAttribute => device_get_p2p_attribute;
+    cuDeviceGetExecAffinitySupport => device_get_exec_affinity_support;
 }
 
 /// The maximum number of reports that are kept until they are taken.

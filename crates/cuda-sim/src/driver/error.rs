@@ -11,11 +11,11 @@ use super::export::{Call, exports};
 use super::status::{INVALID_VALUE, NOT_FOUND, Status};
 
 exports! {
-    cuGetErrorName => get_error_name(error: CUresult, text: *mut *const c_char);
-    cuGetErrorString => get_error_string(error: CUresult, text: *mut *const c_char);
-    cuGetExportTable => get_export_table(table: *mut *const c_void, id: *const CUuuid);
-    cuProfilerStart => profiler();
-    cuProfilerStop => profiler();
+    cuGetErrorName => get_error_name;
+    cuGetErrorString => get_error_string;
+    cuGetExportTable => get_export_table;
+    cuProfilerStart => profiler;
+    cuProfilerStop => profiler;
 }
 
 /// Returns the name and the description of each code as static C strings.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sys::{CUevent, CUevent_st, CUresult, CUstream, CUstream_st};
+use cuda_sys::{CUevent, CUevent_st, CUresult, CUstream_st};
 
 use super::arg::Out;
 use super::device::Device;
@@ -19,17 +19,14 @@ use crate::engine::{OpId, Work};
 use crate::lock::lock;
 
 exports! {
-    cuEventCreate => event_create(event: *mut CUevent, flags: c_uint);
-    cuEventDestroy | cuEventDestroy_v2 => event_destroy(event: CUevent);
-    cuEventRecord | cuEventRecord_ptsz => event_record(event: CUevent, stream: CUstream);
-    cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz => event_record_with_flags(
-        event: CUevent, stream: CUstream, flags: c_uint);
-    cuEventQuery => event_query(event: CUevent);
-    cuEventSynchronize => event_synchronize(event: CUevent);
-    cuEventElapsedTime | cuEventElapsedTime_v2 => event_elapsed_time(
-        milliseconds: *mut f32, start: CUevent, end: CUevent);
-    cuStreamWaitEvent | cuStreamWaitEvent_ptsz => stream_wait_event(
-        stream: CUstream, event: CUevent, flags: c_uint);
+    cuEventCreate => event_create;
+    cuEventDestroy | cuEventDestroy_v2 => event_destroy;
+    cuEventRecord | cuEventRecord_ptsz => event_record;
+    cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz => event_record_with_flags;
+    cuEventQuery => event_query;
+    cuEventSynchronize => event_synchronize;
+    cuEventElapsedTime | cuEventElapsedTime_v2 => event_elapsed_time;
+    cuStreamWaitEvent | cuStreamWaitEvent_ptsz => stream_wait_event;
 }
 
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cuda_sys::{CUresult, Function, calls};
 
+use super::arg::{Arg, Param};
 use super::instance::Instance;
 use super::slot;
 use super::status::{DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, Status, UNKNOWN};
@@ -53,51 +54,154 @@ unsafe impl Sync for Entry {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Entry {}
 
+/// The name of a C function, as a type.
+pub(super) trait Name {
+    const NAME: &'static str;
+    const FUNCTION: &'static Function;
+}
+
+/// A method of [`Call`] with the parameters `P` (a tuple), which implements the C function `N`.
+pub(super) trait Method<N, P, const SLOT: usize>: Copy {
+    /// The C function: each parameter is the C type of the method's.
+    type Shim;
+    /// The C function of this slot.
+    const SHIM: Self::Shim;
+    const ADDRESS: *const ();
+}
+
+/// Implements [`Method`] for methods with these numbers of parameters.
+macro_rules! methods {
+    ($([$($param:ident)*])*) => {$(
+        impl<F, N, const SLOT: usize, $($param),*> Method<N, ($($param,)*), SLOT> for F
+        where
+            F: Fn(&Call, $($param),*) -> Status + Copy,
+            N: Name,
+            $($param: Param,)*
+        {
+            type Shim = unsafe extern "C" fn($($param::C),*) -> CUresult;
+            const SHIM: Self::Shim = {
+                #[allow(non_snake_case, reason = "a parameter has the name of its type")]
+                unsafe extern "C" fn shim<F, N, const SLOT: usize, $($param),*>(
+                    $($param: $param::C),*
+                ) -> CUresult
+                where
+                    F: Fn(&Call, $($param),*) -> Status + Copy,
+                    N: Name,
+                    $($param: Param,)*
+                {
+                    #[inline(never)]
+                    #[allow(clippy::too_many_arguments, reason = "as many as C's")]
+                    fn body<F, N, $($param),*>(slot: usize, $($param: $param::C),*) -> CUresult
+                    where
+                        F: Fn(&Call, $($param),*) -> Status + Copy,
+                        N: Name,
+                        $($param: Param,)*
+                    {
+                        dispatch(slot, N::FUNCTION, &|call| {
+                            // SAFETY: each pointer must be valid for what this function documents
+                            // ← the contract of the C function, which is the only caller of
+                            // `body`.
+                            $(let $param = unsafe { $param.wrap() };)*
+                            (method::<F>())(call, $($param),*)
+                        })
+                    }
+                    body::<F, N, $($param),*>(SLOT, $($param),*)
+                }
+                shim::<F, N, SLOT, $($param),*>
+            };
+            const ADDRESS: *const () =
+                <Self as Method<N, ($($param,)*), SLOT>>::SHIM as *const ();
+        }
+    )*};
+}
+
+methods! {
+    []
+    [A]
+    [A B]
+    [A B C]
+    [A B C D]
+    [A B C D E]
+    [A B C D E G]
+    [A B C D E G H]
+    [A B C D E G H I]
+    [A B C D E G H I J]
+    [A B C D E G H I J K]
+    [A B C D E G H I J K L]
+    [A B C D E G H I J K L M]
+    [A B C D E G H I J K L M O]
+    [A B C D E G H I J K L M O Q]
+    [A B C D E G H I J K L M O Q R]
+    [A B C D E G H I J K L M O Q R S]
+}
+
+/// The value of the type of a method, which is known from the type alone.
+fn method<F: Copy>() -> F {
+    const { assert!(size_of::<F>() == 0, "not the type of one method") };
+    let place = std::ptr::NonNull::<F>::dangling();
+    // SAFETY: `place` must be aligned and hold a value of `F` ← `dangling` is aligned, and a value
+    // without bytes needs no memory. A value exists, because `entry` and `shim` received one, and
+    // it may be duplicated because `F` is `Copy`.
+    unsafe { place.read() }
+}
+
+/// The entry of a method for the C function `N`.
+pub(super) const fn entry<const SLOT: usize, N, F, P>(_: F) -> Entry
+where
+    N: Name,
+    F: Method<N, P, SLOT>,
+{
+    Entry {
+        name: N::NAME,
+        address: F::ADDRESS,
+    }
+}
+
+/// The C function `N` that calls a method.
+pub(super) const fn shim<const SLOT: usize, N, F, P>(_: F) -> F::Shim
+where
+    F: Method<N, P, SLOT>,
+{
+    F::SHIM
+}
+
 /// Declares the C functions that a file implements, each with the method of [`Call`] that does its
 /// work.
 ///
-/// Several names may share a method. The compiler checks that each has the signature of `cuda.h`,
-/// because its address is stored in the field of that name.
+/// Several names may share a method. The signature of a C function follows from that of the method
+/// (see [`Param`]). The compiler checks that it is the one of `cuda.h`, because its address is
+/// stored in the field of that name.
 macro_rules! exports {
-    ($($($name:ident)|+ => $method:ident $params:tt;)*) => {
+    ($($($name:ident)|+ => $method:ident;)*) => {
         /// The C functions of this file for the slot `SLOT`.
         #[derive(Debug)]
         pub(super) struct Exports<const SLOT: usize>;
 
         impl<const SLOT: usize> Exports<SLOT> {
-            pub(super) const ENTRIES: &'static [$crate::driver::export::Entry] =
-                &[$($($crate::driver::export::exports!(@entry $name $method $params),)+)*];
+            pub(super) const ENTRIES: &'static [$crate::driver::export::Entry] = &[$($(
+                $crate::driver::export::entry::<SLOT, $name, _, _>(
+                    $crate::driver::export::Call::$method
+                ),
+            )+)*];
         }
 
         const _: fn(&mut cuda_sys::DriverTable) = |table| {
-            $($($crate::driver::export::exports!(@check table $name $params);)+)*
+            $($(
+                table.$name = Some($crate::driver::export::shim::<0, $name, _, _>(
+                    $crate::driver::export::Call::$method,
+                ));
+            )+)*
         };
 
-        $($($crate::driver::export::exports!(@shim $name $method $params);)+)*
+        $($($crate::driver::export::exports!(@name $name);)+)*
     };
-    (@entry $name:ident $method:ident $params:tt) => {
-        $crate::driver::export::Entry {
-            name: stringify!($name),
-            address: $name::<SLOT> as *const (),
-        }
-    };
-    (@check $table:ident $name:ident $params:tt) => {
-        $table.$name = Some($name::<0>);
-    };
-    (@shim $name:ident $method:ident ($($arg:ident: $ty:ty),* $(,)?)) => {
-        #[allow(non_snake_case, reason = "the name is C's")]
-        unsafe extern "C" fn $name<const SLOT: usize>($($arg: $ty),*) -> cuda_sys::CUresult {
-            #[inline(never)]
-            #[allow(clippy::too_many_arguments, reason = "as many as C's")]
-            fn body(slot: usize, $($arg: $ty),*) -> cuda_sys::CUresult {
-                $crate::driver::export::dispatch(slot, cuda_sys::calls::$name, &|call| {
-                    // SAFETY: each pointer must be valid for what this function documents ← the
-                    // contract of the C function, which is the only caller of `body`.
-                    $(let $arg = unsafe { $crate::driver::arg::Arg::wrap($arg) };)*
-                    call.$method($($arg),*)
-                })
-            }
-            body(SLOT, $($arg),*)
+    (@name $name:ident) => {
+        #[allow(non_camel_case_types, reason = "the name is C's")]
+        struct $name;
+
+        impl $crate::driver::export::Name for $name {
+            const NAME: &'static str = stringify!($name);
+            const FUNCTION: &'static cuda_sys::Function = cuda_sys::calls::$name;
         }
     };
 }

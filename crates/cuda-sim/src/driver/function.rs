@@ -4,8 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUfunc_cache, CUfunc_st, CUfunction, CUfunction_attribute, CUfunctionLoadingState, CUmodule,
-    CUsharedconfig,
+    CUfunc_cache, CUfunc_st, CUfunction_attribute, CUfunctionLoadingState, CUmodule, CUsharedconfig,
 };
 
 use super::arg::Out;
@@ -17,20 +16,16 @@ use super::status::{INVALID_HANDLE, INVALID_VALUE, Status};
 use crate::vm::Kernel;
 
 exports! {
-    cuFuncGetAttribute => func_get_attribute(
-        value: *mut c_int, attribute: CUfunction_attribute, function: CUfunction);
-    cuFuncSetAttribute => func_set_attribute(
-        function: CUfunction, attribute: CUfunction_attribute, value: c_int);
-    cuFuncSetCacheConfig => func_set_cache_config(function: CUfunction, config: CUfunc_cache);
-    cuFuncSetSharedMemConfig => func_set_shared_mem_config(
-        function: CUfunction, config: CUsharedconfig);
-    cuFuncGetModule => func_get_module(module: *mut CUmodule, function: CUfunction);
-    cuFuncGetName => func_get_name(name: *mut *const c_char, function: CUfunction);
-    cuFuncGetParamInfo => func_get_param_info(
-        function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
-    cuFuncGetParamCount => func_get_param_count(function: CUfunction, count: *mut usize);
-    cuFuncIsLoaded => func_is_loaded(state: *mut CUfunctionLoadingState, function: CUfunction);
-    cuFuncLoad => func_load(function: CUfunction);
+    cuFuncGetAttribute => func_get_attribute;
+    cuFuncSetAttribute => func_set_attribute;
+    cuFuncSetCacheConfig => func_set_cache_config;
+    cuFuncSetSharedMemConfig => func_set_shared_mem_config;
+    cuFuncGetModule => func_get_module;
+    cuFuncGetName => func_get_name;
+    cuFuncGetParamInfo => func_get_param_info;
+    cuFuncGetParamCount => func_get_param_count;
+    cuFuncIsLoaded => func_is_loaded;
+    cuFuncLoad => func_load;
 }
 
 /// A kernel in a module.

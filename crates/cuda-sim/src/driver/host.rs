@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream, CUstream_st,
+    CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream_st,
 };
 
 use super::advice::Pages;
@@ -19,26 +19,19 @@ use super::status::{
 use crate::memory::{Owner, RangeKind, RegisterError};
 
 exports! {
-    cuMemHostAlloc => mem_host_alloc(pp: *mut *mut c_void, size: usize, flags: c_uint);
-    cuMemAllocHost_v2 => mem_alloc_host(pp: *mut *mut c_void, size: usize);
-    cuMemFreeHost => mem_free_host(p: *mut c_void);
-    cuMemHostRegister | cuMemHostRegister_v2 => mem_host_register(
-        p: *mut c_void, size: usize, flags: c_uint);
-    cuMemHostUnregister => mem_host_unregister(p: *mut c_void);
-    cuMemHostGetDevicePointer_v2 => mem_host_get_device_pointer(
-        dptr: *mut CUdeviceptr, p: *mut c_void, flags: c_uint);
-    cuMemHostGetFlags => mem_host_get_flags(flags: *mut c_uint, p: *mut c_void);
-    cuMemAllocManaged => mem_alloc_managed(dptr: *mut CUdeviceptr, size: usize, flags: c_uint);
-    cuMemAdvise => mem_advise(
-        dptr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice);
-    cuMemAdvise_v2 => mem_advise_v2(
-        dptr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation);
-    cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => mem_prefetch(
-        dptr: CUdeviceptr, count: usize, device: CUdevice, stream: CUstream);
-    cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => mem_prefetch_v2(
-        dptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, stream: CUstream);
-    cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => stream_attach_mem(
-        stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint);
+    cuMemHostAlloc => mem_host_alloc;
+    cuMemAllocHost_v2 => mem_alloc_host;
+    cuMemFreeHost => mem_free_host;
+    cuMemHostRegister | cuMemHostRegister_v2 => mem_host_register;
+    cuMemHostUnregister => mem_host_unregister;
+    cuMemHostGetDevicePointer_v2 => mem_host_get_device_pointer;
+    cuMemHostGetFlags => mem_host_get_flags;
+    cuMemAllocManaged => mem_alloc_managed;
+    cuMemAdvise => mem_advise;
+    cuMemAdvise_v2 => mem_advise_v2;
+    cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => mem_prefetch;
+    cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => mem_prefetch_v2;
+    cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => stream_attach_mem;
 }
 
 /// `CU_MEMHOSTALLOC_PORTABLE | DEVICEMAP | WRITECOMBINED`

@@ -3,20 +3,15 @@
 
 use std::ffi::{c_ulonglong, c_void};
 
-use cuda_sys::{
-    CUevent, CUevent_st, CUipcEventHandle, CUmemAllocationHandleType, CUmemPoolHandle_st,
-    CUmemoryPool,
-};
+use cuda_sys::{CUevent_st, CUipcEventHandle, CUmemAllocationHandleType, CUmemPoolHandle_st};
 
 use super::arg::Out;
 use super::export::{Call, exports};
 use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuIpcGetEventHandle => ipc_get_event_handle(handle: *mut CUipcEventHandle, event: CUevent);
-    cuMemPoolExportToShareableHandle => mem_pool_export(
-        handle: *mut c_void, pool: CUmemoryPool, sort: CUmemAllocationHandleType,
-        flags: c_ulonglong);
+    cuIpcGetEventHandle => ipc_get_event_handle;
+    cuMemPoolExportToShareableHandle => mem_pool_export;
 }
 
 impl Call {

@@ -4,7 +4,7 @@ use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use cuda_sys::{CUfunc_st, CUfunction, CUlaunchConfig, CUresult, CUstream, CUstream_st};
+use cuda_sys::{CUfunc_st, CUlaunchConfig, CUresult, CUstream_st};
 
 use super::arg::{Arg, In, Out};
 use super::context::Context;
@@ -26,17 +26,9 @@ use crate::memory::MemoryMap;
 use crate::vm::{self, Checks, LaunchParams, product};
 
 exports! {
-    cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(
-        f: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
-        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
-        params: *mut *mut c_void, extra: *mut *mut c_void);
-    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative_kernel(
-        f: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
-        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
-        params: *mut *mut c_void);
-    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(
-        config: *const CUlaunchConfig, f: CUfunction, params: *mut *mut c_void,
-        extra: *mut *mut c_void);
+    cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel;
+    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative_kernel;
+    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex;
 }
 
 /// The shape of a launch.

@@ -25,39 +25,24 @@ use super::status::{
 };
 
 exports! {
-    cuLibraryLoadData => library_load_data(
-        library: *mut CUlibrary, code: *const c_void, options: *mut CUjit_option,
-        values: *mut *mut c_void, count: c_uint, library_options: *mut CUlibraryOption,
-        library_values: *mut *mut c_void, library_count: c_uint);
-    cuLibraryLoadFromFile => library_load_from_file(
-        library: *mut CUlibrary, path: *const c_char, options: *mut CUjit_option,
-        values: *mut *mut c_void, count: c_uint, library_options: *mut CUlibraryOption,
-        library_values: *mut *mut c_void, library_count: c_uint);
-    cuLibraryUnload => library_unload(library: CUlibrary);
-    cuLibraryGetKernel => library_get_kernel(
-        kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
-    cuLibraryGetKernelCount => library_get_kernel_count(count: *mut c_uint, library: CUlibrary);
-    cuLibraryEnumerateKernels => library_enumerate_kernels(
-        kernels: *mut CUkernel, count: c_uint, library: CUlibrary);
-    cuLibraryGetModule => library_get_module(module: *mut CUmodule, library: CUlibrary);
-    cuLibraryGetGlobal => library_get_global(
-        dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
-    cuLibraryGetManaged => library_get_managed(
-        dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
-    cuLibraryGetUnifiedFunction => library_get_unified_function(
-        function: *mut *mut c_void, library: CUlibrary, name: *const c_char);
-    cuKernelGetFunction => kernel_get_function(function: *mut CUfunction, kernel: CUkernel);
-    cuKernelGetLibrary => kernel_get_library(library: *mut CUlibrary, kernel: CUkernel);
-    cuKernelGetName => kernel_get_name(name: *mut *const c_char, kernel: CUkernel);
-    cuKernelGetParamInfo => kernel_get_param_info(
-        kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize);
-    cuKernelGetParamCount => kernel_get_param_count(kernel: CUkernel, count: *mut usize);
-    cuKernelGetAttribute => kernel_get_attribute(
-        value: *mut c_int, attribute: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
-    cuKernelSetAttribute => kernel_set_attribute(
-        attribute: CUfunction_attribute, value: c_int, kernel: CUkernel, dev: CUdevice);
-    cuKernelSetCacheConfig => kernel_set_cache_config(
-        kernel: CUkernel, config: CUfunc_cache, dev: CUdevice);
+    cuLibraryLoadData => library_load_data;
+    cuLibraryLoadFromFile => library_load_from_file;
+    cuLibraryUnload => library_unload;
+    cuLibraryGetKernel => library_get_kernel;
+    cuLibraryGetKernelCount => library_get_kernel_count;
+    cuLibraryEnumerateKernels => library_enumerate_kernels;
+    cuLibraryGetModule => library_get_module;
+    cuLibraryGetGlobal => library_get_global;
+    cuLibraryGetManaged => library_get_managed;
+    cuLibraryGetUnifiedFunction => library_get_unified_function;
+    cuKernelGetFunction => kernel_get_function;
+    cuKernelGetLibrary => kernel_get_library;
+    cuKernelGetName => kernel_get_name;
+    cuKernelGetParamInfo => kernel_get_param_info;
+    cuKernelGetParamCount => kernel_get_param_count;
+    cuKernelGetAttribute => kernel_get_attribute;
+    cuKernelSetAttribute => kernel_set_attribute;
+    cuKernelSetCacheConfig => kernel_set_cache_config;
 }
 
 /// A library.

@@ -22,19 +22,11 @@ use crate::lock::lock;
 use crate::vm;
 
 exports! {
-    cuLinkCreate | cuLinkCreate_v2 => link_create(
-        count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void,
-        state: *mut CUlinkState);
-    cuLinkAddData | cuLinkAddData_v2 => link_add_data(
-        state: CUlinkState, kind: CUjitInputType, data: *mut c_void, size: usize,
-        name: *const c_char, count: c_uint, options: *mut CUjit_option,
-        values: *mut *mut c_void);
-    cuLinkAddFile | cuLinkAddFile_v2 => link_add_file(
-        state: CUlinkState, kind: CUjitInputType, path: *const c_char, count: c_uint,
-        options: *mut CUjit_option, values: *mut *mut c_void);
-    cuLinkComplete => link_complete(
-        state: CUlinkState, image: *mut *mut c_void, size: *mut usize);
-    cuLinkDestroy => link_destroy(state: CUlinkState);
+    cuLinkCreate | cuLinkCreate_v2 => link_create;
+    cuLinkAddData | cuLinkAddData_v2 => link_add_data;
+    cuLinkAddFile | cuLinkAddFile_v2 => link_add_file;
+    cuLinkComplete => link_complete;
+    cuLinkDestroy => link_destroy;
 }
 
 /// A link in progress.

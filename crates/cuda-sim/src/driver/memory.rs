@@ -21,13 +21,11 @@ use crate::lock::lock;
 use crate::memory::{POISON, POISON_LIMIT};
 
 exports! {
-    cuMemAlloc_v2 => mem_alloc(dptr: *mut CUdeviceptr, size: usize);
-    cuMemAllocPitch_v2 => mem_alloc_pitch(
-        dptr: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
-    cuMemFree_v2 => mem_free(dptr: CUdeviceptr);
-    cuMemGetInfo_v2 => mem_get_info(free: *mut usize, total: *mut usize);
-    cuMemGetAddressRange_v2 => mem_get_address_range(
-        base: *mut CUdeviceptr, size: *mut usize, dptr: CUdeviceptr);
+    cuMemAlloc_v2 => mem_alloc;
+    cuMemAllocPitch_v2 => mem_alloc_pitch;
+    cuMemFree_v2 => mem_free;
+    cuMemGetInfo_v2 => mem_get_info;
+    cuMemGetAddressRange_v2 => mem_get_address_range;
 }
 
 /// The alignment of allocations in bytes, which is the one that textures need.

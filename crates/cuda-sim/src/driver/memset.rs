@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
-use cuda_sys::{CUdeviceptr, CUstream, CUstream_st};
+use cuda_sys::{CUdeviceptr, CUstream_st};
 
 use super::arg::Out;
 use super::export::{Call, exports};
@@ -12,31 +12,18 @@ use super::status::{INVALID_VALUE, Status};
 use super::stream::Lost;
 
 exports! {
-    cuMemsetD8_v2 | cuMemsetD8_v2_ptds => memset_d8(dst: CUdeviceptr, value: c_uchar, n: usize);
-    cuMemsetD16_v2 | cuMemsetD16_v2_ptds => memset_d16(
-        dst: CUdeviceptr, value: c_ushort, n: usize);
-    cuMemsetD32_v2 | cuMemsetD32_v2_ptds => memset_d32(dst: CUdeviceptr, value: c_uint, n: usize);
-    cuMemsetD8Async | cuMemsetD8Async_ptsz => memset_d8_async(
-        dst: CUdeviceptr, value: c_uchar, n: usize, stream: CUstream);
-    cuMemsetD16Async | cuMemsetD16Async_ptsz => memset_d16_async(
-        dst: CUdeviceptr, value: c_ushort, n: usize, stream: CUstream);
-    cuMemsetD32Async | cuMemsetD32Async_ptsz => memset_d32_async(
-        dst: CUdeviceptr, value: c_uint, n: usize, stream: CUstream);
-    cuMemsetD2D8_v2 | cuMemsetD2D8_v2_ptds => memset_d2d8(
-        dst: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, height: usize);
-    cuMemsetD2D16_v2 | cuMemsetD2D16_v2_ptds => memset_d2d16(
-        dst: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, height: usize);
-    cuMemsetD2D32_v2 | cuMemsetD2D32_v2_ptds => memset_d2d32(
-        dst: CUdeviceptr, pitch: usize, value: c_uint, width: usize, height: usize);
-    cuMemsetD2D8Async | cuMemsetD2D8Async_ptsz => memset_d2d8_async(
-        dst: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, height: usize,
-        stream: CUstream);
-    cuMemsetD2D16Async | cuMemsetD2D16Async_ptsz => memset_d2d16_async(
-        dst: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, height: usize,
-        stream: CUstream);
-    cuMemsetD2D32Async | cuMemsetD2D32Async_ptsz => memset_d2d32_async(
-        dst: CUdeviceptr, pitch: usize, value: c_uint, width: usize, height: usize,
-        stream: CUstream);
+    cuMemsetD8_v2 | cuMemsetD8_v2_ptds => memset_d8;
+    cuMemsetD16_v2 | cuMemsetD16_v2_ptds => memset_d16;
+    cuMemsetD32_v2 | cuMemsetD32_v2_ptds => memset_d32;
+    cuMemsetD8Async | cuMemsetD8Async_ptsz => memset_d8_async;
+    cuMemsetD16Async | cuMemsetD16Async_ptsz => memset_d16_async;
+    cuMemsetD32Async | cuMemsetD32Async_ptsz => memset_d32_async;
+    cuMemsetD2D8_v2 | cuMemsetD2D8_v2_ptds => memset_d2d8;
+    cuMemsetD2D16_v2 | cuMemsetD2D16_v2_ptds => memset_d2d16;
+    cuMemsetD2D32_v2 | cuMemsetD2D32_v2_ptds => memset_d2d32;
+    cuMemsetD2D8Async | cuMemsetD2D8Async_ptsz => memset_d2d8_async;
+    cuMemsetD2D16Async | cuMemsetD2D16Async_ptsz => memset_d2d16_async;
+    cuMemsetD2D32Async | cuMemsetD2D32Async_ptsz => memset_d2d32_async;
 }
 
 /// A fill: the rows of elements that are set, and the value.

@@ -15,11 +15,9 @@ use super::handle::{fresh, pointer};
 use super::status::{INVALID_HANDLE, INVALID_VALUE, Status};
 
 exports! {
-    cuMipmappedArrayCreate => mipmapped_array_create(
-        array: *mut CUmipmappedArray, desc: *const CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint);
-    cuMipmappedArrayGetLevel => mipmapped_array_get_level(
-        level: *mut CUarray, array: CUmipmappedArray, number: c_uint);
-    cuMipmappedArrayDestroy => mipmapped_array_destroy(array: CUmipmappedArray);
+    cuMipmappedArrayCreate => mipmapped_array_create;
+    cuMipmappedArrayGetLevel => mipmapped_array_get_level;
+    cuMipmappedArrayDestroy => mipmapped_array_destroy;
 }
 
 /// A mipmapped array.

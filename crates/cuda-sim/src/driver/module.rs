@@ -18,21 +18,16 @@ use crate::lock::lock;
 use crate::vm::Image;
 
 exports! {
-    cuModuleLoadData => module_load_data(module: *mut CUmodule, image: *const c_void);
-    cuModuleLoadDataEx => module_load_data_ex(
-        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
-        values: *mut *mut c_void);
-    cuModuleLoadFatBinary => module_load_data(module: *mut CUmodule, image: *const c_void);
-    cuModuleLoad => module_load(module: *mut CUmodule, path: *const c_char);
-    cuModuleUnload => module_unload(module: CUmodule);
-    cuModuleGetFunction => module_get_function(
-        function: *mut CUfunction, module: CUmodule, name: *const c_char);
-    cuModuleGetGlobal_v2 => module_get_global(
-        dptr: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
-    cuModuleGetFunctionCount => module_get_function_count(count: *mut c_uint, module: CUmodule);
-    cuModuleEnumerateFunctions => module_enumerate_functions(
-        functions: *mut CUfunction, count: c_uint, module: CUmodule);
-    cuModuleGetLoadingMode => module_get_loading_mode(mode: *mut CUmoduleLoadingMode);
+    cuModuleLoadData => module_load_data;
+    cuModuleLoadDataEx => module_load_data_ex;
+    cuModuleLoadFatBinary => module_load_data;
+    cuModuleLoad => module_load;
+    cuModuleUnload => module_unload;
+    cuModuleGetFunction => module_get_function;
+    cuModuleGetGlobal_v2 => module_get_global;
+    cuModuleGetFunctionCount => module_get_function_count;
+    cuModuleEnumerateFunctions => module_enumerate_functions;
+    cuModuleGetLoadingMode => module_get_loading_mode;
 }
 
 /// A module in a context.

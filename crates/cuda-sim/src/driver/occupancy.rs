@@ -20,7 +20,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use cuda_sys::{CUfunc_st, CUfunction, CUoccupancyB2DSize};
+use cuda_sys::{CUfunc_st, CUoccupancyB2DSize};
 
 use super::arg::Out;
 use super::export::{Call, exports};
@@ -29,18 +29,11 @@ use super::kernel::OnDevice;
 use super::status::{INVALID_VALUE, Status};
 
 exports! {
-    cuOccupancyMaxActiveBlocksPerMultiprocessor => occupancy_blocks(
-        blocks: *mut c_int, function: CUfunction, size: c_int, shared: usize);
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => occupancy_blocks_with_flags(
-        blocks: *mut c_int, function: CUfunction, size: c_int, shared: usize, flags: c_uint);
-    cuOccupancyMaxPotentialBlockSize => occupancy_block_size(
-        grid: *mut c_int, block: *mut c_int, function: CUfunction, shared_of: CUoccupancyB2DSize,
-        shared: usize, limit: c_int);
-    cuOccupancyMaxPotentialBlockSizeWithFlags => occupancy_block_size_with_flags(
-        grid: *mut c_int, block: *mut c_int, function: CUfunction, shared_of: CUoccupancyB2DSize,
-        shared: usize, limit: c_int, flags: c_uint);
-    cuOccupancyAvailableDynamicSMemPerBlock => occupancy_available_shared(
-        shared: *mut usize, function: CUfunction, blocks: c_int, size: c_int);
+    cuOccupancyMaxActiveBlocksPerMultiprocessor => occupancy_blocks;
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => occupancy_blocks_with_flags;
+    cuOccupancyMaxPotentialBlockSize => occupancy_block_size;
+    cuOccupancyMaxPotentialBlockSizeWithFlags => occupancy_block_size_with_flags;
+    cuOccupancyAvailableDynamicSMemPerBlock => occupancy_available_shared;
 }
 
 /// The number of threads of the largest block.

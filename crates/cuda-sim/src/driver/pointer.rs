@@ -11,13 +11,9 @@ use super::memory::Kind;
 use super::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuPointerGetAttribute => pointer_get_attribute(
-        data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr);
-    cuPointerGetAttributes => pointer_get_attributes(
-        count: c_uint, attributes: *mut CUpointer_attribute, data: *mut *mut c_void,
-        ptr: CUdeviceptr);
-    cuPointerSetAttribute => pointer_set_attribute(
-        value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr);
+    cuPointerGetAttribute => pointer_get_attribute;
+    cuPointerGetAttributes => pointer_get_attributes;
+    cuPointerSetAttribute => pointer_set_attribute;
 }
 
 /// The properties of the memory at an address.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation,
     CUmemLocationType, CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool,
-    CUstream, CUstream_st,
+    CUstream_st,
 };
 
 use super::arg::{In, Out};
@@ -28,26 +28,19 @@ use crate::engine::Work;
 use crate::lock::lock;
 
 exports! {
-    cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async(
-        dptr: *mut CUdeviceptr, size: usize, stream: CUstream);
-    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => mem_alloc_from_pool_async(
-        dptr: *mut CUdeviceptr, size: usize, pool: CUmemoryPool, stream: CUstream);
-    cuMemFreeAsync | cuMemFreeAsync_ptsz => mem_free_async(dptr: CUdeviceptr, stream: CUstream);
-    cuDeviceGetDefaultMemPool => device_get_default_mem_pool(
-        pool: *mut CUmemoryPool, dev: CUdevice);
-    cuDeviceGetMemPool => device_get_mem_pool(pool: *mut CUmemoryPool, dev: CUdevice);
-    cuDeviceSetMemPool => device_set_mem_pool(dev: CUdevice, pool: CUmemoryPool);
-    cuMemPoolCreate => mem_pool_create(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
-    cuMemPoolDestroy => mem_pool_destroy(pool: CUmemoryPool);
-    cuMemPoolTrimTo => mem_pool_trim_to(pool: CUmemoryPool, keep: usize);
-    cuMemPoolGetAttribute => mem_pool_get_attribute(
-        pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
-    cuMemPoolSetAttribute => mem_pool_set_attribute(
-        pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
-    cuMemPoolSetAccess => mem_pool_set_access(
-        pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
-    cuMemPoolGetAccess => mem_pool_get_access(
-        flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
+    cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async;
+    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => mem_alloc_from_pool_async;
+    cuMemFreeAsync | cuMemFreeAsync_ptsz => mem_free_async;
+    cuDeviceGetDefaultMemPool => device_get_default_mem_pool;
+    cuDeviceGetMemPool => device_get_mem_pool;
+    cuDeviceSetMemPool => device_set_mem_pool;
+    cuMemPoolCreate => mem_pool_create;
+    cuMemPoolDestroy => mem_pool_destroy;
+    cuMemPoolTrimTo => mem_pool_trim_to;
+    cuMemPoolGetAttribute => mem_pool_get_attribute;
+    cuMemPoolSetAttribute => mem_pool_set_attribute;
+    cuMemPoolSetAccess => mem_pool_set_access;
+    cuMemPoolGetAccess => mem_pool_get_access;
 }
 
 /// A memory pool.

@@ -12,13 +12,12 @@ use super::handle::pointer;
 use super::status::{INVALID_CONTEXT, INVALID_VALUE, PRIMARY_CONTEXT_ACTIVE, Status};
 
 exports! {
-    cuDevicePrimaryCtxRetain => primary_retain(pctx: *mut CUcontext, dev: CUdevice);
-    cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2 => primary_release(dev: CUdevice);
-    cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2 => primary_reset(dev: CUdevice);
-    cuDevicePrimaryCtxGetState => primary_get_state(
-        dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
-    cuDevicePrimaryCtxSetFlags => primary_set_flags_v1(dev: CUdevice, flags: c_uint);
-    cuDevicePrimaryCtxSetFlags_v2 => primary_set_flags(dev: CUdevice, flags: c_uint);
+    cuDevicePrimaryCtxRetain => primary_retain;
+    cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2 => primary_release;
+    cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2 => primary_reset;
+    cuDevicePrimaryCtxGetState => primary_get_state;
+    cuDevicePrimaryCtxSetFlags => primary_set_flags_v1;
+    cuDevicePrimaryCtxSetFlags_v2 => primary_set_flags;
 }
 
 impl Call {

@@ -13,18 +13,15 @@ use cuda_sys::{
 };
 
 use super::arg::{In, Out};
-use super::export::{Call, Entry, exports};
+use super::export::{Call, Entry, exports, shim};
 use super::status::{INVALID_VALUE, Status};
 use super::{slot::SLOTS, stub};
 
 type Query = CUdriverProcAddressQueryResult;
 
 exports! {
-    cuGetProcAddress => get_proc_address_v1(
-        symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: cuuint64_t);
-    cuGetProcAddress_v2 => get_proc_address(
-        symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: cuuint64_t,
-        status: *mut Query);
+    cuGetProcAddress => get_proc_address_v1;
+    cuGetProcAddress_v2 => get_proc_address;
 }
 
 /// The result of a lookup by name, version and mode in a driver of some version.
@@ -100,7 +97,8 @@ macro_rules! for_slots {
         /// The function that creates the table of each slot.
         const FILL: [fn() -> Vec<*const ()>; SLOTS] = [$(addresses::<$slot>),*];
         /// `cuGetProcAddress_v2` of each slot.
-        const ROOTS: [cuda_sys::GetProcAddress; SLOTS] = [$(cuGetProcAddress_v2::<$slot>),*];
+        const ROOTS: [cuda_sys::GetProcAddress; SLOTS] =
+            [$(shim::<$slot, cuGetProcAddress_v2, _, _>(Call::get_proc_address)),*];
     };
 }
 

@@ -21,30 +21,21 @@ use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
 use crate::engine::{Kind, OpId, QueueId, Work};
 
 exports! {
-    cuStreamCreate => stream_create(stream: *mut CUstream, flags: c_uint);
-    cuStreamCreateWithPriority => stream_create_with_priority(
-        stream: *mut CUstream, flags: c_uint, priority: c_int);
-    cuStreamDestroy | cuStreamDestroy_v2 => stream_destroy(stream: CUstream);
-    cuStreamSynchronize | cuStreamSynchronize_ptsz => stream_synchronize(stream: CUstream);
-    cuStreamQuery | cuStreamQuery_ptsz => stream_query(stream: CUstream);
-    cuStreamGetFlags | cuStreamGetFlags_ptsz => stream_get_flags(
-        stream: CUstream, flags: *mut c_uint);
-    cuStreamGetPriority | cuStreamGetPriority_ptsz => stream_get_priority(
-        stream: CUstream, priority: *mut c_int);
-    cuStreamGetId | cuStreamGetId_ptsz => stream_get_id(stream: CUstream, id: *mut c_ulonglong);
-    cuStreamGetCtx | cuStreamGetCtx_ptsz => stream_get_ctx(stream: CUstream, ctx: *mut CUcontext);
-    cuStreamGetDevice | cuStreamGetDevice_ptsz => stream_get_device(
-        stream: CUstream, device: *mut CUdevice);
-    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => stream_get_attribute(
-        stream: CUstream, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
-    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => stream_set_attribute(
-        stream: CUstream, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
-    cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => stream_copy_attributes(
-        dst: CUstream, src: CUstream);
-    cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host_func(
-        stream: CUstream, function: CUhostFn, data: *mut c_void);
-    cuStreamAddCallback | cuStreamAddCallback_ptsz => stream_add_callback(
-        stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint);
+    cuStreamCreate => stream_create;
+    cuStreamCreateWithPriority => stream_create_with_priority;
+    cuStreamDestroy | cuStreamDestroy_v2 => stream_destroy;
+    cuStreamSynchronize | cuStreamSynchronize_ptsz => stream_synchronize;
+    cuStreamQuery | cuStreamQuery_ptsz => stream_query;
+    cuStreamGetFlags | cuStreamGetFlags_ptsz => stream_get_flags;
+    cuStreamGetPriority | cuStreamGetPriority_ptsz => stream_get_priority;
+    cuStreamGetId | cuStreamGetId_ptsz => stream_get_id;
+    cuStreamGetCtx | cuStreamGetCtx_ptsz => stream_get_ctx;
+    cuStreamGetDevice | cuStreamGetDevice_ptsz => stream_get_device;
+    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => stream_get_attribute;
+    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => stream_set_attribute;
+    cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => stream_copy_attributes;
+    cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host_func;
+    cuStreamAddCallback | cuStreamAddCallback_ptsz => stream_add_callback;
 }
 
 pub(super) const LEAST_PRIORITY: c_int = 0;

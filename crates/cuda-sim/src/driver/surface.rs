@@ -13,11 +13,9 @@ use super::status::{INVALID_HANDLE, INVALID_VALUE, Status};
 use crate::vm::Elements;
 
 exports! {
-    cuSurfObjectCreate => surf_object_create(
-        object: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC);
-    cuSurfObjectDestroy => surf_object_destroy(object: CUsurfObject);
-    cuSurfObjectGetResourceDesc => surf_object_get_resource_desc(
-        desc: *mut CUDA_RESOURCE_DESC, object: CUsurfObject);
+    cuSurfObjectCreate => surf_object_create;
+    cuSurfObjectDestroy => surf_object_destroy;
+    cuSurfObjectGetResourceDesc => surf_object_get_resource_desc;
 }
 
 /// A surface object.

@@ -13,18 +13,9 @@ use super::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::vm::tensor_map::{BYTES, Columns, Element, MAX_RANK, Swizzle, TensorMap};
 
 exports! {
-    cuTensorMapEncodeTiled => tensor_map_encode_tiled(
-        map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: *mut c_void,
-        dims: *const u64, strides: *const u64, extent: *const u32, steps: *const u32,
-        interleave: CUtensorMapInterleave, swizzle: CUtensorMapSwizzle,
-        promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill);
-    cuTensorMapEncodeIm2col => tensor_map_encode_im2col(
-        map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: *mut c_void,
-        dims: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32,
-        steps: *const u32, interleave: CUtensorMapInterleave, swizzle: CUtensorMapSwizzle,
-        promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill);
-    cuTensorMapReplaceAddress => tensor_map_replace_address(
-        map: *mut CUtensorMap, address: *mut c_void);
+    cuTensorMapEncodeTiled => tensor_map_encode_tiled;
+    cuTensorMapEncodeIm2col => tensor_map_encode_im2col;
+    cuTensorMapReplaceAddress => tensor_map_replace_address;
 }
 
 /// The alignment in bytes that the manual requires for the address of a map.

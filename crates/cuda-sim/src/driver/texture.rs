@@ -17,16 +17,11 @@ use super::status::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::vm::{AddressMode, Channel, Elements, Sampler, Shape, Texture};
 
 exports! {
-    cuTexObjectCreate => tex_object_create(
-        object: *mut CUtexObject, resource: *const CUDA_RESOURCE_DESC,
-        texture: *const CUDA_TEXTURE_DESC, view: *const CUDA_RESOURCE_VIEW_DESC);
-    cuTexObjectDestroy => tex_object_destroy(object: CUtexObject);
-    cuTexObjectGetResourceDesc => tex_object_get_resource_desc(
-        desc: *mut CUDA_RESOURCE_DESC, object: CUtexObject);
-    cuTexObjectGetTextureDesc => tex_object_get_texture_desc(
-        desc: *mut CUDA_TEXTURE_DESC, object: CUtexObject);
-    cuTexObjectGetResourceViewDesc => tex_object_get_resource_view_desc(
-        desc: *mut CUDA_RESOURCE_VIEW_DESC, object: CUtexObject);
+    cuTexObjectCreate => tex_object_create;
+    cuTexObjectDestroy => tex_object_destroy;
+    cuTexObjectGetResourceDesc => tex_object_get_resource_desc;
+    cuTexObjectGetTextureDesc => tex_object_get_texture_desc;
+    cuTexObjectGetResourceViewDesc => tex_object_get_resource_view_desc;
 }
 
 /// `CU_TRSF_READ_AS_INTEGER`, `_NORMALIZED_COORDINATES`, `_SRGB`,

@@ -23,29 +23,17 @@ use super::status::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY,
 use crate::memory::{Backing, GRANULARITY};
 
 exports! {
-    cuMemAddressReserve => mem_address_reserve(
-        ptr: *mut CUdeviceptr, size: usize, alignment: usize, wanted: CUdeviceptr,
-        flags: c_ulonglong);
-    cuMemAddressFree => mem_address_free(ptr: CUdeviceptr, size: usize);
-    cuMemCreate => mem_create(
-        handle: *mut CUmemGenericAllocationHandle, size: usize, prop: *const CUmemAllocationProp,
-        flags: c_ulonglong);
-    cuMemRelease => mem_release(handle: CUmemGenericAllocationHandle);
-    cuMemMap => mem_map(
-        ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle,
-        flags: c_ulonglong);
-    cuMemUnmap => mem_unmap(ptr: CUdeviceptr, size: usize);
-    cuMemSetAccess => mem_set_access(
-        ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize);
-    cuMemGetAccess => mem_get_access(
-        flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr);
-    cuMemGetAllocationGranularity => mem_get_allocation_granularity(
-        granularity: *mut usize, prop: *const CUmemAllocationProp,
-        option: CUmemAllocationGranularity_flags);
-    cuMemGetAllocationPropertiesFromHandle => mem_get_allocation_properties(
-        prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle);
-    cuMemRetainAllocationHandle => mem_retain_allocation_handle(
-        handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void);
+    cuMemAddressReserve => mem_address_reserve;
+    cuMemAddressFree => mem_address_free;
+    cuMemCreate => mem_create;
+    cuMemRelease => mem_release;
+    cuMemMap => mem_map;
+    cuMemUnmap => mem_unmap;
+    cuMemSetAccess => mem_set_access;
+    cuMemGetAccess => mem_get_access;
+    cuMemGetAllocationGranularity => mem_get_allocation_granularity;
+    cuMemGetAllocationPropertiesFromHandle => mem_get_allocation_properties;
+    cuMemRetainAllocationHandle => mem_retain_allocation_handle;
 }
 
 /// The alignment of the address of a reservation in bytes.

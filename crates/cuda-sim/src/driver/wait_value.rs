@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUdeviceptr, CUstream, CUstream_st, CUstreamBatchMemOpParams,
+    CUdeviceptr, CUstream_st, CUstreamBatchMemOpParams,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st as CUstreamMemOpWaitValueParams,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 as WaitValue,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st as CUstreamMemOpWriteValueParams,
@@ -22,16 +22,11 @@ use super::stream::{Stream, unless_lost};
 use crate::engine::Work;
 
 exports! {
-    cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz => stream_wait_value_32(
-        stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);
-    cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz => stream_wait_value_64(
-        stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
-    cuStreamWriteValue32_v2 | cuStreamWriteValue32_v2_ptsz => stream_write_value_32(
-        stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);
-    cuStreamWriteValue64_v2 | cuStreamWriteValue64_v2_ptsz => stream_write_value_64(
-        stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
-    cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => stream_batch_mem_op(
-        stream: CUstream, count: c_uint, params: *mut CUstreamBatchMemOpParams, flags: c_uint);
+    cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz => stream_wait_value_32;
+    cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz => stream_wait_value_64;
+    cuStreamWriteValue32_v2 | cuStreamWriteValue32_v2_ptsz => stream_write_value_32;
+    cuStreamWriteValue64_v2 | cuStreamWriteValue64_v2_ptsz => stream_write_value_64;
+    cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => stream_batch_mem_op;
 }
 
 /// The maximum number of operations in a batch.

@@ -96,8 +96,16 @@ pub(super) struct State {
     wanted: BTreeMap<OpId, Wanted>,
     /// The operation that the late schedule picked, until a thread of the right kind takes it.
     picked: Option<OpId>,
-    /// Set when a pick was just made, because a thread of the other kind may have to take it.
+    /// Set when the other threads should look for work: a pick was made, which a thread of the other
+    /// kind may have to take, or an operation has completed.
     announce: bool,
+    /// Set when an operation has completed, until its waiters are woken.
+    completed: bool,
+    /// Whether an idle thread sleeps with a time limit. The other idle threads sleep without one.
+    pub(super) polling: bool,
+    /// How often threads have looked for work.
+    #[cfg(test)]
+    pub(super) looks: u64,
     stopped: bool,
 }
 
@@ -127,6 +135,10 @@ impl State {
             wanted: BTreeMap::new(),
             picked: None,
             announce: false,
+            completed: false,
+            polling: false,
+            #[cfg(test)]
+            looks: 0,
             stopped: false,
         }
     }
@@ -392,16 +404,25 @@ impl State {
             }
         }
         self.wanted.retain(|_, wanted| wanted.kind != Demand::Step);
+        self.completed = true;
+        self.announce = true;
     }
 
     /// The next task for a thread; `host` is true for the thread that runs host functions.
     pub(super) fn next_task(&mut self, host: bool) -> Task {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         if self.stopped {
             return Task::Stop;
         }
         let sort = if host { Ready::Host } else { Ready::Device };
         if self.late.is_some() {
-            return self.next_late(sort);
+            return match self.next_late(sort) {
+                Some(op) => self.start(op),
+                None => Task::Sleep(self.nap(host)),
+            };
         }
         if !host {
             self.poll_all();
@@ -417,11 +438,22 @@ impl State {
         }
     }
 
-    /// The time that an idle thread sleeps before it polls the waiting operations again; `None` if
-    /// it need not poll.
-    fn nap(&self, host: bool) -> Option<Duration> {
+    /// The time after which one idle thread must look for work although it was not notified; `None`
+    /// if there is nothing to do until then.
+    pub(super) fn nap(&self, host: bool) -> Option<Duration> {
+        if host {
+            return None;
+        }
+        if self.late.is_some() {
+            if self.wanted.is_empty() {
+                return None;
+            }
+            if let Some(rest) = self.grace() {
+                return Some(rest);
+            }
+        }
         let polls = self.ready.values().any(|&ready| ready == Ready::Poll);
-        (!host && polls).then_some(super::POLL)
+        polls.then_some(super::POLL)
     }
 
     fn start(&mut self, op: OpId) -> Task {
@@ -469,9 +501,14 @@ impl State {
             .collect()
     }
 
-    /// Returns whether a pick was made since the last call.
+    /// Returns whether other threads should look for work, and resets that.
     pub(super) fn take_announcement(&mut self) -> bool {
         std::mem::take(&mut self.announce)
+    }
+
+    /// Returns whether an operation has completed since the last call.
+    pub(super) fn take_completed(&mut self) -> bool {
+        std::mem::take(&mut self.completed)
     }
 
     /// The number of threads that have work now, between 1 and `most`.

@@ -30,6 +30,8 @@
 //! memory occupies no thread.
 
 mod graph;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 use std::fmt;

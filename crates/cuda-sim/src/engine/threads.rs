@@ -91,35 +91,33 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
     let mut state = shared.lock();
     loop {
         let task = state.next_task(idle.is_none());
-        if state.take_announcement() {
+        // `next_task` may have completed waiting operations.
+        if state.take_completed() {
+            shared.done.notify_all();
+        }
+        let mut wakes = state.take_announcement();
+        if !matches!(task, Task::Sleep(_)) && !state.polling {
+            // This thread is about to be busy, so another one looks for work in time.
+            wakes |= state.nap(false).is_some();
+        }
+        if wakes {
             shared.work.notify_all();
         }
         match task {
             Task::Stop => break,
-            Task::Sleep(time) => {
-                // `next_task` may have completed a waiting operation.
-                shared.done.notify_all();
-                state = match time {
-                    None => shared
-                        .work
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner),
-                    Some(time) => {
-                        let (state, _) = shared
-                            .work
-                            .wait_timeout(state, time)
-                            .unwrap_or_else(PoisonError::into_inner);
-                        state
-                    }
-                };
+            // One thread that wakes up in time is enough.
+            Task::Sleep(Some(time)) if !state.polling => {
+                state.polling = true;
+                let woken = shared.work.wait_timeout(state, time);
+                (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+                state.polling = false;
+            }
+            Task::Sleep(_) => {
+                let woken = shared.work.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
             }
             Task::Run(op, work) => {
                 set_busy(idle, true);
-                if idle.is_none() {
-                    // The other threads left this operation to this thread, and may run others
-                    // concurrently after the grace period.
-                    shared.work.notify_all();
-                }
                 drop(state);
                 guarded(work);
                 state = shared.lock();

@@ -1,13 +1,13 @@
-//! Atomic operations on memory.
+//! Atomic operations on memory. To add one, add a row to the table.
 
 use super::lanes::Over;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::check::{Observer, Touch};
-use super::code::{Ins, Trouble};
+use super::check::{ObservedAccess, Observer};
+use super::code::{Ins, LaneFault};
 use super::decode::{Class, half_add};
-use super::lanes::{LANES, Lane, TouchOp};
+use super::lanes::{LANES, Lane, MemoryOp};
 use super::rounding::{canonical, flush};
 use super::space::{Cell, Env, TAG, bits};
 use super::warp::Warp;
@@ -15,149 +15,170 @@ use super::warp::Warp;
 /// The position of the operation in `Ins::c`.
 pub(super) const OP_SHIFT: u32 = 20;
 
-/// An atomic operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Op {
-    Add,
-    AddF32,
-    /// Subnormal numbers are flushed to zero, as in global memory.
-    AddF32Flushed,
-    AddF64,
-    AddF16,
-    AddBf16,
-    AddF16x2,
-    AddBf16x2,
-    MinU,
-    MinS,
-    MaxU,
-    MaxS,
-    And,
-    Or,
-    Xor,
-    Exchange,
-    CompareAndSwap,
-    Inc,
-    Dec,
+/// The parts from which an operation computes the new value.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// The width of the memory operand in bits.
+    width: u32,
+    old: u64,
+    b: u64,
+    c: u64,
 }
 
-const ALL: [Op; 19] = {
-    use Op::*;
-    [
-        Add,
-        AddF32,
-        AddF32Flushed,
-        AddF64,
-        AddF16,
-        AddBf16,
-        AddF16x2,
-        AddBf16x2,
-        MinU,
-        MinS,
-        MaxU,
-        MaxS,
-        And,
-        Or,
-        Xor,
-        Exchange,
-        CompareAndSwap,
-        Inc,
-        Dec,
-    ]
-};
+impl Parts {
+    /// A value of the width of the memory operand as a signed number.
+    #[inline(always)]
+    fn signed(self, value: u64) -> i64 {
+        match self.width {
+            32 => i64::from(value as i32),
+            _ => value as i64,
+        }
+    }
+}
+
+/// The type for which an operation is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct For {
+    class: Class,
+    bits: u32,
+    packed: bool,
+}
+
+impl For {
+    fn is(self, class: Class, bits: &[u32]) -> bool {
+        self.class == class && !self.packed && bits.contains(&self.bits)
+    }
+
+    fn is_pair(self, class: Class) -> bool {
+        self.class == class && self.packed && self.bits == 16
+    }
+
+    fn unsigned(self) -> bool {
+        self.class == Class::Unsigned && matches!(self.bits, 32 | 64)
+    }
+
+    fn signed(self) -> bool {
+        self.class == Class::Signed && matches!(self.bits, 32 | 64)
+    }
+
+    fn raw(self) -> bool {
+        self.class == Class::Bits && matches!(self.bits, 32 | 64)
+    }
+}
+
+/// Declares the table of atomic operations. A row has the variant, the name of PTX, the types that
+/// it is for, and the new value.
+macro_rules! operations {
+    ($(
+        $(#[$doc:meta])*
+        $op:ident = $name:literal for |$ty:ident| $is_for:expr, |$p:ident| $value:expr;
+    )*) => {
+        /// An atomic operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub(super) enum Op {
+            $($(#[$doc])* $op),*
+        }
+
+        impl Op {
+            /// All operations, in the order of their numbers.
+            const ALL: &[Self] = &[$(Self::$op),*];
+
+            /// The name of PTX.
+            #[cfg(test)]
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$op => $name),*
+                }
+            }
+
+            /// Returns whether `name` on values of type `ty` is this operation.
+            fn is(self, name: &str, ty: For) -> bool {
+                match self {
+                    $(Self::$op => {
+                        let $ty = ty;
+                        name == $name && $is_for
+                    })*
+                }
+            }
+
+            #[inline(always)]
+            fn value(self, parts: Parts) -> u64 {
+                match self {
+                    $(Self::$op => {
+                        let $p = parts;
+                        $value
+                    })*
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    Add = "add" for |ty| ty.unsigned() || ty.signed(), |p| p.old.wrapping_add(p.b);
+    AddF32 = "add" for |ty| ty.is(Class::Float, &[32]),
+        |p| canonical(single(p.old) + single(p.b)).to_bits().into();
+    /// Flushes subnormal numbers to zero. Additions in global memory use it in place of `AddF32`.
+    AddF32Flushed = "add" for |_ty| false,
+        |p| flush(canonical(flush(single(p.old)) + flush(single(p.b)))).to_bits().into();
+    AddF64 = "add" for |ty| ty.is(Class::Float, &[64]),
+        |p| (f64::from_bits(p.old) + f64::from_bits(p.b)).to_bits();
+    AddF16 = "add" for |ty| ty.is(Class::Float, &[16]),
+        |p| half_add(p.old as u16, p.b as u16, false).into();
+    AddBf16 = "add" for |ty| ty.is(Class::Brain, &[16]),
+        |p| half_add(p.old as u16, p.b as u16, true).into();
+    AddF16x2 = "add" for |ty| ty.is_pair(Class::Float),
+        |p| add_halves(p.old, p.b, false);
+    AddBf16x2 = "add" for |ty| ty.is_pair(Class::Brain),
+        |p| add_halves(p.old, p.b, true);
+    MinU = "min" for |ty| ty.unsigned(), |p| p.old.min(p.b);
+    MinS = "min" for |ty| ty.signed(), |p| p.signed(p.old).min(p.signed(p.b)) as u64;
+    MaxU = "max" for |ty| ty.unsigned(), |p| p.old.max(p.b);
+    MaxS = "max" for |ty| ty.signed(), |p| p.signed(p.old).max(p.signed(p.b)) as u64;
+    And = "and" for |ty| ty.raw(), |p| p.old & p.b;
+    Or = "or" for |ty| ty.raw(), |p| p.old | p.b;
+    Xor = "xor" for |ty| ty.raw(), |p| p.old ^ p.b;
+    Exchange = "exch" for |ty| ty.raw(), |p| p.b;
+    CompareAndSwap = "cas" for |ty| ty.raw() || ty.is(Class::Bits, &[16]),
+        |p| if p.old == p.b { p.c } else { p.old };
+    Inc = "inc" for |ty| ty.is(Class::Unsigned, &[32]),
+        |p| if p.old >= p.b { 0 } else { p.old + 1 };
+    Dec = "dec" for |ty| ty.is(Class::Unsigned, &[32]),
+        |p| if p.old == 0 || p.old > p.b { p.b } else { p.old - 1 };
+}
 
 impl Op {
     /// The operation with this number, as encoded in `Ins::c` of [`Rmw`] and `Ins::imm` of bulk
     /// reductions.
     pub(super) fn of_number(number: u64) -> Self {
-        ALL[number as usize % ALL.len()]
+        Self::ALL[number as usize % Self::ALL.len()]
     }
 
     /// The operation that PTX calls `name`, for a type.
     pub(super) fn parse(name: &str, class: Class, bits: u32, packed: bool) -> Option<Self> {
-        let whole = matches!(bits, 32 | 64) && matches!(class, Class::Unsigned | Class::Signed);
-        let raw = matches!(bits, 32 | 64) && class == Class::Bits;
-        Some(match (name, class) {
-            ("add", Class::Float) if packed => Self::AddF16x2,
-            ("add", Class::Brain) if packed => Self::AddBf16x2,
-            ("add", Class::Float) => match bits {
-                16 => Self::AddF16,
-                32 => Self::AddF32,
-                _ => Self::AddF64,
-            },
-            ("add", Class::Brain) => Self::AddBf16,
-            ("add", _) if whole => Self::Add,
-            ("min", Class::Unsigned) if whole => Self::MinU,
-            ("min", Class::Signed) if whole => Self::MinS,
-            ("max", Class::Unsigned) if whole => Self::MaxU,
-            ("max", Class::Signed) if whole => Self::MaxS,
-            ("and", _) if raw => Self::And,
-            ("or", _) if raw => Self::Or,
-            ("xor", _) if raw => Self::Xor,
-            ("exch", _) if raw => Self::Exchange,
-            ("cas", Class::Bits) if matches!(bits, 16 | 32 | 64) => Self::CompareAndSwap,
-            ("inc", Class::Unsigned) if bits == 32 => Self::Inc,
-            ("dec", Class::Unsigned) if bits == 32 => Self::Dec,
-            _ => return None,
-        })
+        let ty = For {
+            class,
+            bits,
+            packed,
+        };
+        Self::ALL.iter().copied().find(|op| op.is(name, ty))
     }
+}
+
+fn single(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// The sums of the lower and of the upper halves.
+fn add_halves(a: u64, b: u64, brain: bool) -> u64 {
+    let high = half_add((a >> 16) as u16, (b >> 16) as u16, brain);
+    u64::from(high) << 16 | u64::from(half_add(a as u16, b as u16, brain))
 }
 
 /// The new value; `width` is the width of the memory operand in bits.
 pub(super) fn apply(op: Op, width: u32, old: u64, b: u64, c: u64) -> u64 {
-    let sign = |value: u64| {
-        if width == 32 {
-            i64::from(value as i32)
-        } else {
-            value as i64
-        }
-    };
-    let single = |bits: u64| f32::from_bits(bits as u32);
-    match op {
-        Op::Add => old.wrapping_add(b),
-        Op::AddF32 => canonical(single(old) + single(b)).to_bits().into(),
-        Op::AddF32Flushed => {
-            let sum = flush(single(old)) + flush(single(b));
-            flush(canonical(sum)).to_bits().into()
-        }
-        Op::AddF64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
-        Op::AddF16 => half_add(old as u16, b as u16, false).into(),
-        Op::AddBf16 => half_add(old as u16, b as u16, true).into(),
-        Op::AddF16x2 | Op::AddBf16x2 => {
-            let brain = op == Op::AddBf16x2;
-            let high = half_add((old >> 16) as u16, (b >> 16) as u16, brain);
-            u64::from(high) << 16 | u64::from(half_add(old as u16, b as u16, brain))
-        }
-        Op::MinU => old.min(b),
-        Op::MaxU => old.max(b),
-        Op::MinS => sign(old).min(sign(b)) as u64,
-        Op::MaxS => sign(old).max(sign(b)) as u64,
-        Op::And => old & b,
-        Op::Or => old | b,
-        Op::Xor => old ^ b,
-        Op::Exchange => b,
-        Op::CompareAndSwap => {
-            if old == b {
-                c
-            } else {
-                old
-            }
-        }
-        Op::Inc => {
-            if old >= b {
-                0
-            } else {
-                old + 1
-            }
-        }
-        Op::Dec => {
-            if old == 0 || old > b {
-                b
-            } else {
-                old - 1
-            }
-        }
-    }
+    op.value(Parts { width, old, b, c })
 }
 
 /// Memory that can be changed atomically.
@@ -211,16 +232,19 @@ shared! {
 /// lane by lane. With `CHECKED` the access is observed.
 pub(super) struct Rmw<T, const CHECKED: bool>(PhantomData<T>);
 
-impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {
+impl<T: Shared, const CHECKED: bool> MemoryOp for Rmw<T, CHECKED> {
     #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let width = size_of::<T>() as u32 * 8;
         let op = Op::of_number((i.c >> OP_SHIFT).into());
         let address = w.generic(i.a, i);
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
             for lane in bits(m) {
-                observer.update(Touch::of::<T>(lane, address[lane], 1), op != Op::Exchange);
+                observer.update(
+                    ObservedAccess::of::<T>(lane, address[lane], 1),
+                    op != Op::Exchange,
+                );
             }
         }
         let (b, c) = (T::lanes(w, i.b), T::lanes(w, i.e));
@@ -236,5 +260,60 @@ impl<T: Shared, const CHECKED: bool> TouchOp for Rmw<T, CHECKED> {
         }
         T::give(w, i.d, m, &old);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Op};
+
+    const CLASSES: [Class; 6] = [
+        Class::Unsigned,
+        Class::Signed,
+        Class::Float,
+        Class::Brain,
+        Class::Bits,
+        Class::Pred,
+    ];
+
+    /// All types, valid or not.
+    fn types() -> impl Iterator<Item = (Class, u32, bool)> {
+        let bits = [1, 8, 16, 32, 64, 128];
+        let classes = CLASSES.into_iter();
+        classes.flat_map(move |class| {
+            bits.into_iter()
+                .flat_map(move |bits| [false, true].map(|packed| (class, bits, packed)))
+        })
+    }
+
+    #[test]
+    fn a_name_and_a_type_select_at_most_one_operation() {
+        for op in Op::ALL {
+            for (class, bits, packed) in types() {
+                let ty = super::For {
+                    class,
+                    bits,
+                    packed,
+                };
+                let found: Vec<Op> = Op::ALL
+                    .iter()
+                    .copied()
+                    .filter(|o| o.is(op.name(), ty))
+                    .collect();
+                assert!(found.len() <= 1, "{} of {ty:?}: {found:?}", op.name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_parses_and_keeps_its_number() {
+        for (number, &op) in Op::ALL.iter().enumerate() {
+            assert_eq!(op as usize, number);
+            assert_eq!(Op::of_number(number as u64), op);
+            let is_parsed = types()
+                .any(|(class, bits, packed)| Op::parse(op.name(), class, bits, packed) == Some(op));
+            // Global memory selects this one, not its name.
+            assert_eq!(is_parsed, op != Op::AddF32Flushed, "{op:?}");
+        }
     }
 }

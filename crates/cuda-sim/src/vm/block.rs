@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::check::{Attendance, Watch, missed_barriers};
 use super::cluster::Meeting;
-use super::code::{BarrierAction, Trouble};
+use super::code::{BarrierAction, LaneFault};
 use super::lanes::LANES;
 use super::run::Stop;
 use super::space::{Env, SHARED, Window};
@@ -227,7 +227,7 @@ impl Block {
         &mut self,
         env: &Env<'_>,
         budget: &mut u64,
-    ) -> Result<Turn, Box<(usize, Trouble)>> {
+    ) -> Result<Turn, Box<(usize, LaneFault)>> {
         self.idle = 0;
         while *budget > 0 {
             let index = self.next;
@@ -241,7 +241,7 @@ impl Block {
                 match stop {
                     Ok(Stop::Blocked) if used == 0 => self.idle += 1,
                     Ok(_) => self.idle = 0,
-                    Err(trouble) => return Err(Box::new((index, trouble))),
+                    Err(lane_fault) => return Err(Box::new((index, lane_fault))),
                 }
             } else {
                 self.idle += 1;
@@ -258,9 +258,9 @@ impl Block {
         Ok(Turn::More)
     }
 
-    /// The reason why no thread can make progress, as a trouble of one warp, with the number of
+    /// The reason why no thread can make progress, as a fault of one warp, with the number of
     /// that warp.
-    pub(super) fn stuck(&self, env: &Env<'_>) -> (usize, Trouble) {
+    pub(super) fn stuck(&self, env: &Env<'_>) -> (usize, LaneFault) {
         stuck(&self.warps[..self.count], &self.common, env)
     }
 

@@ -1,6 +1,6 @@
 //! Functions that the device provides: `vprintf`, `__assertfail`, `cudaGraphSetConditional`.
 
-use super::code::{Builtin, CallSite, Place, Trouble};
+use super::code::{Builtin, CallSite, LaneFault, Place};
 use super::fault::FaultKind;
 use super::lanes::LANES;
 use super::lanes::{Over, each};
@@ -39,7 +39,7 @@ pub(super) fn call(
     which: Builtin,
     site: &CallSite,
     m: u32,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let argument = |w: &Warp, index: usize| match site.args.get(index) {
         Some(&place) => w.place(place),
         None => [0; LANES],
@@ -69,7 +69,7 @@ pub(super) fn call(
             let lane = m.trailing_zeros() as usize;
             let text = |index| {
                 let bytes = w.string(env, argument(w, index)[lane], lane)?;
-                Ok::<_, Trouble>(String::from_utf8_lossy(&bytes).into_owned())
+                Ok::<_, LaneFault>(String::from_utf8_lossy(&bytes).into_owned())
             };
             let line = argument(w, 2)[lane] as u32;
             let message = format!(
@@ -78,7 +78,7 @@ pub(super) fn call(
                 text(3)?,
                 text(0)?
             );
-            Err(Trouble::new(FaultKind::Assert, m, message))
+            Err(LaneFault::new(FaultKind::Assert, m, message))
         }
         Builtin::SetConditional => {
             let (handles, values) = (argument(w, 0), argument(w, 1));
@@ -88,7 +88,7 @@ pub(super) fn call(
                         "{:#x} is not the handle of a conditional node",
                         handles[lane]
                     );
-                    return Err(Trouble::new(FaultKind::LaunchFailed, 1 << lane, message));
+                    return Err(LaneFault::new(FaultKind::LaunchFailed, 1 << lane, message));
                 }
             }
             Ok(())
@@ -135,7 +135,7 @@ impl Warp {
     }
 
     /// Reads `size` bytes, 1, 4 or 8, at a generic address, for the host.
-    fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, Trouble> {
+    fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, LaneFault> {
         let host = Reach::default().host(self, env, at, size, size, lane)?;
         // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ← `Reach::host`
         // found them.
@@ -143,7 +143,7 @@ impl Warp {
     }
 
     /// Reads the bytes at a generic address up to a zero byte, or up to [`MAX_STRING`] bytes.
-    fn string(&self, env: &Env<'_>, at: u64, lane: usize) -> Result<Vec<u8>, Trouble> {
+    fn string(&self, env: &Env<'_>, at: u64, lane: usize) -> Result<Vec<u8>, LaneFault> {
         let mut text = Vec::new();
         while text.len() < MAX_STRING {
             match self.peek(env, at.wrapping_add(text.len() as u64), lane, 1)? {
@@ -164,7 +164,7 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn next(&mut self, size: u64) -> Result<u64, Trouble> {
+    fn next(&mut self, size: u64) -> Result<u64, LaneFault> {
         self.at = self.at.wrapping_add(size - 1) & !(size - 1);
         let value = self.warp.peek(self.env, self.at, self.lane, size)?;
         self.at = self.at.wrapping_add(size);
@@ -187,7 +187,7 @@ struct Spec {
 }
 
 /// Returns the formatted text and the number of arguments that it used.
-fn render(format: &[u8], mut arguments: Arguments<'_>) -> Result<(Vec<u8>, u64), Trouble> {
+fn render(format: &[u8], mut arguments: Arguments<'_>) -> Result<(Vec<u8>, u64), LaneFault> {
     let mut text = Vec::new();
     let mut count = 0;
     let mut rest = format.iter().copied().peekable();
@@ -219,7 +219,7 @@ fn render(format: &[u8], mut arguments: Arguments<'_>) -> Result<(Vec<u8>, u64),
             while let Some(digit) = rest.next_if(u8::is_ascii_digit) {
                 value = (value * 10 + i32::from(digit - b'0')).min(4096);
             }
-            Ok::<_, Trouble>(value)
+            Ok::<_, LaneFault>(value)
         };
         let width = number(&mut rest, &mut arguments)?;
         spec.left |= width < 0;
@@ -251,7 +251,7 @@ fn convert(
     spec: &Spec,
     conversion: u8,
     arguments: &mut Arguments<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let sign = |negative: bool| match (negative, spec.plus, spec.space) {
         (true, _, _) => "-",
         (_, true, _) => "+",

@@ -2,10 +2,10 @@
 //! immediately, which is the earliest time that the ISA allows.
 
 use super::atomic::{self, Shared};
-use super::check::{Observer, Touch};
-use super::code::{Ins, Trouble};
+use super::check::{ObservedAccess, Observer};
+use super::code::{Ins, LaneFault};
 use super::fault::FaultKind;
-use super::lanes::{LANES, TouchOp};
+use super::lanes::{LANES, MemoryOp};
 use super::mbarrier;
 use super::reach::{Reach, clear, copy};
 use super::space::{Env, RANK_SHIFT, SHARED, TAG, bits};
@@ -19,8 +19,8 @@ const UNIT: u64 = 16;
 /// rest become zero.
 pub(super) struct CopyAsync;
 
-impl TouchOp for CopyAsync {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for CopyAsync {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.e));
         let size = i.imm;
         let (mut source, mut target) = (Reach::default(), Reach::default());
@@ -40,8 +40,8 @@ impl TouchOp for CopyAsync {
             let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.e));
             for lane in bits(m) {
                 let len = u64::from(len[lane]).min(size);
-                observer.read(Touch::new(lane, from[lane], len));
-                observer.write(Touch::new(lane, to[lane], size), true);
+                observer.read(ObservedAccess::new(lane, from[lane], len));
+                observer.write(ObservedAccess::new(lane, to[lane], size), true);
             }
         }
         Ok(())
@@ -83,8 +83,8 @@ pub(super) fn barriers(w: &Warp, slot: u32) -> [Option<u64>; LANES] {
 /// them to the barrier `e`.
 pub(super) struct CopyBulk;
 
-impl TouchOp for CopyBulk {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for CopyBulk {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.c));
         let (masks, barriers) = (masks(w, i.d), barriers(w, i.e));
         for lane in bits(m) {
@@ -100,8 +100,8 @@ impl TouchOp for CopyBulk {
                 // SAFETY: both ranges have `bytes` live bytes ← `Reach::host` checked them.
                 unsafe { copy(target, source, bytes) };
                 if let Some(mut observer) = Observer::new(w, env, i) {
-                    observer.read(Touch::new(lane, from[lane], bytes));
-                    observer.write(Touch::new(lane, at, bytes), true);
+                    observer.read(ObservedAccess::new(lane, from[lane], bytes));
+                    observer.write(ObservedAccess::new(lane, at, bytes), true);
                 }
                 if let Some(barrier) = barriers[lane] {
                     mbarrier::complete(w, env, place(barrier), len[lane], lane)?;
@@ -112,17 +112,17 @@ impl TouchOp for CopyBulk {
     }
 }
 
-pub(super) fn odd_size(bytes: u64, unit: u64, lane: usize) -> Trouble {
+pub(super) fn odd_size(bytes: u64, unit: u64, lane: usize) -> LaneFault {
     let message = format!("a bulk copy of {bytes} bytes, which is not a multiple of {unit}");
-    Trouble::of(FaultKind::IllegalInstruction, lane, message)
+    LaneFault::of(FaultKind::IllegalInstruction, lane, message)
 }
 
 /// `cp.reduce.async.bulk`: like [`CopyBulk`], but combines elements with operation `imm` instead of
 /// copying.
 pub(super) struct ReduceBulk<T>(std::marker::PhantomData<T>);
 
-impl<T: Shared> TouchOp for ReduceBulk<T> {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl<T: Shared> MemoryOp for ReduceBulk<T> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.c));
         let barriers = barriers(w, i.e);
         let op = atomic::Op::of_number(i.imm);
@@ -137,8 +137,8 @@ impl<T: Shared> TouchOp for ReduceBulk<T> {
             // them.
             unsafe { reduce::<T>(op, target, source, bytes) };
             if let Some(mut observer) = Observer::new(w, env, i) {
-                observer.read(Touch::new(lane, from[lane], bytes));
-                observer.update(Touch::new(lane, to[lane], bytes), true);
+                observer.read(ObservedAccess::new(lane, from[lane], bytes));
+                observer.update(ObservedAccess::new(lane, to[lane], bytes), true);
             }
             if let Some(barrier) = barriers[lane] {
                 mbarrier::complete(w, env, barrier, len[lane], lane)?;
@@ -168,8 +168,8 @@ pub(super) unsafe fn reduce<T: Shared>(op: atomic::Op, to: u64, from: u64, bytes
 /// `st.bulk`: sets `b` bytes at `a` to zero.
 pub(super) struct ClearBulk;
 
-impl TouchOp for ClearBulk {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for ClearBulk {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let (to, len) = (w.get64(i.a), w.get64(i.b));
         for lane in bits(m) {
             if !len[lane].is_multiple_of(8) {
@@ -179,7 +179,7 @@ impl TouchOp for ClearBulk {
             // SAFETY: the range has `len[lane]` live bytes ← `Reach::host` checked them.
             unsafe { clear(host, len[lane]) };
             if let Some(mut observer) = Observer::new(w, env, i) {
-                observer.write(Touch::new(lane, to[lane], len[lane]), true);
+                observer.write(ObservedAccess::new(lane, to[lane], len[lane]), true);
             }
         }
         Ok(())

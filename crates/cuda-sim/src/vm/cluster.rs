@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Image;
 use super::block::{Block, Turn};
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::space::Env;
 use super::warp::Warp;
 
@@ -74,7 +74,7 @@ pub(super) struct Cluster {
 }
 
 /// A lane that cannot continue: its block in the cluster, its warp, and the reason.
-pub(super) type Stopped = Box<(usize, usize, Trouble)>;
+pub(super) type Stopped = Box<(usize, usize, LaneFault)>;
 
 impl Cluster {
     /// Resets this to cluster number `index` of a launch.
@@ -150,8 +150,8 @@ impl Cluster {
     }
 
     fn stuck(&self, block: usize, env: &Env<'_>) -> Stopped {
-        let (warp, trouble) = self.blocks[block].stuck(env);
-        Box::new((block, warp, trouble))
+        let (warp, lane_fault) = self.blocks[block].stuck(env);
+        Box::new((block, warp, lane_fault))
     }
 
     /// Reports findings that are only known once the cluster has ended.

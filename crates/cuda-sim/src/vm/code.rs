@@ -29,16 +29,16 @@ pub(super) type LaneFn = unsafe fn(&mut Warp, &Ins, u32);
 /// Computes all lanes of a mask with access to memory.
 ///
 /// Unsafe to call because it may be compiled for CPU features that are missing: see
-/// [`pick_touch`](super::lanes::pick_touch).
-pub(super) type TouchFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<(), Trouble>;
+/// [`memory_fn`](super::lanes::memory_fn).
+pub(super) type MemoryFn = unsafe fn(&mut Warp, &Env<'_>, &Ins, u32) -> Result<(), LaneFault>;
 
 /// The way in which the interpreter executes an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Lanes(LaneFn),
-    Touch(TouchFn),
-    /// Like `Touch`, but runs only when all lanes that have not exited have arrived.
-    Together(TouchFn),
+    Memory(MemoryFn),
+    /// Like `Memory`, but runs only when all lanes that have not exited have arrived.
+    Converged(MemoryFn),
     /// A jump to instruction `imm`.
     Jump,
     /// A jump to entry `a` (a register) of branch table number `imm`.
@@ -57,7 +57,7 @@ pub(super) enum Kind {
     Sync(SyncOp),
     Trap,
     /// An unsupported instruction, which fails with message number `imm`.
-    Missing,
+    Unsupported,
     Nop,
 }
 
@@ -172,7 +172,7 @@ impl FunctionCode {
 
 /// The reason why lanes cannot continue.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct LaneFault {
     pub(super) kind: FaultKind,
     pub(super) lane: u32,
     pub(super) message: String,
@@ -180,7 +180,7 @@ pub(super) struct Trouble {
     pub(super) more: Box<More>,
 }
 
-/// Further details of a [`Trouble`].
+/// Further details of a [`LaneFault`].
 #[derive(Debug, Default)]
 pub(super) struct More {
     /// The access that failed.
@@ -188,7 +188,7 @@ pub(super) struct More {
     pub(super) detail: Detail,
 }
 
-impl Trouble {
+impl LaneFault {
     pub(super) fn new(kind: FaultKind, mask: u32, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -198,22 +198,22 @@ impl Trouble {
         }
     }
 
-    /// Returns this trouble with further details.
+    /// Returns this fault with further details.
     pub(super) fn with(self, access: Option<Access>, detail: Detail) -> Self {
         let more = Box::new(More { access, detail });
         Self { more, ..self }
     }
 
-    /// Creates the trouble of one lane.
+    /// Creates fault of one lane.
     pub(super) fn of(kind: FaultKind, lane: usize, message: impl Into<String>) -> Self {
         Self::new(kind, 1 << (lane & 31), message)
     }
 
-    /// Creates the trouble of an access whose address is not a multiple of `align`.
+    /// Creates the fault of an access whose address is not a multiple of `align`.
     pub(super) fn misaligned(at: u64, size: u64, align: u64, lane: usize) -> Self {
         let message = format!("{:#x} is not a multiple of {align}", at & !TAG);
-        let trouble = Self::of(FaultKind::MisalignedAddress, lane, message);
-        trouble.with(Some(access(at, size)), Detail::None)
+        let lane_fault = Self::of(FaultKind::MisalignedAddress, lane, message);
+        lane_fault.with(Some(access(at, size)), Detail::None)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Operations on all lanes of a warp, compiled for baseline CPUs and for CPUs with wide vectors.
 
-use super::code::{CONST, Ins, LaneFn, Slot, TouchFn, Trouble};
+use super::code::{CONST, Ins, LaneFault, LaneFn, MemoryFn, Slot};
 use super::space::Env;
 use super::warp::Warp;
 
@@ -189,9 +189,9 @@ pub(super) trait LaneOp {
     fn run(w: &mut Warp, i: &Ins, m: u32);
 }
 
-/// The body of a [`TouchFn`], before it is compiled for particular CPU features.
-pub(super) trait TouchOp {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble>;
+/// The body of a [`MemoryFn`], before it is compiled for particular CPU features.
+pub(super) trait MemoryOp {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault>;
 }
 
 /// Whether this CPU has the features that the wide versions are compiled for.
@@ -213,7 +213,7 @@ fn plain<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
     K::run(w, i, m);
 }
 
-fn plain_touch<K: TouchOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+fn plain_memory<K: MemoryOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
     K::run(w, e, i, m)
 }
 
@@ -225,7 +225,7 @@ fn wide<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
-fn wide_touch<K: TouchOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+fn wide_memory<K: MemoryOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
     K::run(w, e, i, m)
 }
 
@@ -240,13 +240,13 @@ pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
 }
 
 /// The version of `K` for a CPU for which [`wide_cpu`] returns `is_wide`.
-pub(super) fn pick_touch<K: TouchOp>(is_wide: bool) -> TouchFn {
+pub(super) fn memory_fn<K: MemoryOp>(is_wide: bool) -> MemoryFn {
     #[cfg(target_arch = "x86_64")]
     if is_wide {
-        return wide_touch::<K>;
+        return wide_memory::<K>;
     }
     let _ = is_wide;
-    plain_touch::<K>
+    plain_memory::<K>
 }
 
 /// Creates a [`Kind::Lanes`](super::code::Kind) from a computation on one lane.

@@ -3,15 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::block::Turn;
 use super::check::{Checks, Findings};
 use super::cluster::{Cluster, MAX_BLOCKS};
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::fault::{Fault, FaultKind};
+use super::helpers::{Helpers, Work, any_waiting};
 use super::image::Image;
 use super::program::product;
 use super::space::{Env, PARAM, Window};
@@ -157,6 +158,8 @@ struct Shared<'a> {
     next: AtomicU64,
     /// Clusters that have started and wait for another turn.
     waiting: Mutex<VecDeque<(u64, Cluster)>>,
+    /// Notified when a cluster is put back into `waiting`, and at the end of the launch.
+    put_back: Condvar,
     unfinished: AtomicU64,
     stop: AtomicBool,
     fault: Mutex<Option<Fault>>,
@@ -285,6 +288,7 @@ pub fn launch(
         clusters,
         next: AtomicU64::new(0),
         waiting: Mutex::new(VecDeque::new()),
+        put_back: Condvar::new(),
         unfinished: AtomicU64::new(clusters),
         stop: AtomicBool::new(false),
         fault: Mutex::new(None),
@@ -310,45 +314,64 @@ pub fn launch(
     fault.map_or(Ok(stats), Err)
 }
 
+impl Work for Shared<'_> {
+    fn help(&self) {
+        self.work(any_waiting);
+    }
+
+    fn useful_helpers(&self) -> usize {
+        // One thread for each cluster, and one of them is the thread of the launch.
+        let clusters = self.unfinished.load(Ordering::Relaxed).saturating_sub(1);
+        usize::try_from(clusters).unwrap_or(usize::MAX)
+    }
+}
+
 impl Shared<'_> {
     /// Runs clusters until none is left, with the help of up to `most` threads of the pool.
-    ///
-    /// A launch returns only after each of its helpers has started and ended. A helper therefore
-    /// leaves when a helper of another launch waits for a thread; otherwise the other launch could
-    /// wait for this one.
     fn work_with(&self, most: usize) {
-        /// The helpers of all launches that no thread has started yet.
-        static WAITING: AtomicUsize = AtomicUsize::new(0);
         /// The interval after which a launch asks again for helpers that have left.
         const AGAIN: Duration = Duration::from_millis(10);
-        let helpers = AtomicUsize::new(0);
-        rayon::in_place_scope(|scope| {
-            let helpers = &helpers;
-            let help = || {
-                while helpers.load(Ordering::Relaxed) < most {
-                    helpers.fetch_add(1, Ordering::Relaxed);
-                    WAITING.fetch_add(1, Ordering::Relaxed);
-                    scope.spawn(move |_| {
-                        WAITING.fetch_sub(1, Ordering::Relaxed);
-                        self.work(|| WAITING.load(Ordering::Relaxed) > 0);
-                        helpers.fetch_sub(1, Ordering::Relaxed);
-                    });
-                }
-            };
-            help();
+        Helpers::run(self, most, |helpers| {
+            helpers.request(self.useful_helpers());
             let asked = Cell::new(Instant::now());
-            self.work(|| {
-                if asked.get().elapsed() > AGAIN && WAITING.load(Ordering::Relaxed) == 0 {
+            let is_enough = || {
+                if asked.get().elapsed() > AGAIN && !any_waiting() {
                     asked.set(Instant::now());
-                    help();
+                    helpers.request(self.useful_helpers());
                 }
                 false
-            });
+            };
+            loop {
+                self.work(is_enough);
+                // Helpers run all remaining clusters, and may put some of them back.
+                let mut waiting = self.waiting();
+                while waiting.is_empty() && !self.is_over() {
+                    waiting = self
+                        .put_back
+                        .wait(waiting)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+                if self.is_over() {
+                    return;
+                }
+            }
         });
     }
 
-    /// Runs clusters until none is left, or until `is_enough` returns true between two turns. Any
-    /// number of threads may call this concurrently; one suffices.
+    /// Whether no cluster is left to run.
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.unfinished.load(Ordering::Acquire) == 0
+    }
+
+    /// Wakes the thread that waits for the end of the launch.
+    fn wake(&self) {
+        // The thread checks `is_over` under this lock before it sleeps, so it misses no wake-up.
+        drop(self.waiting());
+        self.put_back.notify_all();
+    }
+
+    /// Runs clusters until none is left that no other thread runs, or until `is_enough` returns true
+    /// between two turns. Any number of threads may call this concurrently.
     fn work(&self, is_enough: impl Fn() -> bool) {
         let params = self.env.launch;
         let slice = if params.cooperative {
@@ -360,14 +383,9 @@ impl Shared<'_> {
         let limit = params.instruction_limit.unwrap_or(u64::MAX);
         let slice = slice.min(limit.saturating_add(1));
         let mut spare = Some(spare_cluster());
-        while !self.stop.load(Ordering::Relaxed) && self.unfinished.load(Ordering::Acquire) > 0 {
+        while !self.is_over() {
             let Some((index, mut cluster)) = self.take(&mut spare) else {
-                // Other threads run all remaining clusters, and may put some of them back.
-                if is_enough() {
-                    break;
-                }
-                std::thread::yield_now();
-                continue;
+                break;
             };
             let mut budget = slice;
             let turn = cluster.turn(self.env, &mut budget);
@@ -380,14 +398,16 @@ impl Shared<'_> {
             match turn {
                 Ok(Turn::Done) => {
                     cluster.finish(self.env);
-                    self.unfinished.fetch_sub(1, Ordering::Release);
+                    if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        self.wake();
+                    }
                     spare = Some(cluster);
                     continue;
                 }
                 Ok(Turn::More | Turn::Stuck) => {}
                 Err(stopped) => {
-                    let (block, warp, trouble) = *stopped;
-                    self.fail(self.fault_at(cluster.warp(block, warp), &trouble));
+                    let (block, warp, lane_fault) = *stopped;
+                    self.fail(self.fault_at(cluster.warp(block, warp), &lane_fault));
                     return;
                 }
             }
@@ -400,11 +420,12 @@ impl Shared<'_> {
                 } else {
                     "the launch reached its instruction limit"
                 };
-                let trouble = Trouble::new(FaultKind::Timeout, 1, message);
-                self.fail(self.fault_at(cluster.warp(0, 0), &trouble));
+                let lane_fault = LaneFault::new(FaultKind::Timeout, 1, message);
+                self.fail(self.fault_at(cluster.warp(0, 0), &lane_fault));
                 return;
             }
             self.waiting().push_back((index, cluster));
+            self.put_back.notify_all();
             if is_enough() {
                 break;
             }
@@ -435,11 +456,12 @@ impl Shared<'_> {
         let mut first = lock(&self.fault);
         first.get_or_insert(fault);
         self.stop.store(true, Ordering::Relaxed);
+        self.wake();
     }
 
-    fn fault_at(&self, warp: &Warp, trouble: &Trouble) -> Fault {
+    fn fault_at(&self, warp: &Warp, lane_fault: &LaneFault) -> Fault {
         let program = self.env.program;
-        let lane = trouble.lane as usize;
+        let lane = lane_fault.lane as usize;
         let at = warp
             .fragments
             .iter()
@@ -447,12 +469,12 @@ impl Shared<'_> {
         let pc = at.map_or(0, Fragment::standing);
         let thread = [0, 1, 2].map(|axis| warp.tid[axis][lane]);
         Fault {
-            kind: trouble.kind,
+            kind: lane_fault.kind,
             kernel: program.kernels[self.env.kernel].name.clone(),
             at: program.place(self.env.kernel, pc, warp.ctaid, thread),
-            access: trouble.more.access,
-            detail: trouble.more.detail.clone(),
-            message: trouble.message.clone(),
+            access: lane_fault.more.access,
+            detail: lane_fault.more.detail.clone(),
+            message: lane_fault.message.clone(),
         }
     }
 }

@@ -4,10 +4,10 @@
 //! the expected arrivals of each phase (20), the pending bytes (21, signed) and the phase (3).
 //! `mbarrier.arrive` returns the word before the arrival.
 
-use super::check::{Observer, Touch};
-use super::code::{Ins, Trouble};
+use super::check::{ObservedAccess, Observer};
+use super::code::{Ins, LaneFault};
 use super::fault::FaultKind;
-use super::lanes::{LANES, TouchOp};
+use super::lanes::{LANES, MemoryOp};
 use super::reach::Reach;
 use super::space::{Env, bits};
 use super::warp::Warp;
@@ -130,7 +130,7 @@ pub(super) fn complete(
     at: u64,
     bytes: u32,
     lane: usize,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     operate(w, env, Op::CompleteTx, (at, 0, bytes), lane).map(drop)
 }
 
@@ -141,10 +141,10 @@ fn operate(
     op: Op,
     (at, count, bytes): (u64, u32, u32),
     lane: usize,
-) -> Result<u64, Trouble> {
+) -> Result<u64, LaneFault> {
     let wrong = |why: &str| {
         let message = format!("mbarrier at {:#x}: {why}", at & 0xffff_ffff);
-        Trouble::of(FaultKind::IllegalInstruction, lane, message)
+        LaneFault::of(FaultKind::IllegalInstruction, lane, message)
     };
     let host = Reach::default().host(w, env, at, 8, 8, lane)?;
     if op == Op::Init && !(1..=MAX).contains(&count) {
@@ -214,8 +214,8 @@ impl Op {
 /// Applies operation `imm`, lane by lane.
 pub(super) struct Operate;
 
-impl TouchOp for Operate {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Operate {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let op = ALL[i.imm as usize % ALL.len()];
         let address = w.get64(i.a);
         let states = match op {
@@ -230,7 +230,7 @@ impl TouchOp for Operate {
         let (mut words, mut passed) = ([0; LANES], 0);
         if let Some(mut observer) = Observer::new(w, env, i) {
             for lane in bits(m) {
-                observer.initialise(Touch::new(lane, address[lane], 8));
+                observer.initialise(ObservedAccess::new(lane, address[lane], 8));
             }
         }
         for lane in bits(m) {

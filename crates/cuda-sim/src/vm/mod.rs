@@ -32,6 +32,7 @@ mod cluster;
 mod code;
 mod decode;
 mod fault;
+mod helpers;
 mod image;
 mod lanes;
 mod launch;

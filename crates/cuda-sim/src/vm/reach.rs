@@ -1,6 +1,6 @@
 //! Address lookup in memory, one address at a time, for instructions that access many.
 
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::space::{Cell, Env, LOCAL, TAG, Window};
 use super::warp::Warp;
 
@@ -21,9 +21,9 @@ impl Reach {
         size: u64,
         align: u64,
         lane: usize,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, LaneFault> {
         if !at.is_multiple_of(align.max(1)) {
-            return Err(Trouble::misaligned(at, size, align, lane));
+            return Err(LaneFault::misaligned(at, size, align, lane));
         }
         if !self.window.holds(at, size) {
             self.window = w.window(env, at, lane);

@@ -5,7 +5,7 @@ use super::block::Common;
 use super::builtin;
 use super::check::divergent;
 use super::code::{
-    ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, MAX_WORDS, NEGATED, Trouble, words,
+    ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, LaneFault, MAX_WORDS, NEGATED, words,
 };
 use super::fault::FaultKind;
 use super::space::{Env, FUNCTION, bits};
@@ -29,7 +29,7 @@ impl Warp {
         env: &Env<'_>,
         common: &mut Common,
         fuel: &mut u64,
-    ) -> Result<Stop, Trouble> {
+    ) -> Result<Stop, LaneFault> {
         if self.attendance.is_some() {
             self.run_as::<true>(env, common, fuel)
         } else {
@@ -42,7 +42,7 @@ impl Warp {
         env: &Env<'_>,
         common: &mut Common,
         fuel: &mut u64,
-    ) -> Result<Stop, Trouble> {
+    ) -> Result<Stop, LaneFault> {
         let code = &env.program.code[..];
         let mut rotate = std::mem::take(&mut self.paused);
         while *fuel > 0 {
@@ -78,14 +78,14 @@ impl Warp {
         common: &mut Common,
         limit: u32,
         left: &mut u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         let code = &env.program.code[..];
         let mask = self.fragments[self.current].mask;
         let mut pc = self.fragments[self.current].pc;
         while pc < limit && *left > 0 {
             *left -= 1;
             let Some(i) = code.get(pc as usize) else {
-                return Err(Trouble::new(
+                return Err(LaneFault::new(
                     FaultKind::InvalidPc,
                     mask,
                     "execution ran past the end of the code",
@@ -97,7 +97,7 @@ impl Warp {
                 guard => mask & self.get_pred(guard),
             };
             if NOTED
-                && matches!(i.kind, Kind::Lanes(_) | Kind::Touch(_))
+                && matches!(i.kind, Kind::Lanes(_) | Kind::Memory(_))
                 && let Some(attendance) = &mut self.attendance
             {
                 attendance.executed(pc, m);
@@ -110,9 +110,9 @@ impl Warp {
                     }
                     pc += 1;
                 }
-                Kind::Touch(run) => {
+                Kind::Memory(run) => {
                     if m != 0 {
-                        // SAFETY: `pick_touch` chose a version that this CPU can run.
+                        // SAFETY: `memory_fn` chose a version that this CPU can run.
                         let outcome = unsafe { run(self, env, i, m) };
                         if outcome.is_err() {
                             self.fragments[self.current].pc = pc;
@@ -121,8 +121,8 @@ impl Warp {
                     }
                     pc += 1;
                 }
-                Kind::Together(run) if m == self.live => {
-                    // SAFETY: `pick_touch` chose a version that this CPU can run.
+                Kind::Converged(run) if m == self.live => {
+                    // SAFETY: `memory_fn` chose a version that this CPU can run.
                     let outcome = unsafe { run(self, env, i, m) };
                     if outcome.is_err() {
                         self.fragments[self.current].pc = pc;
@@ -151,7 +151,7 @@ impl Warp {
         common: &mut Common,
         i: &Ins,
         m: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         match i.kind {
             Kind::Jump => {
                 let part = self.split(m).unwrap_or(self.current);
@@ -197,7 +197,7 @@ impl Warp {
                 self.try_sync(&env.program.code, part);
                 Ok(())
             }
-            Kind::Together(_) => {
+            Kind::Converged(_) => {
                 let part = self.split(m).unwrap_or(self.current);
                 if part != self.current {
                     self.fragments[self.current].pc += 1;
@@ -206,17 +206,17 @@ impl Warp {
                 self.gathered(part);
                 Ok(())
             }
-            Kind::Trap => Err(Trouble::new(FaultKind::LaunchFailed, m, "trap")),
-            Kind::Missing => {
+            Kind::Trap => Err(LaneFault::new(FaultKind::LaunchFailed, m, "trap")),
+            Kind::Unsupported => {
                 let message = env.program.messages.get(i.imm as usize);
                 let message = message.cloned().unwrap_or_default();
-                Err(Trouble::new(FaultKind::IllegalInstruction, m, message))
+                Err(LaneFault::new(FaultKind::IllegalInstruction, m, message))
             }
-            Kind::Lanes(_) | Kind::Touch(_) | Kind::Nop => Ok(()),
+            Kind::Lanes(_) | Kind::Memory(_) | Kind::Nop => Ok(()),
         }
     }
 
-    fn jump_table(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn jump_table(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let table = env.program.tables.get(i.imm as usize);
         let table = table.map_or(&[][..], Vec::as_slice);
         let index = self.get32(i.a);
@@ -227,7 +227,7 @@ impl Warp {
                 index[lane],
                 table.len()
             );
-            return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+            return Err(LaneFault::new(FaultKind::InvalidPc, m, message));
         };
         let same = bits(m).fold(0, |same, other| {
             same | u32::from(index[other] == index[lane]) << other
@@ -265,7 +265,7 @@ impl Warp {
         }
     }
 
-    fn call(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn call(&mut self, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let program = env.program;
         let site = &program.sites[i.imm as usize];
         let mut m = m;
@@ -278,7 +278,7 @@ impl Warp {
             }
             Callee::Undefined(message) => {
                 let message = program.messages[message as usize].clone();
-                return Err(Trouble::new(FaultKind::IllegalInstruction, m, message));
+                return Err(LaneFault::new(FaultKind::IllegalInstruction, m, message));
             }
             Callee::Indirect(slot) => {
                 let target = self.get64(slot);
@@ -292,7 +292,7 @@ impl Warp {
                 let is_kernel = program.entries.contains(&function);
                 if is_kernel || known.is_none_or(|function| function.entry.is_none()) {
                     let message = format!("call of {first:#x}, which is not a function");
-                    return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+                    return Err(LaneFault::new(FaultKind::InvalidPc, m, message));
                 }
                 self.part(m, all);
                 function
@@ -301,7 +301,7 @@ impl Warp {
         let callee = &program.functions[function];
         let Some(entry) = callee.entry else {
             let message = format!("`{}` is declared but not defined", callee.name);
-            return Err(Trouble::new(FaultKind::InvalidPc, m, message));
+            return Err(LaneFault::new(FaultKind::InvalidPc, m, message));
         };
         let caller_code = &program.functions[self.base.function as usize];
         let caller = self.base;
@@ -320,7 +320,7 @@ impl Warp {
                 "the call of `{}` exceeds {} bytes of stack, {MAX_DEPTH} frames or {MAX_WORDS} registers",
                 callee.name, self.stride
             );
-            return Err(Trouble::new(FaultKind::HardwareStack, m, message));
+            return Err(LaneFault::new(FaultKind::HardwareStack, m, message));
         }
         if let Some(part) = self.split(m) {
             self.fragments[self.current].pc += 1;
@@ -343,7 +343,7 @@ impl Warp {
         Ok(())
     }
 
-    fn ret(&mut self, env: &Env<'_>, common: &mut Common, m: u32) -> Result<(), Trouble> {
+    fn ret(&mut self, env: &Env<'_>, common: &mut Common, m: u32) -> Result<(), LaneFault> {
         if self.fragments[self.current].frames.is_empty() {
             self.exit(common, m);
             return Ok(());
@@ -384,7 +384,7 @@ impl Warp {
         i: &Ins,
         op: BarrierOp,
         m: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         let lane = m.trailing_zeros() as usize;
         let ids = self.get32(i.a);
         let counts = op.counted.then(|| self.get32(i.b));
@@ -397,7 +397,7 @@ impl Warp {
         self.part(m, all);
         if id > 15 {
             let message = format!("barrier {id} does not exist");
-            return Err(Trouble::new(FaultKind::LaunchFailed, m, message));
+            return Err(LaneFault::new(FaultKind::LaunchFailed, m, message));
         }
         let reduces = !matches!(op.action, BarrierAction::Sync | BarrierAction::Arrive);
         let mut predicate = 0;

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::check::{Findings, Observer, Touch};
-use super::code::{Ins, Trouble, access};
+use super::check::{Findings, ObservedAccess, Observer};
+use super::code::{Ins, LaneFault, access};
 use super::fault::{Detail, FaultKind};
-use super::lanes::{LANES, Lane, TouchOp, each};
+use super::lanes::{LANES, Lane, MemoryOp, each};
 use super::launch::LaunchParams;
 use super::program::Program;
 use super::warp::Warp;
@@ -202,7 +202,7 @@ impl Warp {
         i: &Ins,
         m: u32,
         size: u64,
-    ) -> Result<[u64; LANES], Trouble> {
+    ) -> Result<[u64; LANES], LaneFault> {
         let address = self.generic(slot, i);
         let align = u64::from(i.c & 0xff);
         // Accesses through one register tend to stay in one range.
@@ -230,12 +230,12 @@ impl Warp {
         m: u32,
         size: u64,
         align: u64,
-    ) -> Result<[u64; LANES], Trouble> {
+    ) -> Result<[u64; LANES], LaneFault> {
         let mut window = Window::default();
         for lane in bits(m) {
             let at = address[lane];
             if at & align != 0 {
-                return Err(Trouble::misaligned(at, size, align + 1, lane));
+                return Err(LaneFault::misaligned(at, size, align + 1, lane));
             }
             if !window.holds(at, size) {
                 window = self.window(env, at, lane);
@@ -297,7 +297,7 @@ impl Warp {
         }
     }
 
-    pub(super) fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> Trouble {
+    pub(super) fn outside(&self, env: &Env<'_>, at: u64, size: u64, lane: usize) -> LaneFault {
         let offset = at & !TAG;
         let mut detail = Detail::None;
         let message = match at & TAG {
@@ -322,17 +322,17 @@ impl Warp {
             ),
             _ => format!("{size} bytes at {at:#x}: not a valid address"),
         };
-        let trouble = Trouble::of(FaultKind::IllegalAddress, lane, message);
-        trouble.with(Some(access(at, size)), detail)
+        let lane_fault = LaneFault::of(FaultKind::IllegalAddress, lane, message);
+        lane_fault.with(Some(access(at, size)), detail)
     }
 }
 
 /// `d = [a + imm]`; with `CHECKED` the access is observed, and is strong if `e` is 1.
 pub(super) struct Load<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
-impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
+impl<T: Cell, const CHECKED: bool> MemoryOp for Load<T, CHECKED> {
     #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         if m == 0 {
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
             let address = w.generic(i.a, i);
             for lane in bits(m) {
-                observer.read(Touch::of::<T>(lane, address[lane], i.e));
+                observer.read(ObservedAccess::of::<T>(lane, address[lane], i.e));
             }
         }
         let mut value = [T::default().to_reg(); LANES];
@@ -363,9 +363,9 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Load<T, CHECKED> {
 /// `[a + imm] = b`; with `CHECKED` the access is observed, and is strong if `e` is 1.
 pub(super) struct Store<T, const CHECKED: bool>(std::marker::PhantomData<T>);
 
-impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
+impl<T: Cell, const CHECKED: bool> MemoryOp for Store<T, CHECKED> {
     #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         if m == 0 {
             return Ok(());
         }
@@ -377,7 +377,7 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
                 let new = T::from_reg(value[lane]);
                 // SAFETY: `hosts` checked the lanes of `m`.
                 let changes = new != unsafe { T::load(hosts[lane]) };
-                observer.write(Touch::of::<T>(lane, address[lane], i.e), changes);
+                observer.write(ObservedAccess::of::<T>(lane, address[lane], i.e), changes);
                 // SAFETY: as above.
                 unsafe { new.store(hosts[lane]) };
             }
@@ -401,9 +401,9 @@ impl<T: Cell, const CHECKED: bool> TouchOp for Store<T, CHECKED> {
 /// Loads the kernel parameter at `imm` to `d`, the same for all lanes.
 pub(super) struct LoadParam<T>(std::marker::PhantomData<T>);
 
-impl<T: Cell> TouchOp for LoadParam<T> {
+impl<T: Cell> MemoryOp for LoadParam<T> {
     #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let size = size_of::<T>() as u64;
         let inside = i.imm <= env.params.len && size <= env.params.len - i.imm;
         if !inside || !i.imm.is_multiple_of(size) {

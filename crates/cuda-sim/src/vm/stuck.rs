@@ -2,14 +2,14 @@
 
 use super::block::Common;
 use super::check::threads;
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::fault::{Detail, FaultKind};
 use super::space::Env;
 use super::warp::{Wait, Warp};
 
-/// The reason why no thread of a block can make progress, as a trouble of one of its warps, with
+/// The reason why no thread of a block can make progress, as a fault of one of its warps, with
 /// the number of that warp.
-pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, Trouble) {
+pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, LaneFault) {
     let at_barrier = warps.iter().enumerate().find_map(|(index, warp)| {
         let mut waiting = warp.fragments.iter();
         waiting.find_map(|fragment| match fragment.wait {
@@ -36,12 +36,12 @@ pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, T
             .zip(arrived)
             .map(|(warp, &arrived)| warp.live & !arrived)
             .collect();
-        return (index, trouble(warps, &absent, mask, message, env));
+        return (index, lane_fault(warps, &absent, mask, message, env));
     }
     let index = warps.iter().position(|warp| warp.live != 0);
     let index = index.unwrap_or_default();
     let Some(warp) = warps.get(index) else {
-        return (0, Trouble::new(FaultKind::Timeout, 1, begin));
+        return (0, LaneFault::new(FaultKind::Timeout, 1, begin));
     };
     let first = warp.fragments.iter().find(|fragment| fragment.mask != 0);
     let mask = first.map_or(warp.live, |fragment| fragment.mask);
@@ -53,11 +53,17 @@ pub(super) fn stuck(warps: &[Warp], common: &Common, env: &Env<'_>) -> (usize, T
     };
     let mut absent = vec![0; warps.len()];
     absent[index] = warp.live & !mask;
-    (index, trouble(warps, &absent, mask, message, env))
+    (index, lane_fault(warps, &absent, mask, message, env))
 }
 
-/// The trouble of the lanes `mask`, which wait for the lanes `absent` of each warp.
-fn trouble(warps: &[Warp], absent: &[u32], mask: u32, message: String, env: &Env<'_>) -> Trouble {
+/// The fault of the lanes `mask`, which wait for the lanes `absent` of each warp.
+fn lane_fault(
+    warps: &[Warp],
+    absent: &[u32],
+    mask: u32,
+    message: String,
+    env: &Env<'_>,
+) -> LaneFault {
     let mut missing = Vec::new();
     let mut first = None;
     for (warp, &absent) in warps.iter().zip(absent) {
@@ -72,5 +78,5 @@ fn trouble(warps: &[Warp], absent: &[u32], mask: u32, message: String, env: &Env
         missing.extend(these);
     }
     let detail = Detail::Barrier { missing, first };
-    Trouble::new(FaultKind::Timeout, mask, message).with(None, detail)
+    LaneFault::new(FaultKind::Timeout, mask, message).with(None, detail)
 }

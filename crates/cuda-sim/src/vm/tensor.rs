@@ -3,11 +3,11 @@
 
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
-use super::check::{Observer, Touch};
-use super::code::{Ins, Trouble};
+use super::check::{ObservedAccess, Observer};
+use super::code::{Ins, LaneFault};
 use super::decode::Class;
 use super::fault::FaultKind;
-use super::lanes::TouchOp;
+use super::lanes::MemoryOp;
 use super::mbarrier;
 use super::reach::{Reach, copy, load};
 use super::space::{Env, bits};
@@ -129,12 +129,12 @@ struct Transfer<'a, 'e> {
 }
 
 impl Transfer<'_, '_> {
-    fn wrong(&self, message: String) -> Trouble {
-        Trouble::of(FaultKind::IllegalInstruction, self.lane, message)
+    fn wrong(&self, message: String) -> LaneFault {
+        LaneFault::of(FaultKind::IllegalInstruction, self.lane, message)
     }
 
     /// Checks that the instruction matches the map. The manual does not specify a mismatch.
-    fn check_map(&self, coordinates: usize) -> Result<(), Trouble> {
+    fn check_map(&self, coordinates: usize) -> Result<(), LaneFault> {
         let rank = self.map.rank;
         if rank != coordinates {
             return Err(self.wrong(format!(
@@ -150,7 +150,7 @@ impl Transfer<'_, '_> {
 
     /// Checks the start. For boxes, it rejects what an H200 reports as an illegal instruction,
     /// which the manual does not specify; for images, what the manual forbids.
-    fn check_start(&self) -> Result<(), Trouble> {
+    fn check_start(&self) -> Result<(), LaneFault> {
         let start = &self.start[..self.map.rank];
         let row = start[0] * self.map.element.bytes() as i64;
         if row % CHUNK as i64 != 0 {
@@ -190,7 +190,7 @@ impl Transfer<'_, '_> {
     }
 
     /// Checks that no element is written at a negative coordinate.
-    fn check_written(&self, place: &[i64]) -> Result<(), Trouble> {
+    fn check_written(&self, place: &[i64]) -> Result<(), LaneFault> {
         if self.direction != Direction::Load && place.iter().any(|at| *at < 0) {
             let message =
                 format!("the write at {place:?} is before the first element of the tensor");
@@ -200,7 +200,7 @@ impl Transfer<'_, '_> {
     }
 
     /// Copies the box from or to shared memory at the generic address `shared`.
-    fn run(&self, shared: u64) -> Result<(), Trouble> {
+    fn run(&self, shared: u64) -> Result<(), LaneFault> {
         let map = &self.map;
         self.check_start()?;
         let row = map.row();
@@ -241,7 +241,7 @@ impl Transfer<'_, '_> {
     /// Reports the access to a chunk of shared memory to the checks.
     fn observe(&self, at: u64) {
         if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
-            let chunk = Touch::new(self.lane, at, CHUNK);
+            let chunk = ObservedAccess::new(self.lane, at, CHUNK);
             match self.direction {
                 Direction::Load => observer.write(chunk, true),
                 Direction::Store | Direction::Reduce(_) => observer.read(chunk),
@@ -258,7 +258,7 @@ impl Transfer<'_, '_> {
         is_there: bool,
         place: u64,
         outside: &mut Reach,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         let size = self.map.element.bytes();
         let columns = self.columns();
         for at in (0..CHUNK).step_by(size as usize) {
@@ -274,7 +274,7 @@ impl Transfer<'_, '_> {
                 continue;
             }
             let global = address.wrapping_add(column as u64 * size);
-            let element = Touch::new(self.lane, global, size);
+            let element = ObservedAccess::new(self.lane, global, size);
             let global = outside.host(self.w, self.env, global, size, size, self.lane)?;
             if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
                 match self.direction {
@@ -316,7 +316,7 @@ impl Transfer<'_, '_> {
 }
 
 /// Reads the tensor map at the generic address `at`.
-fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, Trouble> {
+fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, LaneFault> {
     let host = Reach::default().host(w, env, at, BYTES as u64, 64, lane)?;
     let mut bytes = [0; BYTES];
     for (index, place) in bytes.chunks_mut(8).enumerate() {
@@ -326,7 +326,7 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
     }
     TensorMap::decode(&bytes).ok_or_else(|| {
         let message = format!("the memory at {at:#x} does not hold a tensor map");
-        Trouble::of(FaultKind::IllegalInstruction, lane, message)
+        LaneFault::of(FaultKind::IllegalInstruction, lane, message)
     })
 }
 
@@ -335,8 +335,8 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
 /// offsets follow the coordinates in the list.
 pub(super) struct CopyTensor;
 
-impl TouchOp for CopyTensor {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for CopyTensor {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some(slots) = env.program.lists.get(i.imm as u32 as usize) else {
             return Ok(());
         };

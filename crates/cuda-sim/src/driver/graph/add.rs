@@ -5,9 +5,8 @@ use std::sync::Arc;
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
-    CUcontext, CUctx_st, CUdeviceptr, CUevent, CUevent_st, CUgraph, CUgraph_st,
-    CUgraphChildGraphNodeOwnership, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams,
-    CUgraphNodeType,
+    CUctx_st, CUdeviceptr, CUevent_st, CUgraph_st, CUgraphChildGraphNodeOwnership, CUgraphEdgeData,
+    CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
 };
 
 use super::World;
@@ -22,47 +21,20 @@ use crate::driver::handle::{fresh, pointer};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuGraphAddEmptyNode => graph_add_empty_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize);
-    cuGraphAddKernelNode => graph_add_kernel_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_KERNEL_NODE_PARAMS_v1);
-    cuGraphAddKernelNode_v2 => graph_add_kernel_node_v2(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_KERNEL_NODE_PARAMS);
-    cuGraphAddMemcpyNode => graph_add_memcpy_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_MEMCPY3D, ctx: CUcontext);
-    cuGraphAddMemsetNode => graph_add_memset_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext);
-    cuGraphAddHostNode => graph_add_host_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_HOST_NODE_PARAMS);
-    cuGraphAddChildGraphNode => graph_add_child_graph_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        child: CUgraph);
-    cuGraphAddEventRecordNode => graph_add_event_record_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        event: CUevent);
-    cuGraphAddEventWaitNode => graph_add_event_wait_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        event: CUevent);
-    cuGraphAddMemAllocNode => graph_add_mem_alloc_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
-    cuGraphAddMemFreeNode => graph_add_mem_free_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        dptr: CUdeviceptr);
-    cuGraphAddBatchMemOpNode => graph_add_batch_mem_op_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
-    cuGraphAddNode => graph_add_node(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
-        params: *mut CUgraphNodeParams);
-    cuGraphAddNode_v2 | cuGraphAddNode_v3 => graph_add_node_v2(
-        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams);
+    cuGraphAddEmptyNode => graph_add_empty_node;
+    cuGraphAddKernelNode => graph_add_kernel_node;
+    cuGraphAddKernelNode_v2 => graph_add_kernel_node_v2;
+    cuGraphAddMemcpyNode => graph_add_memcpy_node;
+    cuGraphAddMemsetNode => graph_add_memset_node;
+    cuGraphAddHostNode => graph_add_host_node;
+    cuGraphAddChildGraphNode => graph_add_child_graph_node;
+    cuGraphAddEventRecordNode => graph_add_event_record_node;
+    cuGraphAddEventWaitNode => graph_add_event_wait_node;
+    cuGraphAddMemAllocNode => graph_add_mem_alloc_node;
+    cuGraphAddMemFreeNode => graph_add_mem_free_node;
+    cuGraphAddBatchMemOpNode => graph_add_batch_mem_op_node;
+    cuGraphAddNode => graph_add_node;
+    cuGraphAddNode_v2 | cuGraphAddNode_v3 => graph_add_node_v2;
 }
 
 /// Reads the dependencies of a new node.

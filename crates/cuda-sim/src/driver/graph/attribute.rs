@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cuda_sys::{
-    CUgraphNode, CUgraphNode_st, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
-};
+use cuda_sys::{CUgraphNode_st, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue};
 
 use super::payload::{Kernel, Payload};
 use crate::driver::arg::{Arg, In, Out};
@@ -13,12 +11,9 @@ use crate::driver::handle::fresh;
 use crate::driver::status::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuGraphKernelNodeSetAttribute => graph_kernel_node_set_attribute(
-        node: CUgraphNode, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
-    cuGraphKernelNodeGetAttribute => graph_kernel_node_get_attribute(
-        node: CUgraphNode, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
-    cuGraphKernelNodeCopyAttributes => graph_kernel_node_copy_attributes(
-        dst: CUgraphNode, src: CUgraphNode);
+    cuGraphKernelNodeSetAttribute => graph_kernel_node_set_attribute;
+    cuGraphKernelNodeGetAttribute => graph_kernel_node_get_attribute;
+    cuGraphKernelNodeCopyAttributes => graph_kernel_node_copy_attributes;
 }
 
 /// The attributes of a launch. Only the named fields affect its result; the numbers affect at most

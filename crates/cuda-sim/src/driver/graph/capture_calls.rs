@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use cuda_sys::{
-    CUgraph, CUgraph_st, CUgraphEdgeData, CUgraphNode, CUstream, CUstream_st, CUstreamCaptureMode,
+    CUgraph, CUgraph_st, CUgraphEdgeData, CUgraphNode, CUstream_st, CUstreamCaptureMode,
     CUstreamCaptureStatus, cuuint64_t,
 };
 
@@ -24,35 +24,20 @@ use crate::driver::status::{
 use crate::driver::stream::Stream;
 
 exports! {
-    cuStreamBeginCapture | cuStreamBeginCapture_ptsz => stream_begin_capture_v1(stream: CUstream);
-    cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz => stream_begin_capture(
-        stream: CUstream, mode: CUstreamCaptureMode);
+    cuStreamBeginCapture | cuStreamBeginCapture_ptsz => stream_begin_capture_v1;
+    cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz => stream_begin_capture;
     cuStreamBeginCaptureToGraph | cuStreamBeginCaptureToGraph_ptsz
-        => stream_begin_capture_to_graph(
-            stream: CUstream, graph: CUgraph, after: *const CUgraphNode,
-            data: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode);
-    cuStreamEndCapture | cuStreamEndCapture_ptsz => stream_end_capture(
-        stream: CUstream, graph: *mut CUgraph);
-    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => stream_is_capturing(
-        stream: CUstream, status: *mut CUstreamCaptureStatus);
-    cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz => stream_get_capture_info_v1(
-        stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut cuuint64_t);
-    cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz => stream_get_capture_info_v2(
-        stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut cuuint64_t,
-        graph: *mut CUgraph, nodes: *mut *const CUgraphNode, count: *mut usize);
-    cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz => stream_get_capture_info(
-        stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut cuuint64_t,
-        graph: *mut CUgraph, nodes: *mut *const CUgraphNode, data: *mut *const CUgraphEdgeData,
-        count: *mut usize);
+        => stream_begin_capture_to_graph;
+    cuStreamEndCapture | cuStreamEndCapture_ptsz => stream_end_capture;
+    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => stream_is_capturing;
+    cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz => stream_get_capture_info_v1;
+    cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz => stream_get_capture_info_v2;
+    cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz => stream_get_capture_info;
     cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz
-        => stream_update_capture_dependencies_v1(
-            stream: CUstream, nodes: *mut CUgraphNode, count: usize, flags: c_uint);
+        => stream_update_capture_dependencies_v1;
     cuStreamUpdateCaptureDependencies_v2 | cuStreamUpdateCaptureDependencies_v2_ptsz
-        => stream_update_capture_dependencies(
-            stream: CUstream, nodes: *mut CUgraphNode, data: *const CUgraphEdgeData, count: usize,
-            flags: c_uint);
-    cuThreadExchangeStreamCaptureMode => thread_exchange_capture_mode(
-        mode: *mut CUstreamCaptureMode);
+        => stream_update_capture_dependencies;
+    cuThreadExchangeStreamCaptureMode => thread_exchange_capture_mode;
 }
 
 type State = CUstreamCaptureStatus;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use cuda_sys::{
-    CUDA_CONDITIONAL_NODE_PARAMS, CUcontext, CUctx_st, CUgraph, CUgraph_st,
-    CUgraphConditionalHandle, CUgraphConditionalNodeType,
+    CUDA_CONDITIONAL_NODE_PARAMS, CUctx_st, CUgraph_st, CUgraphConditionalHandle,
+    CUgraphConditionalNodeType,
 };
 
 use super::World;
@@ -24,9 +24,7 @@ use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status}
 use crate::engine::{Plan, Work};
 
 exports! {
-    cuGraphConditionalHandleCreate => graph_conditional_handle_create(
-        handle: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext, default: c_uint,
-        flags: c_uint);
+    cuGraphConditionalHandleCreate => graph_conditional_handle_create;
 }
 
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uint, c_ulonglong};
 
-use cuda_sys::{CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphNode, CUgraphNode_st};
+use cuda_sys::{CUgraph, CUgraph_st, CUgraphExec_st, CUgraphNode, CUgraphNode_st};
 
 use super::World;
 use super::model::Owner;
@@ -13,20 +13,17 @@ use crate::driver::handle::pointer;
 use crate::driver::status::{ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuGraphCreate => graph_create(graph: *mut CUgraph, flags: c_uint);
-    cuGraphDestroy => graph_destroy(graph: CUgraph);
-    cuGraphClone => graph_clone(clone: *mut CUgraph, original: CUgraph);
-    cuGraphNodeFindInClone => graph_node_find_in_clone(
-        node: *mut CUgraphNode, original: CUgraphNode, clone: CUgraph);
-    cuGraphDestroyNode => graph_destroy_node(node: CUgraphNode);
-    cuGraphChildGraphNodeGetGraph => graph_child_graph_node_get_graph(
-        node: CUgraphNode, graph: *mut CUgraph);
-    cuGraphNodeGetContainingGraph => graph_node_get_containing_graph(
-        node: CUgraphNode, graph: *mut CUgraph);
-    cuGraphGetId => graph_get_id(graph: CUgraph, id: *mut c_uint);
-    cuGraphExecGetId => graph_exec_get_id(exec: CUgraphExec, id: *mut c_uint);
-    cuGraphNodeGetLocalId => graph_node_get_local_id(node: CUgraphNode, id: *mut c_uint);
-    cuGraphNodeGetToolsId => graph_node_get_tools_id(node: CUgraphNode, id: *mut c_ulonglong);
+    cuGraphCreate => graph_create;
+    cuGraphDestroy => graph_destroy;
+    cuGraphClone => graph_clone;
+    cuGraphNodeFindInClone => graph_node_find_in_clone;
+    cuGraphDestroyNode => graph_destroy_node;
+    cuGraphChildGraphNodeGetGraph => graph_child_graph_node_get_graph;
+    cuGraphNodeGetContainingGraph => graph_node_get_containing_graph;
+    cuGraphGetId => graph_get_id;
+    cuGraphExecGetId => graph_exec_get_id;
+    cuGraphNodeGetLocalId => graph_node_get_local_id;
+    cuGraphNodeGetToolsId => graph_node_get_tools_id;
 }
 
 impl World {

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_uint};
 use std::fmt::Write as _;
 
-use cuda_sys::{CUgraph, CUgraph_st};
+use cuda_sys::CUgraph_st;
 
 use super::World;
 use super::payload::Payload;
@@ -12,8 +12,7 @@ use crate::driver::export::{Call, exports};
 use crate::driver::status::{INVALID_VALUE, Status, UNKNOWN};
 
 exports! {
-    cuGraphDebugDotPrint => graph_debug_dot_print(
-        graph: CUgraph, path: *const c_char, flags: c_uint);
+    cuGraphDebugDotPrint => graph_debug_dot_print;
 }
 
 /// `CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE`, and the flag that prints handles.

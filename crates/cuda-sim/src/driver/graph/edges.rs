@@ -1,8 +1,6 @@
 //! Edges, and queries of the nodes and edges of a graph.
 
-use cuda_sys::{
-    CUgraph, CUgraph_st, CUgraphEdgeData, CUgraphNode, CUgraphNode_st, CUgraphNodeType,
-};
+use cuda_sys::{CUgraph_st, CUgraphEdgeData, CUgraphNode, CUgraphNode_st, CUgraphNodeType};
 
 use super::model::{Edge, Link};
 use super::payload::Payload;
@@ -12,36 +10,19 @@ use crate::driver::handle::pointer;
 use crate::driver::status::{INVALID_VALUE, LOSSY_QUERY, Status};
 
 exports! {
-    cuGraphGetNodes => graph_get_nodes(
-        graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
-    cuGraphGetRootNodes => graph_get_root_nodes(
-        graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
-    cuGraphGetEdges => graph_get_edges(
-        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
-    cuGraphGetEdges_v2 => graph_get_edges_v2(
-        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut CUgraphEdgeData,
-        count: *mut usize);
-    cuGraphNodeGetType => graph_node_get_type(node: CUgraphNode, sort: *mut CUgraphNodeType);
-    cuGraphNodeGetDependencies => graph_node_get_dependencies(
-        node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
-    cuGraphNodeGetDependencies_v2 => graph_node_get_dependencies_v2(
-        node: CUgraphNode, nodes: *mut CUgraphNode, data: *mut CUgraphEdgeData,
-        count: *mut usize);
-    cuGraphNodeGetDependentNodes => graph_node_get_dependent_nodes(
-        node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
-    cuGraphNodeGetDependentNodes_v2 => graph_node_get_dependent_nodes_v2(
-        node: CUgraphNode, nodes: *mut CUgraphNode, data: *mut CUgraphEdgeData,
-        count: *mut usize);
-    cuGraphAddDependencies => graph_add_dependencies(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
-    cuGraphAddDependencies_v2 => graph_add_dependencies_v2(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize);
-    cuGraphRemoveDependencies => graph_remove_dependencies(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
-    cuGraphRemoveDependencies_v2 => graph_remove_dependencies_v2(
-        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode,
-        data: *const CUgraphEdgeData, count: usize);
+    cuGraphGetNodes => graph_get_nodes;
+    cuGraphGetRootNodes => graph_get_root_nodes;
+    cuGraphGetEdges => graph_get_edges;
+    cuGraphGetEdges_v2 => graph_get_edges_v2;
+    cuGraphNodeGetType => graph_node_get_type;
+    cuGraphNodeGetDependencies => graph_node_get_dependencies;
+    cuGraphNodeGetDependencies_v2 => graph_node_get_dependencies_v2;
+    cuGraphNodeGetDependentNodes => graph_node_get_dependent_nodes;
+    cuGraphNodeGetDependentNodes_v2 => graph_node_get_dependent_nodes_v2;
+    cuGraphAddDependencies => graph_add_dependencies;
+    cuGraphAddDependencies_v2 => graph_add_dependencies_v2;
+    cuGraphRemoveDependencies => graph_remove_dependencies;
+    cuGraphRemoveDependencies_v2 => graph_remove_dependencies_v2;
 }
 
 /// Returns a null array of edge data, which means default edges.

@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_ulonglong};
 
 use cuda_sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st,
-    CUgraphInstantiateResult, CUgraphNode, CUgraphNode_st, CUstream, CUstream_st, cuuint64_t,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph_st, CUgraphExec, CUgraphExec_st,
+    CUgraphInstantiateResult, CUgraphNode, CUgraphNode_st, CUstream_st, cuuint64_t,
 };
 
 use super::model::Owner;
@@ -17,18 +17,14 @@ use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::engine::{OpId, Work};
 
 exports! {
-    cuGraphInstantiate | cuGraphInstantiate_v2 => graph_instantiate(
-        exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log: *mut c_char,
-        size: usize);
-    cuGraphInstantiateWithFlags => graph_instantiate_with_flags(
-        exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    cuGraphInstantiate | cuGraphInstantiate_v2 => graph_instantiate;
+    cuGraphInstantiateWithFlags => graph_instantiate_with_flags;
     cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz
-        => graph_instantiate_with_params(
-            exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
-    cuGraphLaunch | cuGraphLaunch_ptsz => graph_launch(exec: CUgraphExec, stream: CUstream);
-    cuGraphUpload | cuGraphUpload_ptsz => graph_upload(exec: CUgraphExec, stream: CUstream);
-    cuGraphExecDestroy => graph_exec_destroy(exec: CUgraphExec);
-    cuGraphExecGetFlags => graph_exec_get_flags(exec: CUgraphExec, flags: *mut cuuint64_t);
+        => graph_instantiate_with_params;
+    cuGraphLaunch | cuGraphLaunch_ptsz => graph_launch;
+    cuGraphUpload | cuGraphUpload_ptsz => graph_upload;
+    cuGraphExecDestroy => graph_exec_destroy;
+    cuGraphExecGetFlags => graph_exec_get_flags;
 }
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`

@@ -17,11 +17,9 @@ use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
 
 exports! {
-    cuDeviceGetGraphMemAttribute => device_get_graph_mem_attribute(
-        device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void);
-    cuDeviceSetGraphMemAttribute => device_set_graph_mem_attribute(
-        device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void);
-    cuDeviceGraphMemTrim => device_graph_mem_trim(device: CUdevice);
+    cuDeviceGetGraphMemAttribute => device_get_graph_mem_attribute;
+    cuDeviceSetGraphMemAttribute => device_set_graph_mem_attribute;
+    cuDeviceGraphMemTrim => device_graph_mem_trim;
 }
 
 /// The amount of memory that the graphs of a device use.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-use cuda_sys::{CUgraph, CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
+use cuda_sys::{CUgraph_st, CUhostFn, CUuserObject, CUuserObject_st};
 
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, callback, exports};
@@ -15,15 +15,11 @@ use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
 
 exports! {
-    cuUserObjectCreate => user_object_create(
-        object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint,
-        flags: c_uint);
-    cuUserObjectRetain => user_object_retain(object: CUuserObject, count: c_uint);
-    cuUserObjectRelease => user_object_release(object: CUuserObject, count: c_uint);
-    cuGraphRetainUserObject => graph_retain_user_object(
-        graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
-    cuGraphReleaseUserObject => graph_release_user_object(
-        graph: CUgraph, object: CUuserObject, count: c_uint);
+    cuUserObjectCreate => user_object_create;
+    cuUserObjectRetain => user_object_retain;
+    cuUserObjectRelease => user_object_release;
+    cuGraphRetainUserObject => graph_retain_user_object;
+    cuGraphReleaseUserObject => graph_release_user_object;
 }
 
 /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`

@@ -3,7 +3,7 @@
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
-    CUdeviceptr, CUevent, CUevent_st, CUgraphNode, CUgraphNode_st, CUgraphNodeParams,
+    CUdeviceptr, CUevent, CUevent_st, CUgraphNode_st, CUgraphNodeParams,
 };
 
 use super::convert::{self, v1_of, v2_of};
@@ -14,46 +14,26 @@ use crate::driver::handle::pointer;
 use crate::driver::status::{INVALID_VALUE, Status};
 
 exports! {
-    cuGraphKernelNodeGetParams => graph_kernel_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1);
-    cuGraphKernelNodeGetParams_v2 => graph_kernel_node_get_params_v2(
-        node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
-    cuGraphKernelNodeSetParams => graph_kernel_node_set_params(
-        node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1);
-    cuGraphKernelNodeSetParams_v2 => graph_kernel_node_set_params_v2(
-        node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
-    cuGraphMemcpyNodeGetParams => graph_memcpy_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_MEMCPY3D);
-    cuGraphMemcpyNodeSetParams => graph_memcpy_node_set_params(
-        node: CUgraphNode, params: *const CUDA_MEMCPY3D);
-    cuGraphMemsetNodeGetParams => graph_memset_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
-    cuGraphMemsetNodeSetParams => graph_memset_node_set_params(
-        node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS);
-    cuGraphHostNodeGetParams => graph_host_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
-    cuGraphHostNodeSetParams => graph_host_node_set_params(
-        node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
-    cuGraphEventRecordNodeGetEvent => graph_event_record_node_get_event(
-        node: CUgraphNode, event: *mut CUevent);
-    cuGraphEventRecordNodeSetEvent => graph_event_record_node_set_event(
-        node: CUgraphNode, event: CUevent);
-    cuGraphEventWaitNodeGetEvent => graph_event_wait_node_get_event(
-        node: CUgraphNode, event: *mut CUevent);
-    cuGraphEventWaitNodeSetEvent => graph_event_wait_node_set_event(
-        node: CUgraphNode, event: CUevent);
-    cuGraphMemAllocNodeGetParams => graph_mem_alloc_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
-    cuGraphMemFreeNodeGetParams => graph_mem_free_node_get_params(
-        node: CUgraphNode, dptr: *mut CUdeviceptr);
-    cuGraphBatchMemOpNodeGetParams => graph_batch_mem_op_node_get_params(
-        node: CUgraphNode, params: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
-    cuGraphBatchMemOpNodeSetParams => graph_batch_mem_op_node_set_params(
-        node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
-    cuGraphNodeGetParams => graph_node_get_params(
-        node: CUgraphNode, params: *mut CUgraphNodeParams);
-    cuGraphNodeSetParams | cuGraphNodeSetParams_v2 => graph_node_set_params(
-        node: CUgraphNode, params: *mut CUgraphNodeParams);
+    cuGraphKernelNodeGetParams => graph_kernel_node_get_params;
+    cuGraphKernelNodeGetParams_v2 => graph_kernel_node_get_params_v2;
+    cuGraphKernelNodeSetParams => graph_kernel_node_set_params;
+    cuGraphKernelNodeSetParams_v2 => graph_kernel_node_set_params_v2;
+    cuGraphMemcpyNodeGetParams => graph_memcpy_node_get_params;
+    cuGraphMemcpyNodeSetParams => graph_memcpy_node_set_params;
+    cuGraphMemsetNodeGetParams => graph_memset_node_get_params;
+    cuGraphMemsetNodeSetParams => graph_memset_node_set_params;
+    cuGraphHostNodeGetParams => graph_host_node_get_params;
+    cuGraphHostNodeSetParams => graph_host_node_set_params;
+    cuGraphEventRecordNodeGetEvent => graph_event_record_node_get_event;
+    cuGraphEventRecordNodeSetEvent => graph_event_record_node_set_event;
+    cuGraphEventWaitNodeGetEvent => graph_event_wait_node_get_event;
+    cuGraphEventWaitNodeSetEvent => graph_event_wait_node_set_event;
+    cuGraphMemAllocNodeGetParams => graph_mem_alloc_node_get_params;
+    cuGraphMemFreeNodeGetParams => graph_mem_free_node_get_params;
+    cuGraphBatchMemOpNodeGetParams => graph_batch_mem_op_node_get_params;
+    cuGraphBatchMemOpNodeSetParams => graph_batch_mem_op_node_set_params;
+    cuGraphNodeGetParams => graph_node_get_params;
+    cuGraphNodeSetParams | cuGraphNodeSetParams_v2 => graph_node_set_params;
 }
 
 impl Call {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUctx_st,
-    CUevent, CUevent_st, CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphExecUpdateResult,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNode_st, CUgraphNodeParams, CUgraphNodeType,
+    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUctx_st, CUevent_st,
+    CUgraph_st, CUgraphExec_st, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode,
+    CUgraphNode_st, CUgraphNodeParams, CUgraphNodeType,
 };
 
 use super::convert::{self, v2_of};
@@ -21,36 +21,20 @@ use crate::driver::space::Spaces;
 use crate::driver::status::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, Status};
 
 exports! {
-    cuGraphExecUpdate => graph_exec_update(
-        exec: CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode,
-        result: *mut CUgraphExecUpdateResult);
-    cuGraphExecUpdate_v2 => graph_exec_update_v2(
-        exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
-    cuGraphExecNodeSetParams => graph_exec_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams);
-    cuGraphExecKernelNodeSetParams => graph_exec_kernel_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1);
-    cuGraphExecKernelNodeSetParams_v2 => graph_exec_kernel_node_set_params_v2(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
-    cuGraphExecMemcpyNodeSetParams => graph_exec_memcpy_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, ctx: CUcontext);
-    cuGraphExecMemsetNodeSetParams => graph_exec_memset_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
-        ctx: CUcontext);
-    cuGraphExecHostNodeSetParams => graph_exec_host_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
-    cuGraphExecChildGraphNodeSetParams => graph_exec_child_graph_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, child: CUgraph);
-    cuGraphExecEventRecordNodeSetEvent => graph_exec_event_record_node_set_event(
-        exec: CUgraphExec, node: CUgraphNode, event: CUevent);
-    cuGraphExecEventWaitNodeSetEvent => graph_exec_event_wait_node_set_event(
-        exec: CUgraphExec, node: CUgraphNode, event: CUevent);
-    cuGraphExecBatchMemOpNodeSetParams => graph_exec_batch_mem_op_node_set_params(
-        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
-    cuGraphNodeSetEnabled => graph_node_set_enabled(
-        exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
-    cuGraphNodeGetEnabled => graph_node_get_enabled(
-        exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
+    cuGraphExecUpdate => graph_exec_update;
+    cuGraphExecUpdate_v2 => graph_exec_update_v2;
+    cuGraphExecNodeSetParams => graph_exec_node_set_params;
+    cuGraphExecKernelNodeSetParams => graph_exec_kernel_node_set_params;
+    cuGraphExecKernelNodeSetParams_v2 => graph_exec_kernel_node_set_params_v2;
+    cuGraphExecMemcpyNodeSetParams => graph_exec_memcpy_node_set_params;
+    cuGraphExecMemsetNodeSetParams => graph_exec_memset_node_set_params;
+    cuGraphExecHostNodeSetParams => graph_exec_host_node_set_params;
+    cuGraphExecChildGraphNodeSetParams => graph_exec_child_graph_node_set_params;
+    cuGraphExecEventRecordNodeSetEvent => graph_exec_event_record_node_set_event;
+    cuGraphExecEventWaitNodeSetEvent => graph_exec_event_wait_node_set_event;
+    cuGraphExecBatchMemOpNodeSetParams => graph_exec_batch_mem_op_node_set_params;
+    cuGraphNodeSetEnabled => graph_node_set_enabled;
+    cuGraphNodeGetEnabled => graph_node_get_enabled;
 }
 
 type Why = CUgraphExecUpdateResult;

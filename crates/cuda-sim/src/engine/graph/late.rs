@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Demand, OpId, Ready, State, Task, Wanted};
-use crate::engine::POLL;
+use super::{Demand, OpId, Ready, State, Wanted};
 
 /// The time that one operation runs before the late schedule starts others concurrently.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,21 +49,23 @@ impl State {
         true
     }
 
-    pub(super) fn next_late(&mut self, sort: Ready) -> Task {
+    /// The operation that a thread for operations of this kind starts now.
+    pub(super) fn next_late(&mut self, sort: Ready) -> Option<OpId> {
         if self.picked.is_none() {
             self.pick();
         }
-        match self.picked {
-            Some(op) if self.ready.get(&op) == Some(&sort) => {
-                self.picked = None;
-                self.start(op)
-            }
-            // A thread of the other kind takes it.
-            Some(_) => Task::Sleep(None),
-            None if self.wanted.is_empty() => Task::Sleep(None),
-            None if sort == Ready::Host => Task::Sleep(None),
-            None => Task::Sleep(Some(POLL)),
-        }
+        // A thread of the other kind takes the other operations.
+        self.picked.take_if(|op| self.ready.get(op) == Some(&sort))
+    }
+
+    /// The time until the operations that are running do not delay others any more; `None` if they
+    /// do not now.
+    pub(super) fn grace(&self) -> Option<Duration> {
+        let rest = self.running.values().filter_map(|&(since, host)| {
+            let grace = if host { HOST_GRACE } else { GRACE };
+            grace.checked_sub(since.elapsed())
+        });
+        rest.filter(|rest| !rest.is_zero()).max()
     }
 
     /// Chooses the next operation of the late schedule, if it is time for one.
@@ -82,11 +83,7 @@ impl State {
     }
 
     fn chosen(&mut self) -> Option<OpId> {
-        let busy = self
-            .running
-            .values()
-            .any(|&(since, host)| since.elapsed() < if host { HOST_GRACE } else { GRACE });
-        if busy || self.wanted.is_empty() {
+        if self.wanted.is_empty() || self.grace().is_some() {
             return None;
         }
         let satisfied = self.satisfied();

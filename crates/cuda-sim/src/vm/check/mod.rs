@@ -20,7 +20,7 @@ use crate::lock::lock;
 pub(super) use barrier::{Attendance, divergent, missed_barriers, threads};
 pub(super) use findings::Findings;
 use local::LocalShadow;
-pub(super) use observer::{Acquired, Observer, Touch};
+pub(super) use observer::{Acquired, ObservedAccess, Observer};
 use order::Order;
 use shared::SharedShadow;
 

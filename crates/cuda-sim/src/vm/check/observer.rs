@@ -5,8 +5,8 @@ use std::sync::MutexGuard;
 use super::shared::{ELSEWHERE, Mark};
 use super::{Checks, State};
 use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
-use crate::vm::code::{Ins, Kind, Trouble, access};
-use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::code::{Ins, Kind, LaneFault, access};
+use crate::vm::lanes::{LANES, MemoryOp};
 use crate::vm::space::{Env, LOCAL, RANK_SHIFT, SHARED, TAG};
 use crate::vm::warp::Warp;
 
@@ -21,7 +21,7 @@ pub(in crate::vm) struct Observer<'a> {
 
 /// A memory access of one lane.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::vm) struct Touch {
+pub(in crate::vm) struct ObservedAccess {
     pub(in crate::vm) lane: usize,
     /// The generic address.
     pub(in crate::vm) at: u64,
@@ -30,7 +30,7 @@ pub(in crate::vm) struct Touch {
     pub(in crate::vm) is_strong: bool,
 }
 
-impl Touch {
+impl ObservedAccess {
     pub(in crate::vm) fn new(lane: usize, at: u64, size: u64) -> Self {
         Self {
             lane,
@@ -78,7 +78,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Records that a lane reads a value and uses it.
-    pub(in crate::vm) fn read(&mut self, touch: Touch) {
+    pub(in crate::vm) fn read(&mut self, touch: ObservedAccess) {
         if self.checks().uninitialised {
             self.must_be_written(touch);
         }
@@ -97,8 +97,8 @@ impl<'a> Observer<'a> {
     }
 
     /// Records that a lane writes; `changes` says whether the write changes the value.
-    pub(in crate::vm) fn write(&mut self, touch: Touch, changes: bool) {
-        let Touch { at, size, lane, .. } = touch;
+    pub(in crate::vm) fn write(&mut self, touch: ObservedAccess, changes: bool) {
+        let ObservedAccess { at, size, lane, .. } = touch;
         match at & TAG {
             0 if self.checks().uninitialised => self.env.launch.map.wrote(at, size),
             LOCAL => self.state.local.wrote(self.w.index, lane, at & !TAG, size),
@@ -118,7 +118,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Records that a lane changes a value atomically.
-    pub(in crate::vm) fn update(&mut self, touch: Touch, reads: bool) {
+    pub(in crate::vm) fn update(&mut self, touch: ObservedAccess, reads: bool) {
         let touch = touch.strong();
         if reads && self.checks().uninitialised {
             self.must_be_written(touch);
@@ -128,7 +128,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Records a write that does not race with anything: the initialisation of a barrier in memory.
-    pub(in crate::vm) fn initialise(&mut self, touch: Touch) {
+    pub(in crate::vm) fn initialise(&mut self, touch: ObservedAccess) {
         match self.in_shared(touch) {
             Some(offset) => {
                 let mark = Mark {
@@ -148,7 +148,7 @@ impl<'a> Observer<'a> {
         self.state.order.acquire(self.w.index);
     }
 
-    fn mark(&self, touch: Touch) -> Mark {
+    fn mark(&self, touch: ObservedAccess) -> Mark {
         Mark {
             stamp: self.stamp,
             pc: self.pc,
@@ -158,7 +158,7 @@ impl<'a> Observer<'a> {
     }
 
     /// The offset in this block's shared memory, if the access is to it.
-    fn in_shared(&self, touch: Touch) -> Option<u64> {
+    fn in_shared(&self, touch: ObservedAccess) -> Option<u64> {
         if touch.at & TAG != SHARED {
             return None;
         }
@@ -185,8 +185,8 @@ impl<'a> Observer<'a> {
         shared.write(order, (offset, size), (0, 0), mark, false);
     }
 
-    fn unwritten(&mut self, touch: Touch) -> Option<u64> {
-        let Touch { lane, at, size, .. } = touch;
+    fn unwritten(&mut self, touch: ObservedAccess) -> Option<u64> {
+        let ObservedAccess { lane, at, size, .. } = touch;
         let offset = at & ((1 << RANK_SHIFT) - 1);
         match at & TAG {
             0 => self.env.launch.map.unwritten(at, size),
@@ -208,7 +208,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    fn must_be_written(&mut self, touch: Touch) {
+    fn must_be_written(&mut self, touch: ObservedAccess) {
         let Some(first) = self.unwritten(touch) else {
             return;
         };
@@ -220,7 +220,7 @@ impl<'a> Observer<'a> {
         self.find(ReportKind::UninitialisedRead, touch, None, message);
     }
 
-    fn race(&mut self, hazard: Hazard, before: Mark, touch: Touch, offset: u64) {
+    fn race(&mut self, hazard: Hazard, before: Mark, touch: ObservedAccess, offset: u64) {
         if !self.checks().races {
             return;
         }
@@ -236,7 +236,7 @@ impl<'a> Observer<'a> {
         self.find(ReportKind::Race(hazard), touch, Some(before), message);
     }
 
-    fn find(&self, kind: ReportKind, touch: Touch, other: Option<Mark>, message: String) {
+    fn find(&self, kind: ReportKind, touch: ObservedAccess, other: Option<Mark>, message: String) {
         let Env {
             program, kernel, ..
         } = *self.env;
@@ -276,7 +276,7 @@ fn first_of_vector(code: &[Ins], mut pc: u32) -> u32 {
         let step = here.imm.wrapping_sub(before.imm);
         let is_one = before.line == here.line
             && (before.a, before.guard, before.e) == (here.a, here.guard, here.e)
-            && matches!((before.kind, here.kind), (Kind::Touch(_), Kind::Touch(_)))
+            && matches!((before.kind, here.kind), (Kind::Memory(_), Kind::Memory(_)))
             && matches!(step, 1 | 2 | 4 | 8);
         if !is_one {
             break;
@@ -287,7 +287,7 @@ fn first_of_vector(code: &[Ins], mut pc: u32) -> u32 {
 }
 
 /// The access, with an address that does not identify the block in the cluster.
-fn access_of(touch: Touch) -> Access {
+fn access_of(touch: ObservedAccess) -> Access {
     let mut access = access(touch.at, touch.size);
     if access.space == MemorySpace::Shared {
         access.address &= (1 << RANK_SHIFT) - 1;
@@ -299,8 +299,8 @@ fn access_of(touch: Touch) -> Access {
 /// otherwise if a lane made a strong read before.
 pub(in crate::vm) struct Acquired;
 
-impl TouchOp for Acquired {
-    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Acquired {
+    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), LaneFault> {
         if let Some(watch) = &w.watch {
             let order = &mut watch.state().order;
             match i.imm {

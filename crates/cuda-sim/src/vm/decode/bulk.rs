@@ -2,11 +2,11 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::atomic;
 use crate::vm::bulk::{ClearBulk, CopyAsync, CopyBulk, ReduceBulk};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{each, lanes, pick_touch};
+use crate::vm::lanes::{each, lanes, memory_fn};
 use crate::vm::mbarrier::Op;
 use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
@@ -26,7 +26,7 @@ impl Completion {
         match form.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]) {
             Some("bulk_group") => Ok(Self::Group),
             Some(_) => Ok(Self::Barrier),
-            None => missing("completion"),
+            None => unsupported("completion"),
         }
     }
 }
@@ -49,7 +49,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn copy(&mut self, form: &mut Form<'a>) -> Decoded {
         let reduces = form.flag("reduce");
         if !form.flag("async") {
-            return missing("");
+            return unsupported("");
         }
         if form.flag("bulk") {
             if form.flag("tensor") {
@@ -58,7 +58,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return self.bulk(form, reduces);
         }
         if reduces {
-            return missing("");
+            return unsupported("");
         }
         match form.one_of(&[
             "commit_group",
@@ -71,7 +71,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("commit_group" | "wait_group" | "wait_all") => Ok(()),
             Some("mbarrier") => {
                 if !form.flag("arrive") || !form.flag("b64") {
-                    return missing("");
+                    return unsupported("");
                 }
                 // Without `.noinc`, the instruction expects one more arrival and then makes it, so
                 // nothing changes.
@@ -89,23 +89,23 @@ impl<'a> FunctionDecoder<'a, '_> {
                 self.operate(op, &form.operands[0], tag, (one, None))
             }
             Some(_) => self.copy_async(form),
-            None => missing(""),
+            None => unsupported(""),
         }
     }
 
     fn copy_async(&mut self, form: &mut Form<'a>) -> Decoded {
         if form.one_of(&SPACES[1..3]).is_none() || !form.flag("global") {
-            return missing("spaces");
+            return unsupported("spaces");
         }
         let operands = without_policy(form);
         form.one_of(&["L2::64B", "L2::128B", "L2::256B"]);
         let (to, from, size, rest) = match operands {
             [to, from, Operand::Literal(size), rest @ ..] => (to, from, *size, rest),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let size = Self::literal(size, Ty::U32);
         if !matches!(size, 4 | 8 | 16) {
-            return missing("size");
+            return unsupported("size");
         }
         let len = match rest {
             [] => self.const32(size as u32),
@@ -123,11 +123,11 @@ impl<'a> FunctionDecoder<'a, '_> {
                 }
                 None => self.source(operand, Ty::U32)?,
             },
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let a = self.whole_address(to, SHARED)?;
         let b = self.whole_address(from, 0)?;
-        let kind = Kind::Touch(pick_touch::<CopyAsync>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<CopyAsync>(self.wide()));
         self.emit(kind, 0, a, b, 0, size);
         self.last_source(len);
         Ok(())
@@ -148,7 +148,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 form.flag("global");
                 let operands = without_policy(form);
                 if operands.len() != 2 {
-                    return missing("operands");
+                    return unsupported("operands");
                 }
                 return Ok(());
             }
@@ -159,7 +159,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => {}
         }
         let (Some(to), Some(from)) = (form.one_of(&SPACES), form.one_of(&SPACES)) else {
-            return missing("spaces");
+            return unsupported("spaces");
         };
         let completion = Completion::take(form)?;
         let expected = match to {
@@ -173,18 +173,18 @@ impl<'a> FunctionDecoder<'a, '_> {
                 | ("shared::cluster", "shared::cta")
         );
         if completion != expected || !known {
-            return missing("spaces");
+            return unsupported("spaces");
         }
         let is_multicast = form.flag("multicast::cluster");
         let operands = without_policy(form);
         let [target, source, size, rest @ ..] = operands else {
-            return missing("operands");
+            return unsupported("operands");
         };
         let (barrier, mask) = match (completion, is_multicast, rest) {
             (Completion::Group, false, []) => (None, None),
             (Completion::Barrier, false, [barrier]) => (Some(barrier), None),
             (Completion::Barrier, true, [barrier, mask]) => (Some(barrier), Some(mask)),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let kind = if reduces {
             Some(self.reduction(form)?)
@@ -205,7 +205,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         };
         let (kind, number) = match kind {
             Some((kind, op)) => (kind, op as u64),
-            None => (Kind::Touch(pick_touch::<CopyBulk>(self.wide())), 0),
+            None => (Kind::Memory(memory_fn::<CopyBulk>(self.wide())), 0),
         };
         self.emit(kind, d, a, b, c, number);
         self.last_source(e);
@@ -216,10 +216,10 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn reduction(&mut self, form: &mut Form<'a>) -> Decoded<(Kind, atomic::Op)> {
         let (op, bits) = reduction_of(form)?;
         let wide = self.wide();
-        let kind = Kind::Touch(match bits {
-            16 => pick_touch::<ReduceBulk<u16>>(wide),
-            32 => pick_touch::<ReduceBulk<u32>>(wide),
-            _ => pick_touch::<ReduceBulk<u64>>(wide),
+        let kind = Kind::Memory(match bits {
+            16 => memory_fn::<ReduceBulk<u16>>(wide),
+            32 => memory_fn::<ReduceBulk<u32>>(wide),
+            _ => memory_fn::<ReduceBulk<u64>>(wide),
         });
         Ok((kind, op))
     }
@@ -234,7 +234,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         form.arity(3)?;
         let a = self.whole_address(&form.operands[0], tag)?;
         let b = self.source(&form.operands[1], Ty::U64)?;
-        let kind = Kind::Touch(pick_touch::<ClearBulk>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<ClearBulk>(self.wide()));
         self.emit(kind, 0, a, b, 0, 0);
         Ok(())
     }
@@ -246,10 +246,10 @@ fn reduction_of(form: &mut Form<'_>) -> Decoded<(atomic::Op, u32)> {
     form.flag("noftz");
     let names = ["add", "min", "max", "and", "or", "xor", "inc", "dec"];
     let Some(name) = form.one_of(&names) else {
-        return missing("operation");
+        return unsupported("operation");
     };
     match atomic::Op::parse(name, ty.class, ty.bits, ty.packed) {
         Some(op) => Ok((op, ty.width())),
-        None => missing("the operation on this type"),
+        None => unsupported("the operation on this type"),
     }
 }

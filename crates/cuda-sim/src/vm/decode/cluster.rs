@@ -2,7 +2,7 @@
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::lanes::{each, lanes};
 use crate::vm::space::RANK_SHIFT;
 
@@ -22,7 +22,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Ty::U64 => lanes!(wide, |a: u64, rank: u32| -> u64 {
                 a & !RANK | u64::from(rank.saturating_add(1).min(0xff)) << RANK_SHIFT
             }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, ty, &[ty, Ty::U32])
     }
@@ -45,7 +45,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 w.put32(i.d, m, &value);
             }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, Ty::U32, &[ty])
     }

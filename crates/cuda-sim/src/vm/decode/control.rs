@@ -1,110 +1,108 @@
-//! Branches, calls, barriers and warp-level operations.
+//! Branches, calls and barriers.
 
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Patch, Width};
 use super::operand::Sym;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::builtin;
-use crate::vm::code::{BarrierAction, BarrierOp, CallSite, Callee, Kind, Place, Slot};
+use crate::vm::code::{BarrierAction, BarrierOp, CallSite, Callee, Kind, Place};
 use crate::vm::lanes::lanes;
-use crate::vm::sync::{NOWHERE, Reduce, Shuffle, SyncOp, Vote};
+use crate::vm::sync::{NOWHERE, SyncOp};
 use cuda_ptx::{Literal, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn control(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "bra" => {
-                form.flag("uni");
-                form.arity(1)?;
-                let Operand::Name(label) = form.operands[0] else {
-                    return invalid("Label expected for argument 0 of instruction 'bra'");
-                };
-                self.emit(Kind::Jump, 0, 0, 0, 0, 0);
-                let at = self.out.program.code.len() - 1;
-                self.refer(Patch::Jump(at), label);
-                Ok(())
-            }
-            "brx" => self.branch_table(form),
-            "call" => self.call(form),
-            "ret" => {
-                form.flag("uni");
-                self.emit(Kind::Ret, 0, 0, 0, 0, 0);
-                Ok(())
-            }
-            "exit" => {
-                self.emit(Kind::Exit, 0, 0, 0, 0, 0);
-                Ok(())
-            }
-            "trap" | "brkpt" => {
-                self.emit(Kind::Trap, 0, 0, 0, 0, 0);
-                Ok(())
-            }
-            "bar" | "barrier" => self.barrier(form),
-            "membar" | "fence" => {
-                let names = [
-                    "gl",
-                    "cta",
-                    "sys",
-                    "gpu",
-                    "cluster",
-                    "sc",
-                    "acq_rel",
-                    "acquire",
-                    "release",
-                    "proxy",
-                    "alias",
-                    "async",
-                    "async::generic",
-                    "global",
-                    "shared::cta",
-                    "shared::cluster",
-                    "mbarrier_init",
-                    "sync_restrict::shared::cta",
-                    "sync_restrict::shared::cluster",
-                    "tensormap::generic",
-                ];
-                while form.one_of(&names).is_some() {}
-                self.fence();
-                Ok(())
-            }
-            "nanosleep" => {
-                form.ty()?;
-                let kind = lanes!(self.wide(), with _w, _i, _m { std::thread::yield_now(); });
-                self.emit(kind, 0, 0, 0, 0, 0);
-                self.emit(Kind::Pause, 0, 0, 0, 0, 0);
-                Ok(())
-            }
-            // These have no effect: a kernel starts only after earlier kernels have ended, and has
-            // as many registers as it needs.
-            "pmevent" | "setmaxnreg" | "griddepcontrol" => {
-                let names: &[&'static str] = match form.opcode {
-                    "setmaxnreg" => &["inc", "dec", "sync", "aligned", "u32"],
-                    "griddepcontrol" => &["wait", "launch_dependents"],
-                    _ => &["mask"],
-                };
-                while form.one_of(names).is_some() {}
-                self.emit(Kind::Nop, 0, 0, 0, 0, 0);
-                Ok(())
-            }
-            "activemask" => {
-                let ty = form.ty()?;
-                form.arity(1)?;
-                let (d, widen) = self.dest(&form.operands[0], ty)?;
-                let kind = lanes!(self.wide(), with w, i, m {
-                    w.put32(i.d, m, &[m; 32]);
-                });
-                self.emit(kind, d, 0, 0, 0, 0);
-                self.finish(widen);
-                Ok(())
-            }
-            _ => self.together(form),
-        }
+    /// Decodes `bra`.
+    pub(super) fn branch(&mut self, form: &mut Form<'a>) -> Decoded {
+        form.flag("uni");
+        form.arity(1)?;
+        let Operand::Name(label) = form.operands[0] else {
+            return invalid("Label expected for argument 0 of instruction 'bra'");
+        };
+        self.emit(Kind::Jump, 0, 0, 0, 0, 0);
+        let at = self.out.program.code.len() - 1;
+        self.refer(Patch::Jump(at), label);
+        Ok(())
     }
 
-    fn branch_table(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn ret(&mut self, form: &mut Form<'a>) -> Decoded {
+        form.flag("uni");
+        self.emit(Kind::Ret, 0, 0, 0, 0, 0);
+        Ok(())
+    }
+
+    pub(super) fn exit(&mut self, _: &mut Form<'a>) -> Decoded {
+        self.emit(Kind::Exit, 0, 0, 0, 0, 0);
+        Ok(())
+    }
+
+    /// Decodes `trap` and `brkpt`.
+    pub(super) fn trap(&mut self, _: &mut Form<'a>) -> Decoded {
+        self.emit(Kind::Trap, 0, 0, 0, 0, 0);
+        Ok(())
+    }
+
+    /// Decodes `membar` and `fence`.
+    pub(super) fn memory_fence(&mut self, form: &mut Form<'a>) -> Decoded {
+        let names = [
+            "gl",
+            "cta",
+            "sys",
+            "gpu",
+            "cluster",
+            "sc",
+            "acq_rel",
+            "acquire",
+            "release",
+            "proxy",
+            "alias",
+            "async",
+            "async::generic",
+            "global",
+            "shared::cta",
+            "shared::cluster",
+            "mbarrier_init",
+            "sync_restrict::shared::cta",
+            "sync_restrict::shared::cluster",
+            "tensormap::generic",
+        ];
+        while form.one_of(&names).is_some() {}
+        self.fence();
+        Ok(())
+    }
+
+    pub(super) fn nanosleep(&mut self, form: &mut Form<'a>) -> Decoded {
+        form.ty()?;
+        let kind = lanes!(self.wide(), with _w, _i, _m { std::thread::yield_now(); });
+        self.emit(kind, 0, 0, 0, 0, 0);
+        self.emit(Kind::Pause, 0, 0, 0, 0, 0);
+        Ok(())
+    }
+
+    /// Decodes an instruction that has no effect, with the modifiers `names`: a kernel starts only
+    /// after earlier kernels have ended, and has as many registers as it needs.
+    pub(super) fn no_effect(&mut self, form: &mut Form<'a>, names: &[&'static str]) -> Decoded {
+        while form.one_of(names).is_some() {}
+        self.emit(Kind::Nop, 0, 0, 0, 0, 0);
+        Ok(())
+    }
+
+    pub(super) fn active_mask(&mut self, form: &mut Form<'a>) -> Decoded {
+        let ty = form.ty()?;
+        form.arity(1)?;
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        let kind = lanes!(self.wide(), with w, i, m {
+            w.put32(i.d, m, &[m; 32]);
+        });
+        self.emit(kind, d, 0, 0, 0, 0);
+        self.finish(widen);
+        Ok(())
+    }
+
+    /// Decodes `brx`.
+    pub(super) fn branch_table(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("uni");
         if !form.flag("idx") {
-            return missing("");
+            return unsupported("");
         }
         form.arity(2)?;
         let Operand::Name(list) = form.operands[1] else {
@@ -137,16 +135,16 @@ impl<'a> FunctionDecoder<'a, '_> {
                     Width::Pred => Ok(Place::Pred(reg.slot)),
                     Width::W32 => Ok(Place::R32(reg.slot)),
                     Width::W64 => Ok(Place::R64(reg.slot)),
-                    Width::W128 => missing("128-bit argument"),
+                    Width::W128 => unsupported("128-bit argument"),
                 },
                 Name::Sym(Sym::Local(offset)) => Ok(Place::Local {
                     offset,
                     size: self.sizes.get(&offset).copied().unwrap_or(0),
                 }),
-                Name::Sym(_) => missing("argument form"),
+                Name::Sym(_) => unsupported("argument form"),
             },
             Operand::Sink => Ok(Place::R64(self.temp64())),
-            _ => missing("argument form"),
+            _ => unsupported("argument form"),
         }
     }
 
@@ -157,7 +155,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         list.iter().map(|operand| self.place(operand)).collect()
     }
 
-    fn call(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn call(&mut self, form: &mut Form<'a>) -> Decoded {
         form.flag("uni");
         let mut operands = form.operands.iter().peekable();
         let returns =
@@ -206,9 +204,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    fn barrier(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `bar`, whose forms are always aligned, and `barrier`.
+    pub(super) fn barrier(&mut self, form: &mut Form<'a>, aligned: bool) -> Decoded {
         form.flag("cta");
-        let aligned = form.flag("aligned") || form.opcode == "bar";
+        let aligned = form.flag("aligned") || aligned;
         if form.flag("warp") {
             form.flag("sync");
             form.arity(1)?;
@@ -228,7 +227,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     form.flag("acquire");
                     Kind::ClusterWait
                 }
-                None => return missing(""),
+                None => return unsupported(""),
             };
             self.emit(kind, 0, 0, 0, 0, 0);
             return Ok(());
@@ -253,7 +252,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     (Some("popc"), Class::Unsigned) => BarrierAction::Popc,
                     (Some("and"), Class::Pred) => BarrierAction::And,
                     (Some("or"), Class::Pred) => BarrierAction::Or,
-                    _ => return missing("reduction"),
+                    _ => return unsupported("reduction"),
                 };
                 let [to, middle @ .., predicate] = form.operands else {
                     return invalid("Arguments mismatch for instruction 'bar'");
@@ -270,7 +269,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 };
                 sources = middle;
             }
-            _ => return missing(""),
+            _ => return unsupported(""),
         }
         let (a, b) = match sources {
             [id] => (self.source(id, Ty::U32)?, 0),
@@ -282,123 +281,5 @@ impl<'a> FunctionDecoder<'a, '_> {
         };
         self.emit(Kind::Barrier(op), d, a, b, c, 0);
         Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the fields of one instruction")]
-    fn emit_sync(
-        &mut self,
-        op: SyncOp,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-        members: Slot,
-        flag: Slot,
-    ) {
-        let imm = u64::from(members) | u64::from(flag) << 32;
-        self.emit(Kind::Sync(op), d, a, b, c, imm);
-    }
-
-    /// Decodes `vote`, `shfl`, `match`, `redux` and `elect`.
-    fn together(&mut self, form: &mut Form<'a>) -> Decoded {
-        if !form.flag("sync") {
-            return missing("without `.sync`");
-        }
-        let (first, flag) = match form.operands.first() {
-            Some(Operand::Pair(pair)) => (&pair.0, self.dest(&pair.1, Ty::PRED)?.0),
-            Some(single) => (single, NOWHERE),
-            None => return invalid("Arguments mismatch"),
-        };
-        if form.opcode == "elect" {
-            form.arity(2)?;
-            let members = self.source(&form.operands[1], Ty::U32)?;
-            let (d, _) = self.dest(first, Ty::B32)?;
-            self.emit_sync(SyncOp::Elect, d, 0, 0, 0, members, flag);
-            return Ok(());
-        }
-        let ty = form.ty()?;
-        match form.opcode {
-            "shfl" => {
-                let shuffle = match form.one_of(&["up", "down", "bfly", "idx"]) {
-                    Some("up") => Shuffle::Up,
-                    Some("down") => Shuffle::Down,
-                    Some("bfly") => Shuffle::Bfly,
-                    Some(_) => Shuffle::Idx,
-                    None => return missing("no mode"),
-                };
-                form.arity(5)?;
-                let a = self.source(&form.operands[1], Ty::B32)?;
-                let b = self.source(&form.operands[2], Ty::B32)?;
-                let c = self.source(&form.operands[3], Ty::B32)?;
-                let members = self.source(&form.operands[4], Ty::B32)?;
-                let (d, widen) = self.dest(first, ty)?;
-                self.emit_sync(SyncOp::Shuffle(shuffle), d, a, b, c, members, flag);
-                self.finish(widen);
-                Ok(())
-            }
-            "vote" => {
-                let (vote, to) = match form.one_of(&["all", "any", "uni", "ballot"]) {
-                    Some("all") => (Vote::All, Ty::PRED),
-                    Some("any") => (Vote::Any, Ty::PRED),
-                    Some("uni") => (Vote::Uni, Ty::PRED),
-                    Some(_) => (Vote::Ballot, Ty::B32),
-                    None => return missing("no mode"),
-                };
-                form.arity(3)?;
-                let (a, negated) = match &form.operands[1] {
-                    Operand::Not(name) => (self.predicate(&Operand::Name(name))?, true),
-                    other => (self.predicate(other)?, false),
-                };
-                let members = self.source(&form.operands[2], Ty::B32)?;
-                let (d, widen) = self.dest(first, to)?;
-                self.emit_sync(SyncOp::Vote { vote, negated }, d, a, 0, 0, members, flag);
-                self.finish(widen);
-                Ok(())
-            }
-            "match" => {
-                let wide = ty.bits == 64;
-                let op = match form.one_of(&["any", "all"]) {
-                    Some("any") => SyncOp::MatchAny { wide },
-                    Some(_) => SyncOp::MatchAll { wide },
-                    None => return missing("no mode"),
-                };
-                form.arity(3)?;
-                let a = self.source(&form.operands[1], ty)?;
-                let members = self.source(&form.operands[2], Ty::B32)?;
-                let (d, widen) = self.dest(first, Ty::B32)?;
-                self.emit_sync(op, d, a, 0, 0, members, flag);
-                self.finish(widen);
-                Ok(())
-            }
-            _ => {
-                let name = form.one_of(&["add", "min", "max", "and", "or", "xor"]);
-                let reduce = match (name, ty.class) {
-                    (Some("add"), Class::Unsigned | Class::Signed) => Reduce::Add,
-                    (Some("min"), Class::Unsigned) => Reduce::MinU,
-                    (Some("min"), Class::Signed) => Reduce::MinS,
-                    (Some("max"), Class::Unsigned) => Reduce::MaxU,
-                    (Some("max"), Class::Signed) => Reduce::MaxS,
-                    (Some("and"), Class::Bits) => Reduce::And,
-                    (Some("or"), Class::Bits) => Reduce::Or,
-                    (Some("xor"), Class::Bits) => Reduce::Xor,
-                    (Some(name @ ("min" | "max")), Class::Float) => Reduce::Float {
-                        max: name == "max",
-                        abs: form.flag("abs"),
-                        nan: form.flag("NaN"),
-                    },
-                    _ => return missing("reduction"),
-                };
-                if ty.bits != 32 {
-                    return missing("type");
-                }
-                form.arity(3)?;
-                let a = self.source(&form.operands[1], ty)?;
-                let members = self.source(&form.operands[2], Ty::B32)?;
-                let (d, widen) = self.dest(first, ty)?;
-                self.emit_sync(SyncOp::Reduce(reduce), d, a, 0, 0, members, flag);
-                self.finish(widen);
-                Ok(())
-            }
-        }
     }
 }

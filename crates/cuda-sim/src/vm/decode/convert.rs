@@ -4,7 +4,7 @@ use super::float::clamp_unit;
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::half;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
@@ -158,7 +158,22 @@ fn write(mut value: f64, to: Ty, round: Round, imm: u64) -> u64 {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn convert(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `cvt`.
+    pub(super) fn conversion(&mut self, form: &mut Form<'a>) -> Decoded {
+        if form
+            .modifiers
+            .iter()
+            .any(|name| super::convert8::TYPES.contains(name))
+        {
+            return self.convert_bytes(form);
+        }
+        if form.flag("tf32") {
+            return self.convert_tf32(form);
+        }
+        self.convert(form)
+    }
+
+    fn convert(&mut self, form: &mut Form<'a>) -> Decoded {
         let from = form.ty()?;
         let to = form.ty()?;
         let rounding = form.one_of(&["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"]);
@@ -182,13 +197,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         }
         if matches!(from.class, Class::Bits | Class::Pred) || from.packed {
-            return missing("type");
+            return unsupported("type");
         }
         if to.packed {
             return self.convert_pair(form, from, to, imm);
         }
         if matches!(to.class, Class::Bits | Class::Pred) {
-            return missing("type");
+            return unsupported("type");
         }
         let kind = match self.convert_fast(
             from,
@@ -294,7 +309,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the upper half.
     fn convert_pair(&mut self, form: &mut Form<'a>, from: Ty, to: Ty, imm: u64) -> Decoded {
         if from.class != Class::Float || from.bits != 32 {
-            return missing("type");
+            return unsupported("type");
         }
         form.arity(3)?;
         let [a, b] = self.sources(&form.operands[1..3], from)?;
@@ -336,10 +351,10 @@ fn tf32(bits: u32, bias: u32, relu: bool) -> u32 {
 
 impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `cvt.rna.tf32.f32` and its variants, which round to 10 bits of mantissa.
-    pub(super) fn convert_tf32(&mut self, form: &mut Form<'a>) -> Decoded {
+    fn convert_tf32(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         if (ty.class, ty.bits) != (Class::Float, 32) {
-            return missing("type");
+            return unsupported("type");
         }
         let wide = self.wide();
         let relu = form.flag("relu");
@@ -357,7 +372,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             (Some("rz"), false) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, false) }),
             (Some("rz"), true) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, true) }),
-            _ => return missing("rounding"),
+            _ => return unsupported("rounding"),
         };
         self.emit_plain(form, kind, Ty::B32, &[Ty::B32])
     }

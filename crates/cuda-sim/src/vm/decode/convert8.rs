@@ -5,7 +5,7 @@ use half::f16;
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::half::widen;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::lanes::{Over, each, lanes};
 
 /// Bits of `Ins::imm`: 5 bits of exponent and 2 of fraction instead of 4 and 3; negative results
@@ -67,10 +67,10 @@ impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn convert_bytes(&mut self, form: &mut Form<'a>) -> Decoded {
         let last = form.modifiers.last().copied().unwrap_or_default();
         let Some(byte) = form.one_of(&TYPES) else {
-            return missing("type");
+            return unsupported("type");
         };
         if !form.flag("rn") {
-            return missing("rounding");
+            return unsupported("rounding");
         }
         let relu = if form.flag("relu") { RELU } else { 0 };
         let imm = relu | if byte == "e5m2x2" { SHORT } else { 0 };
@@ -78,7 +78,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (short, pair) = (Ty::new(Class::Bits, 16), Ty::B32);
         if last == byte {
             if (other.class, other.bits, other.packed) != (Class::Float, 16, true) {
-                return missing("type");
+                return unsupported("type");
             }
             let kind = lanes!(self.wide(), with w, i, m {
                 let value = w.get32(i.a).over(|a| {
@@ -93,7 +93,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(());
         }
         if !form.flag("satfinite") {
-            return missing("no `.satfinite`");
+            return unsupported("no `.satfinite`");
         }
         let (kind, a, b) = match (other.class, other.bits, other.packed) {
             (Class::Float, 32, false) => {
@@ -121,7 +121,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 (kind, a, a)
             }
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         let (d, _) = self.dest(&form.operands[0], short)?;
         self.emit(kind, d, a, b, 0, imm);

@@ -1,9 +1,9 @@
-//! Dispatches each instruction to its decoder.
+//! Decodes one instruction: its guard, then the decoder of its opcode (see
+//! [`opcodes`](super::opcodes)).
 
-use super::convert8::TYPES;
-use super::form::{Class, Form, Ty};
+use super::form::Form;
 use super::function::{FunctionDecoder, Name, Width};
-use super::{Decoded, Refuse, invalid, missing};
+use super::{DecodeError, Decoded, invalid, opcodes, unsupported};
 use crate::vm::code::{ALWAYS, Kind, NEGATED};
 use crate::vm::lanes::lanes;
 use cuda_ptx::{Instruction, Operand};
@@ -28,23 +28,27 @@ impl<'a> FunctionDecoder<'a, '_> {
         let guard = self.guard;
         self.keep_guard(instruction);
         let mut form = Form::new(instruction);
-        match self.dispatch(&mut form).and_then(|()| form.done()) {
+        let decoded = match opcodes::find(form.opcode) {
+            Some(opcode) => (opcode.decode)(self, &mut form).and_then(|()| form.done()),
+            None => unsupported(""),
+        };
+        match decoded {
             Ok(()) => Ok(()),
-            Err(Refuse::Invalid(message)) => Err(Refuse::Invalid(message)),
-            Err(Refuse::Missing(what)) => {
+            Err(DecodeError::Invalid(message)) => Err(DecodeError::Invalid(message)),
+            Err(DecodeError::Unsupported(what)) => {
                 self.out.program.code.truncate(start);
                 self.patches.truncate(patches);
                 self.guard = guard;
                 let mnemonic = instruction.mnemonic();
                 let mut message = format!("the software device does not implement `{mnemonic}`");
                 if self.out.strict {
-                    return Err(Refuse::Missing(message));
+                    return Err(DecodeError::Unsupported(message));
                 }
                 if !what.is_empty() {
                     message.push_str(&format!(" ({what})"));
                 }
                 let number = self.message(message);
-                self.emit(Kind::Missing, 0, 0, 0, 0, number.into());
+                self.emit(Kind::Unsupported, 0, 0, 0, 0, number.into());
                 Ok(())
             }
         }
@@ -70,56 +74,6 @@ impl<'a> FunctionDecoder<'a, '_> {
             });
             self.emit(copy, kept, own, 0, 0, 0);
             self.guard = kept | negated;
-        }
-    }
-
-    fn dispatch(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "mov" | "ld" | "ldu" | "st" | "cvta" | "isspacep" | "atom" | "red" | "prefetch"
-            | "prefetchu" | "discard" | "applypriority" => self.memory(form),
-            "mapa" => self.map_address(form),
-            "getctarank" => self.rank_of_address(form),
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "bar" | "barrier" | "membar"
-            | "fence" | "nanosleep" | "activemask" | "vote" | "shfl" | "match" | "redux"
-            | "elect" | "brkpt" | "pmevent" | "griddepcontrol" | "setmaxnreg" => self.control(form),
-            "mbarrier" => self.mbarrier(form),
-            "cp" => self.copy(form),
-            "createpolicy" => self.create_policy(form),
-            "mma" => self.mma(form),
-            "wmma" => self.wmma(form),
-            "ldmatrix" | "stmatrix" | "movmatrix" => self.rows(form),
-            "tex" => self.texture(form),
-            "tld4" => self.gather(form),
-            "txq" | "suq" => self.object_query(form),
-            "suld" | "sust" | "sured" => self.surface(form),
-            "setp" | "set" | "selp" | "slct" | "testp" => self.compare(form),
-            "cvt" if form.modifiers.iter().any(|name| TYPES.contains(name)) => {
-                self.convert_bytes(form)
-            }
-            "cvt" => match form.flag("tf32") {
-                true => self.convert_tf32(form),
-                false => self.convert(form),
-            },
-            _ => self.arithmetic(form),
-        }
-    }
-
-    fn arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
-        let ty = match form.opcode {
-            "bfe" | "bfi" | "popc" | "clz" | "bfind" | "brev" | "fns" | "prmt" | "shf" | "lop3"
-            | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "vabsdiff2" | "vabsdiff4" | "bmsk"
-            | "szext" | "cnot" | "shl" | "shr" | "addc" | "subc" | "madc" | "rem" | "not" => {
-                return self.integer(form);
-            }
-            "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
-            | "fma" => form.modifiers.last().and_then(|text| Ty::parse(text)),
-            _ => form.modifiers.iter().rev().find_map(|text| Ty::parse(text)),
-        };
-        match ty.map(|ty| (ty.class, ty.bits)) {
-            Some((Class::Float, 32 | 64)) => self.float(form),
-            Some((Class::Float | Class::Brain, 16)) => self.half(form),
-            Some(_) => self.integer(form),
-            None => missing(""),
         }
     }
 }

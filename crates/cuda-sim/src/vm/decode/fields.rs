@@ -2,131 +2,148 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::lanes::{Bit, each, lanes};
 use cuda_ptx::{Literal, Operand};
 
+/// The number of parts into which an instruction divides a register of 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    Two,
+    Four,
+}
+
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn integer_fields(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `shf`.
+    pub(super) fn funnel_shift(&mut self, form: &mut Form<'a>) -> Decoded {
         let wide = self.wide();
-        match form.opcode {
-            "shf" => {
-                let ty = form.ty()?;
-                let left = form.flag("l");
-                if !left && !form.flag("r") {
-                    return missing("no direction");
-                }
-                let clamps = form.flag("clamp");
-                if !clamps && !form.flag("wrap") {
-                    return missing("no mode");
-                }
-                let kind = match (left, clamps) {
-                    (true, true) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        ((join(a, b) << c.min(32)) >> 32) as u32
-                    }),
-                    (true, false) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        ((join(a, b) << (c & 31)) >> 32) as u32
-                    }),
-                    (false, true) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        (join(a, b) >> c.min(32)) as u32
-                    }),
-                    (false, false) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        (join(a, b) >> (c & 31)) as u32
-                    }),
-                };
-                self.emit_plain(form, kind, ty, &[ty, ty, Ty::U32])
-            }
-            "prmt" => self.permute(form),
-            "lop3" => self.lop3(form),
-            "bfe" => {
-                let ty = form.ty()?;
-                let kind = match (ty.signed(), ty.bits) {
-                    (false, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        field(a.into(), b, c, 32, false) as u32
-                    }),
-                    (true, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
-                        field(a.into(), b, c, 32, true) as u32
-                    }),
-                    (false, 64) => lanes!(wide, |a: u64, b: u32, c: u32| -> u64 {
-                        field(a, b, c, 64, false)
-                    }),
-                    (true, 64) => lanes!(wide, |a: u64, b: u32, c: u32| -> u64 {
-                        field(a, b, c, 64, true)
-                    }),
-                    _ => return missing("type"),
-                };
-                self.emit_plain(form, kind, ty, &[ty, Ty::U32, Ty::U32])
-            }
-            "bfi" => {
-                let ty = form.ty()?;
-                // The fourth source is in `imm`.
-                let kind = match ty.bits {
-                    32 => lanes!(wide, with w, i, m {
-                        let (a, b) = (w.get32(i.a), w.get32(i.b));
-                        let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
-                        let value = each(|lane| {
-                            insert(a[lane].into(), b[lane].into(), c[lane], d[lane], 32) as u32
-                        });
-                        w.put32(i.d, m, &value);
-                    }),
-                    64 => lanes!(wide, with w, i, m {
-                        let (a, b) = (w.get64(i.a), w.get64(i.b));
-                        let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
-                        let value = each(|lane| {
-                            insert(a[lane], b[lane], c[lane], d[lane], 64)
-                        });
-                        w.put64(i.d, m, &value);
-                    }),
-                    _ => return missing("type"),
-                };
-                self.emit_plain(form, kind, ty, &[ty, ty, Ty::U32, Ty::U32])
-            }
-            "bmsk" => {
-                let ty = form.ty()?;
-                let kind = if form.flag("clamp") {
-                    lanes!(wide, |a: u32, b: u32| -> u32 { mask(a.min(32), b.min(32)) })
-                } else if form.flag("wrap") {
-                    lanes!(wide, |a: u32, b: u32| -> u32 { mask(a & 31, b & 31) })
-                } else {
-                    return missing("no mode");
-                };
-                self.emit_plain(form, kind, ty, &[ty, ty])
-            }
-            "szext" => {
-                let ty = form.ty()?;
-                let clamps = form.flag("clamp");
-                if !clamps && !form.flag("wrap") {
-                    return missing("no mode");
-                }
-                let kind = match (ty.signed(), clamps) {
-                    (true, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
-                        field(a.into(), 0, b.min(32), 32, true) as u32
-                    }),
-                    (true, false) => lanes!(wide, |a: u32, b: u32| -> u32 {
-                        field(a.into(), 0, b & 31, 32, true) as u32
-                    }),
-                    (false, true) => {
-                        lanes!(wide, |a: u32, b: u32| -> u32 { a & mask(0, b.min(32)) })
-                    }
-                    (false, false) => lanes!(wide, |a: u32, b: u32| -> u32 { a & mask(0, b & 31) }),
-                };
-                self.emit_plain(form, kind, ty, &[ty, Ty::U32])
-            }
-            "fns" => {
-                let ty = form.ty()?;
-                let kind = lanes!(wide, |a: u32, b: u32, c: i32| -> u32 { find_nth(a, b, c) });
-                self.emit_plain(
-                    form,
-                    kind,
-                    ty,
-                    &[Ty::B32, Ty::U32, Ty::new(Class::Signed, 32)],
-                )
-            }
-            _ => missing(""),
+        let ty = form.ty()?;
+        let left = form.flag("l");
+        if !left && !form.flag("r") {
+            return unsupported("no direction");
         }
+        let clamps = form.flag("clamp");
+        if !clamps && !form.flag("wrap") {
+            return unsupported("no mode");
+        }
+        let kind = match (left, clamps) {
+            (true, true) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                ((join(a, b) << c.min(32)) >> 32) as u32
+            }),
+            (true, false) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                ((join(a, b) << (c & 31)) >> 32) as u32
+            }),
+            (false, true) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                (join(a, b) >> c.min(32)) as u32
+            }),
+            (false, false) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                (join(a, b) >> (c & 31)) as u32
+            }),
+        };
+        self.emit_plain(form, kind, ty, &[ty, ty, Ty::U32])
     }
 
-    fn permute(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `bfe`.
+    pub(super) fn extract_field(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        let kind = match (ty.signed(), ty.bits) {
+            (false, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                field(a.into(), b, c, 32, false) as u32
+            }),
+            (true, 32) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
+                field(a.into(), b, c, 32, true) as u32
+            }),
+            (false, 64) => lanes!(wide, |a: u64, b: u32, c: u32| -> u64 {
+                field(a, b, c, 64, false)
+            }),
+            (true, 64) => lanes!(wide, |a: u64, b: u32, c: u32| -> u64 {
+                field(a, b, c, 64, true)
+            }),
+            _ => return unsupported("type"),
+        };
+        self.emit_plain(form, kind, ty, &[ty, Ty::U32, Ty::U32])
+    }
+
+    /// Decodes `bfi`.
+    pub(super) fn insert_field(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        // The fourth source is in `imm`.
+        let kind = match ty.bits {
+            32 => lanes!(wide, with w, i, m {
+                let (a, b) = (w.get32(i.a), w.get32(i.b));
+                let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
+                let value = each(|lane| {
+                    insert(a[lane].into(), b[lane].into(), c[lane], d[lane], 32) as u32
+                });
+                w.put32(i.d, m, &value);
+            }),
+            64 => lanes!(wide, with w, i, m {
+                let (a, b) = (w.get64(i.a), w.get64(i.b));
+                let (c, d) = (w.get32(i.c), w.get32(i.imm as u32));
+                let value = each(|lane| {
+                    insert(a[lane], b[lane], c[lane], d[lane], 64)
+                });
+                w.put64(i.d, m, &value);
+            }),
+            _ => return unsupported("type"),
+        };
+        self.emit_plain(form, kind, ty, &[ty, ty, Ty::U32, Ty::U32])
+    }
+
+    /// Decodes `bmsk`.
+    pub(super) fn make_mask(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        let kind = if form.flag("clamp") {
+            lanes!(wide, |a: u32, b: u32| -> u32 { mask(a.min(32), b.min(32)) })
+        } else if form.flag("wrap") {
+            lanes!(wide, |a: u32, b: u32| -> u32 { mask(a & 31, b & 31) })
+        } else {
+            return unsupported("no mode");
+        };
+        self.emit_plain(form, kind, ty, &[ty, ty])
+    }
+
+    /// Decodes `szext`.
+    pub(super) fn sign_extend(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        let clamps = form.flag("clamp");
+        if !clamps && !form.flag("wrap") {
+            return unsupported("no mode");
+        }
+        let kind = match (ty.signed(), clamps) {
+            (true, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                field(a.into(), 0, b.min(32), 32, true) as u32
+            }),
+            (true, false) => lanes!(wide, |a: u32, b: u32| -> u32 {
+                field(a.into(), 0, b & 31, 32, true) as u32
+            }),
+            (false, true) => {
+                lanes!(wide, |a: u32, b: u32| -> u32 { a & mask(0, b.min(32)) })
+            }
+            (false, false) => lanes!(wide, |a: u32, b: u32| -> u32 { a & mask(0, b & 31) }),
+        };
+        self.emit_plain(form, kind, ty, &[ty, Ty::U32])
+    }
+
+    /// Decodes `fns`.
+    pub(super) fn find_nth_bit(&mut self, form: &mut Form<'a>) -> Decoded {
+        let wide = self.wide();
+        let ty = form.ty()?;
+        let kind = lanes!(wide, |a: u32, b: u32, c: i32| -> u32 { find_nth(a, b, c) });
+        self.emit_plain(
+            form,
+            kind,
+            ty,
+            &[Ty::B32, Ty::U32, Ty::new(Class::Signed, 32)],
+        )
+    }
+
+    /// Decodes `prmt`.
+    pub(super) fn permute(&mut self, form: &mut Form<'a>) -> Decoded {
         let wide = self.wide();
         let ty = form.ty()?;
         let mode = form.one_of(&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]);
@@ -159,7 +176,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit_plain(form, kind, ty, &[ty; 3])
     }
 
-    fn lop3(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `lop3`.
+    pub(super) fn lop3(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         let combine = form.one_of(&["or", "and"]);
         form.arity(if combine.is_some() { 6 } else { 5 })?;
@@ -203,13 +221,14 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    pub(super) fn dot(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `dp2a` and `dp4a`: `parts` is the number of products.
+    pub(super) fn dot(&mut self, form: &mut Form<'a>, parts: Parts) -> Decoded {
         let wide = self.wide();
         let second = form.ty()?;
         let first = form.ty()?;
-        let upper = form.opcode == "dp2a" && form.flag("hi");
-        if form.opcode == "dp2a" && !upper && !form.flag("lo") {
-            return missing("no `.lo` or `.hi`");
+        let upper = parts == Parts::Two && form.flag("hi");
+        if parts == Parts::Two && !upper && !form.flag("lo") {
+            return unsupported("no `.lo` or `.hi`");
         }
         let to = match first.signed() || second.signed() {
             true => Ty::new(Class::Signed, 32),
@@ -222,7 +241,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         });
         let imm = u64::from(first.signed())
             | u64::from(second.signed()) << 1
-            | u64::from(form.opcode == "dp2a") << 2
+            | u64::from(parts == Parts::Two) << 2
             | u64::from(upper) << 3;
         form.arity(4)?;
         let [a, b, c] = self.sources(&form.operands[1..4], Ty::B32)?;
@@ -234,11 +253,11 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     /// Decodes `vabsdiff2` and `vabsdiff4`: the absolute difference of each of two halves or four
     /// bytes, or with `.add` their sum.
-    pub(super) fn differences(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn differences(&mut self, form: &mut Form<'a>, parts: Parts) -> Decoded {
         let is_sum = form.flag("add");
         let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
         if first.signed() != second.signed() {
-            return missing("types");
+            return unsupported("types");
         }
         let kind = lanes!(self.wide(), with w, i, m {
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));
@@ -247,7 +266,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         });
         let imm = u64::from(first.signed())
             | u64::from(is_sum) << 1
-            | u64::from(form.opcode == "vabsdiff2") << 2;
+            | u64::from(parts == Parts::Two) << 2;
         form.arity(4)?;
         let [a, b, c] = self.sources(&form.operands[1..4], Ty::B32)?;
         let (d, widen) = self.dest(&form.operands[0], to)?;

@@ -2,7 +2,8 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::operation::FloatOp;
+use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::lanes::{Over, each};
@@ -168,17 +169,18 @@ fn rough(a: f64, f: impl Fn(f64) -> f64) -> f64 {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn float(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn float(&mut self, form: &mut Form<'a>, op: FloatOp) -> Decoded {
         let ty = form.ty()?;
         if ty.class != Class::Float || ty.bits < 32 {
-            return missing("type");
+            return unsupported("type");
         }
         let double = ty.bits == 64;
         let round = form.one_of(&["rn", "rz", "rm", "rp"]);
         let approx = form.one_of(&["approx", "full"]).is_some();
         let ftz = form.flag("ftz");
         let sat = form.flag("sat");
-        let nan = matches!(form.opcode, "min" | "max") && form.flag("NaN");
+        let is_extreme = matches!(op, FloatOp::Min | FloatOp::Max);
+        let nan = is_extreme && form.flag("NaN");
         let mode = match round {
             Some("rz") => Round::Zero,
             Some("rm") => Round::Down,
@@ -191,29 +193,24 @@ impl<'a> FunctionDecoder<'a, '_> {
             | if nan { NAN } else { 0 };
         if ty.packed {
             if approx || sat || nan {
-                return missing("modifier");
+                return unsupported("modifier");
             }
-            return self.packed_floats(form, imm);
+            return self.packed_floats(form, op, imm);
         }
         let kind = if double {
             if sat || (ftz && !approx) {
-                return missing("`.ftz` or `.sat` on f64");
+                return unsupported("`.ftz` or `.sat` on f64");
             }
-            self.double_kind(form.opcode, approx && ftz, mode)?
+            self.double_kind(op, approx && ftz, mode)?
         } else if imm == 0 {
-            self.single_kind(form.opcode)?
+            self.single_kind(op)?
         } else {
-            self.single_slow(form.opcode)?
+            self.single_slow(op)?
         };
-        if matches!(form.opcode, "min" | "max") && form.operands.len() == 4 {
-            return missing("third source");
+        if is_extreme && form.operands.len() == 4 {
+            return unsupported("third source");
         }
-        let count = match form.opcode {
-            "fma" | "mad" => 3,
-            "add" | "sub" | "mul" | "div" | "min" | "max" | "copysign" => 2,
-            _ => 1,
-        };
-        let (slots, d, widen) = self.float_operands(form, ty, count)?;
+        let (slots, d, widen) = self.float_operands(form, ty, op.sources())?;
         self.emit(kind, d, slots[0], slots[1], slots[2], imm);
         self.finish(widen);
         Ok(())
@@ -235,98 +232,108 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     /// The operation in its common form: round to nearest, without flushing or saturation.
-    fn single_kind(&self, opcode: &str) -> Decoded<Kind> {
+    fn single_kind(&self, op: FloatOp) -> Decoded<Kind> {
         let wide = self.wide();
-        Ok(match opcode {
-            "add" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a + b) }),
-            "sub" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a - b) }),
-            "mul" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a * b) }),
-            "div" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a / b) }),
-            "fma" | "mad" => {
+        Ok(match op {
+            FloatOp::Add => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a + b) }),
+            FloatOp::Sub => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a - b) }),
+            FloatOp::Mul => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a * b) }),
+            FloatOp::Div => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(a / b) }),
+            FloatOp::Fma | FloatOp::Mad => {
                 lanes!(wide, |a: f32, b: f32, c: f32| -> f32 {
                     canonical(fused32(a, b, c))
                 })
             }
-            "sqrt" => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
-            "rcp" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a) }),
-            "rsqrt" => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a.sqrt()) }),
+            FloatOp::Sqrt => lanes!(wide, |a: f32| -> f32 { canonical(a.sqrt()) }),
+            FloatOp::Reciprocal => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a) }),
+            FloatOp::ReciprocalSqrt => lanes!(wide, |a: f32| -> f32 { canonical(1.0 / a.sqrt()) }),
             // The ISA does not specify which NaN `neg` of a NaN returns; an H200 returns the
             // canonical one.
-            "neg" => lanes!(wide, |a: f32| -> f32 { canonical(-a) }),
-            "abs" => lanes!(wide, |a: f32| -> f32 { canonical(a.abs()) }),
-            "copysign" => lanes!(wide, |a: u32, b: u32| -> u32 {
+            FloatOp::Neg => lanes!(wide, |a: f32| -> f32 { canonical(-a) }),
+            FloatOp::Abs => lanes!(wide, |a: f32| -> f32 { canonical(a.abs()) }),
+            FloatOp::CopySign => lanes!(wide, |a: u32, b: u32| -> u32 {
                 a & 1 << 31 | b & !(1 << 31)
             }),
-            "min" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(min32(a, b)) }),
-            "max" => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(-min32(-a, -b)) }),
-            _ => return self.single_slow(opcode),
+            FloatOp::Min => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(min32(a, b)) }),
+            FloatOp::Max => lanes!(wide, |a: f32, b: f32| -> f32 { canonical(-min32(-a, -b)) }),
+            FloatOp::Sin | FloatOp::Cos | FloatOp::Log2 | FloatOp::Exp2 | FloatOp::Tanh => {
+                return self.single_slow(op);
+            }
         })
     }
 
-    fn single_slow(&self, opcode: &str) -> Decoded<Kind> {
+    fn single_slow(&self, op: FloatOp) -> Decoded<Kind> {
         let wide = self.wide();
-        Ok(match opcode {
-            "add" => slow!(wide, |round, a, b| rounding::add32(a, b, round)),
-            "sub" => slow!(wide, |round, a, b| rounding::add32(a, -b, round)),
-            "mul" => slow!(wide, |round, a, b| rounding::mul32(a, b, round)),
-            "div" => slow!(wide, |round, a, b| rounding::div32(a, b, round)),
-            "fma" | "mad" => {
+        Ok(match op {
+            FloatOp::Add => slow!(wide, |round, a, b| rounding::add32(a, b, round)),
+            FloatOp::Sub => slow!(wide, |round, a, b| rounding::add32(a, -b, round)),
+            FloatOp::Mul => slow!(wide, |round, a, b| rounding::mul32(a, b, round)),
+            FloatOp::Div => slow!(wide, |round, a, b| rounding::div32(a, b, round)),
+            FloatOp::Fma | FloatOp::Mad => {
                 slow!(wide, |round, a, b, c| rounding::fma32(a, b, c, round))
             }
-            "sqrt" => slow!(wide, |round, a| rounding::sqrt32(a, round)),
-            "rcp" => slow!(wide, |round, a| rounding::div32(1.0, a, round)),
-            "rsqrt" => slow!(wide, |_round, a| 1.0 / a.sqrt()),
-            "sin" => slow!(wide, |_round, a| libm::sinf(a)),
-            "cos" => slow!(wide, |_round, a| libm::cosf(a)),
-            "lg2" => slow!(wide, |_round, a| libm::log2f(a)),
-            "ex2" => slow!(wide, |_round, a| libm::exp2f(a)),
-            "tanh" => slow!(wide, |_round, a| libm::tanhf(a)),
-            "neg" => slow!(wide, |_round, a| -a),
-            "abs" => slow!(wide, |_round, a| a.abs()),
-            "min" => lanes!(wide, with w, i, m {
+            FloatOp::Sqrt => slow!(wide, |round, a| rounding::sqrt32(a, round)),
+            FloatOp::Reciprocal => slow!(wide, |round, a| rounding::div32(1.0, a, round)),
+            FloatOp::ReciprocalSqrt => slow!(wide, |_round, a| 1.0 / a.sqrt()),
+            FloatOp::Sin => slow!(wide, |_round, a| libm::sinf(a)),
+            FloatOp::Cos => slow!(wide, |_round, a| libm::cosf(a)),
+            FloatOp::Log2 => slow!(wide, |_round, a| libm::log2f(a)),
+            FloatOp::Exp2 => slow!(wide, |_round, a| libm::exp2f(a)),
+            FloatOp::Tanh => slow!(wide, |_round, a| libm::tanhf(a)),
+            FloatOp::Neg => slow!(wide, |_round, a| -a),
+            FloatOp::Abs => slow!(wide, |_round, a| a.abs()),
+            FloatOp::Min => lanes!(wide, with w, i, m {
                 let (a, b) = (w.get32(i.a), w.get32(i.b));
                 let value = each(|lane| {
                     output(extreme(input(a[lane], i.imm), input(b[lane], i.imm), i.imm), i.imm)
                 });
                 w.put32(i.d, m, &value);
             }),
-            "max" => lanes!(wide, with w, i, m {
+            FloatOp::Max => lanes!(wide, with w, i, m {
                 let (a, b) = (w.get32(i.a), w.get32(i.b));
                 let value = each(|lane| {
                     output(-extreme(-input(a[lane], i.imm), -input(b[lane], i.imm), i.imm), i.imm)
                 });
                 w.put32(i.d, m, &value);
             }),
-            _ => return missing(""),
+            FloatOp::CopySign => return unsupported(""),
         })
     }
 
-    fn double_kind(&self, opcode: &str, is_rough: bool, mode: Round) -> Decoded<Kind> {
+    fn double_kind(&self, op: FloatOp, is_rough: bool, mode: Round) -> Decoded<Kind> {
         let wide = self.wide();
         let near = mode == Round::Near;
-        Ok(match opcode {
-            "add" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a + b }),
-            "sub" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a - b }),
-            "mul" if near => lanes!(wide, |a: f64, b: f64| -> f64 { a * b }),
-            "fma" | "mad" if near => {
+        Ok(match op {
+            FloatOp::Add if near => lanes!(wide, |a: f64, b: f64| -> f64 { a + b }),
+            FloatOp::Sub if near => lanes!(wide, |a: f64, b: f64| -> f64 { a - b }),
+            FloatOp::Mul if near => lanes!(wide, |a: f64, b: f64| -> f64 { a * b }),
+            FloatOp::Fma | FloatOp::Mad if near => {
                 lanes!(wide, |a: f64, b: f64, c: f64| -> f64 { fused64(a, b, c) })
             }
-            "add" => slow64!(wide, |round, a, b| rounding::add64(a, b, round)),
-            "sub" => slow64!(wide, |round, a, b| rounding::add64(a, -b, round)),
-            "mul" => slow64!(wide, |round, a, b| rounding::mul64(a, b, round)),
-            "fma" | "mad" => slow64!(wide, |round, a, b, c| rounding::fma64(a, b, c, round)),
-            "div" => slow64!(wide, |round, a, b| rounding::div64(a, b, round)),
-            "sqrt" => slow64!(wide, |round, a| rounding::sqrt64(a, round)),
-            "rcp" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a) }),
-            "rcp" => slow64!(wide, |round, a| rounding::div64(1.0, a, round)),
-            "rsqrt" if is_rough => lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a.sqrt()) }),
-            "rsqrt" => lanes!(wide, |a: f64| -> f64 { 1.0 / a.sqrt() }),
-            "neg" => lanes!(wide, |a: f64| -> f64 { -a }),
-            "abs" => lanes!(wide, |a: f64| -> f64 { a.abs() }),
-            "copysign" => lanes!(wide, |a: f64, b: f64| -> f64 { b.copysign(a) }),
-            "min" => lanes!(wide, |a: f64, b: f64| -> f64 { min64(a, b) }),
-            "max" => lanes!(wide, |a: f64, b: f64| -> f64 { -min64(-a, -b) }),
-            _ => return missing(""),
+            FloatOp::Add => slow64!(wide, |round, a, b| rounding::add64(a, b, round)),
+            FloatOp::Sub => slow64!(wide, |round, a, b| rounding::add64(a, -b, round)),
+            FloatOp::Mul => slow64!(wide, |round, a, b| rounding::mul64(a, b, round)),
+            FloatOp::Fma | FloatOp::Mad => {
+                slow64!(wide, |round, a, b, c| rounding::fma64(a, b, c, round))
+            }
+            FloatOp::Div => slow64!(wide, |round, a, b| rounding::div64(a, b, round)),
+            FloatOp::Sqrt => slow64!(wide, |round, a| rounding::sqrt64(a, round)),
+            FloatOp::Reciprocal if is_rough => {
+                lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a) })
+            }
+            FloatOp::Reciprocal => slow64!(wide, |round, a| rounding::div64(1.0, a, round)),
+            FloatOp::ReciprocalSqrt if is_rough => {
+                lanes!(wide, |a: f64| -> f64 { rough(a, |a| 1.0 / a.sqrt()) })
+            }
+            FloatOp::ReciprocalSqrt => lanes!(wide, |a: f64| -> f64 { 1.0 / a.sqrt() }),
+            FloatOp::Neg => lanes!(wide, |a: f64| -> f64 { -a }),
+            FloatOp::Abs => lanes!(wide, |a: f64| -> f64 { a.abs() }),
+            FloatOp::CopySign => lanes!(wide, |a: f64, b: f64| -> f64 { b.copysign(a) }),
+            FloatOp::Min => lanes!(wide, |a: f64, b: f64| -> f64 { min64(a, b) }),
+            FloatOp::Max => lanes!(wide, |a: f64, b: f64| -> f64 { -min64(-a, -b) }),
+            FloatOp::Sin | FloatOp::Cos | FloatOp::Log2 | FloatOp::Exp2 | FloatOp::Tanh => {
+                return unsupported("");
+            }
         })
     }
 }

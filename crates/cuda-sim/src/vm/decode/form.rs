@@ -1,6 +1,6 @@
 //! The parts of an instruction that is being decoded.
 
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use cuda_ptx::{Instruction, Operand};
 
 /// The interpretation of a type's bits.
@@ -127,7 +127,7 @@ impl<'a> Form<'a> {
             .rposition(|text| Ty::parse(text).is_some());
         match index.and_then(|index| Ty::parse(self.modifiers.remove(index))) {
             Some(ty) => Ok(ty),
-            None => missing("no type"),
+            None => unsupported("no type"),
         }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Form<'a> {
     pub(super) fn done(&self) -> Decoded {
         match self.modifiers.first() {
             None => Ok(()),
-            Some(modifier) => missing(format!("modifier `.{modifier}`")),
+            Some(modifier) => unsupported(format!("modifier `.{modifier}`")),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::form::Ty;
 use super::module::{Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::symbols::Names;
-use super::{Decoded, Refuse, invalid, missing};
+use super::{DecodeError, Decoded, invalid, unsupported};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
 use cuda_ptx::{Location, Register, Space, Statement, Variable};
@@ -156,9 +156,11 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         Ok(self.shared)
     }
 
-    fn load_error(&self, refuse: Refuse) -> LoadError {
+    fn load_error(&self, refuse: DecodeError) -> LoadError {
         match refuse {
-            Refuse::Invalid(message) | Refuse::Missing(message) => invalid_at(self.line, &message),
+            DecodeError::Invalid(message) | DecodeError::Unsupported(message) => {
+                invalid_at(self.line, &message)
+            }
         }
     }
 
@@ -459,7 +461,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 self.declare(variable.name, Name::Sym(Sym::Shared(start)))
             }
             Space::Reg | Space::Global | Space::Const => {
-                missing("`.global` and `.const` variables inside a function")
+                unsupported("`.global` and `.const` variables inside a function")
             }
         }
     }

@@ -5,7 +5,8 @@ use half::{bf16, f16};
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::operation::FloatOp;
+use super::{Decoded, unsupported};
 use crate::vm::lanes::lanes;
 use crate::vm::rounding::{Round, round_f32};
 
@@ -16,8 +17,18 @@ const SAT: u64 = 1 << 10;
 const RELU: u64 = 1 << 11;
 const NAN: u64 = 1 << 12;
 
-const OPERATIONS: [&str; 10] = [
-    "add", "sub", "mul", "fma", "min", "max", "neg", "abs", "ex2", "tanh",
+/// The operations with a form for 16 bits; the index is the number in `Ins::imm`.
+const OPERATIONS: [FloatOp; 10] = [
+    FloatOp::Add,
+    FloatOp::Sub,
+    FloatOp::Mul,
+    FloatOp::Fma,
+    FloatOp::Min,
+    FloatOp::Max,
+    FloatOp::Neg,
+    FloatOp::Abs,
+    FloatOp::Exp2,
+    FloatOp::Tanh,
 ];
 
 /// The value of 16 bits as f32.
@@ -89,10 +100,10 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
     let operation = OPERATIONS
         .get((flags & 0xff) as usize)
         .copied()
-        .unwrap_or("");
+        .unwrap_or(FloatOp::Add);
     match operation {
-        "neg" => return canonical(flush(a, flags) ^ 0x8000, brain),
-        "abs" => return canonical(flush(a, flags) & 0x7fff, brain),
+        FloatOp::Neg => return canonical(flush(a, flags) ^ 0x8000, brain),
+        FloatOp::Abs => return canonical(flush(a, flags) & 0x7fff, brain),
         _ => {}
     }
     let value = |bits| f64::from(widen(flush(bits, flags), brain));
@@ -105,14 +116,14 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
         if sum == 0.0 { (sum, 0.0) } else { (sum, low) }
     };
     let (high, low) = match operation {
-        "add" => exact(a, b),
-        "sub" => exact(a, -b),
-        "mul" => (a * b, 0.0),
-        "fma" => exact(a * b, c),
-        "ex2" => (libm::exp2(a), 0.0),
-        "tanh" => (libm::tanh(a), 0.0),
-        "min" | "max" => {
-            let sign = if operation == "max" { -1.0 } else { 1.0 };
+        FloatOp::Add => exact(a, b),
+        FloatOp::Sub => exact(a, -b),
+        FloatOp::Mul => (a * b, 0.0),
+        FloatOp::Fma => exact(a * b, c),
+        FloatOp::Exp2 => (libm::exp2(a), 0.0),
+        FloatOp::Tanh => (libm::tanh(a), 0.0),
+        FloatOp::Min | FloatOp::Max => {
+            let sign = if operation == FloatOp::Max { -1.0 } else { 1.0 };
             let (x, y) = (a * sign, b * sign);
             let smaller = if x < y || (x == y && x.is_sign_negative()) {
                 x
@@ -150,10 +161,10 @@ fn compute(flags: u64, a: u16, b: u16, c: u16) -> u16 {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn half(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn half(&mut self, form: &mut Form<'a>, op: FloatOp) -> Decoded {
         let ty = form.ty()?;
-        let Some(operation) = OPERATIONS.iter().position(|&name| name == form.opcode) else {
-            return missing("");
+        let Some(operation) = OPERATIONS.iter().position(|&other| other == op) else {
+            return unsupported("");
         };
         form.flag("rn");
         form.flag("approx");
@@ -167,11 +178,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         if ty.class == Class::Brain {
             imm |= BRAIN;
         }
-        let count = match operation {
-            0..=2 | 4 | 5 => 2,
-            3 => 3,
-            _ => 1,
-        };
+        let count = op.sources();
         form.arity(count + 1)?;
         let mut slots = [0; 3];
         for (slot, operand) in slots.iter_mut().zip(&form.operands[1..]) {

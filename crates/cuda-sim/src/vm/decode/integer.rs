@@ -3,7 +3,8 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::multiply::{high24, product_kind};
-use super::{Decoded, missing};
+use super::operation::{IntegerOp, LogicOp};
+use super::{Decoded, unsupported};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
 
@@ -14,7 +15,7 @@ macro_rules! any {
             16 => any!(@one $wide, u16, |$($a),+| $body),
             32 => any!(@one $wide, u32, |$($a),+| $body),
             64 => any!(@one $wide, u64, |$($a),+| $body),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         }
     };
     (@one $wide:expr, $t:ty, |$a:ident| $body:expr) => {
@@ -40,7 +41,7 @@ macro_rules! signed {
             (true, 16) => any!(@one $wide, i16, |$($a),+| $body),
             (true, 32) => any!(@one $wide, i32, |$($a),+| $body),
             (true, 64) => any!(@one $wide, i64, |$($a),+| $body),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         }
     };
 }
@@ -60,19 +61,6 @@ macro_rules! bitwise {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn integer(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "add" | "sub" | "mul" | "mad" | "div" | "rem" | "min" | "max" | "abs" | "neg"
-            | "sad" | "mul24" | "mad24" | "addc" | "subc" | "madc" => self.integer_arithmetic(form),
-            "dp4a" | "dp2a" => self.dot(form),
-            "vabsdiff2" | "vabsdiff4" => self.differences(form),
-            "shf" | "prmt" | "lop3" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" => {
-                self.integer_fields(form)
-            }
-            _ => self.integer_bits(form),
-        }
-    }
-
     /// Emits `kind` for sources of type `ty` and a destination of type `to`.
     pub(super) fn emit_plain(
         &mut self,
@@ -92,49 +80,57 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn integer_arithmetic(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes arithmetic on integers.
+    pub(super) fn integer(&mut self, form: &mut Form<'a>, op: IntegerOp) -> Decoded {
         let ty = form.ty()?;
         let wide = self.wide();
         if ty.packed || form.modifiers.contains(&"relu") {
-            return self.packed_integers(form, ty);
+            return self.packed_integers(form, op, ty);
         }
         let saturates = form.flag("sat");
         if saturates {
             if ty != Ty::new(Class::Signed, 32) {
-                return missing("`.sat`");
+                return unsupported("`.sat`");
             }
-            let opcode = form.opcode;
-            let kind = match opcode {
-                "add" => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_add(b) }),
-                "sub" => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
-                "mad" if form.flag("hi") => {
+            let kind = match op {
+                IntegerOp::Add => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_add(b) }),
+                IntegerOp::Sub => lanes!(wide, |a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
+                IntegerOp::Mad if form.flag("hi") => {
                     let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
                         let high = ((i64::from(a) * i64::from(b)) >> 32) as i32;
                         high.saturating_add(c)
                     });
                     return self.emit_plain(form, kind, ty, &[ty; 3]);
                 }
-                "mad24" if form.flag("hi") => {
+                IntegerOp::Mad24 if form.flag("hi") => {
                     let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
                         high24(a, b).saturating_add(c)
                     });
                     return self.emit_plain(form, kind, ty, &[ty; 3]);
                 }
-                _ => return missing("`.sat`"),
+                _ => return unsupported("`.sat`"),
             };
             return self.emit_plain(form, kind, ty, &[ty; 2]);
         }
-        match form.opcode {
-            "add" | "sub" | "addc" | "subc" | "madc" => return self.carrying(form, ty),
-            "mad" if form.modifiers.contains(&"cc") => return self.carrying(form, ty),
-            "mul" | "mad" | "mul24" | "mad24" => return self.multiply(form, ty),
-            _ => {}
-        }
         let two = [ty; 2];
-        let (kind, from) = match form.opcode {
+        let (kind, from) = match op {
+            IntegerOp::Add
+            | IntegerOp::AddCarry
+            | IntegerOp::Sub
+            | IntegerOp::SubCarry
+            | IntegerOp::MadCarry => return self.carrying(form, op, ty),
+            IntegerOp::Mad if form.modifiers.contains(&"cc") => {
+                return self.carrying(form, op, ty);
+            }
+            IntegerOp::Mul | IntegerOp::Mad => {
+                return self.multiply(form, ty, op == IntegerOp::Mad);
+            }
+            IntegerOp::Mul24 | IntegerOp::Mad24 => {
+                return self.multiply24(form, ty, op == IntegerOp::Mad24);
+            }
             // Division by zero returns what the hardware returns: all ones; the remainder is the
             // dividend.
-            "div" => {
+            IntegerOp::Div => {
                 let kind = match (ty.signed(), ty.bits) {
                     (true, 16) => lanes!(wide, |a: i16, b: i16| -> i16 {
                         if b == 0 { -1 } else { a.wrapping_div(b) }
@@ -160,27 +156,27 @@ impl<'a> FunctionDecoder<'a, '_> {
                             a.checked_div(b).unwrap_or(!0)
                         })
                     }
-                    _ => return missing("type"),
+                    _ => return unsupported("type"),
                 };
                 (kind, &two[..])
             }
-            "rem" => {
+            IntegerOp::Rem => {
                 let kind = signed!(wide, ty, |a, b| if b == 0 { a } else { a.wrapping_rem(b) });
                 (kind, &two[..])
             }
-            "min" => (signed!(wide, ty, |a, b| a.min(b)), &two[..]),
-            "max" => (signed!(wide, ty, |a, b| a.max(b)), &two[..]),
-            "abs" => {
+            IntegerOp::Min => (signed!(wide, ty, |a, b| a.min(b)), &two[..]),
+            IntegerOp::Max => (signed!(wide, ty, |a, b| a.max(b)), &two[..]),
+            IntegerOp::Abs => {
                 let kind = match ty.bits {
                     16 => lanes!(wide, |a: i16| -> i16 { a.wrapping_abs() }),
                     32 => lanes!(wide, |a: i32| -> i32 { a.wrapping_abs() }),
                     64 => lanes!(wide, |a: i64| -> i64 { a.wrapping_abs() }),
-                    _ => return missing("type"),
+                    _ => return unsupported("type"),
                 };
                 (kind, &two[..1])
             }
-            "neg" => (any!(wide, ty, |a| a.wrapping_neg()), &two[..1]),
-            "sad" => {
+            IntegerOp::Neg => (any!(wide, ty, |a| a.wrapping_neg()), &two[..1]),
+            IntegerOp::Sad => {
                 let kind = match (ty.signed(), ty.bits) {
                     (true, 16) => lanes!(wide, |a: i16, b: i16, c: u16| -> u16 {
                         a.abs_diff(b).wrapping_add(c)
@@ -195,33 +191,36 @@ impl<'a> FunctionDecoder<'a, '_> {
                 };
                 return self.emit_plain(form, kind, ty, &[ty; 3]);
             }
-            _ => return missing(""),
         };
         if ty.class == Class::Bits {
-            return missing("type");
+            return unsupported("type");
         }
         self.emit_plain(form, kind, ty, from)
     }
 
     /// Decodes `add`, `sub` and `mad` with the carry flag as input or output.
-    fn carrying(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+    fn carrying(&mut self, form: &mut Form<'a>, op: IntegerOp, ty: Ty) -> Decoded {
         let out = form.flag("cc");
-        let carries = matches!(form.opcode, "addc" | "subc" | "madc");
+        let carries = matches!(
+            op,
+            IntegerOp::AddCarry | IntegerOp::SubCarry | IntegerOp::MadCarry
+        );
+        let subtracts = matches!(op, IntegerOp::Sub | IntegerOp::SubCarry);
+        let multiplies = matches!(op, IntegerOp::Mad | IntegerOp::MadCarry);
         let wide = self.wide();
-        let multiplies = matches!(form.opcode, "mad" | "madc");
         if !out && !carries {
-            let kind = match form.opcode {
-                "add" => any!(wide, ty, |a, b| a.wrapping_add(b)),
-                _ => any!(wide, ty, |a, b| a.wrapping_sub(b)),
+            let kind = match subtracts {
+                false => any!(wide, ty, |a, b| a.wrapping_add(b)),
+                true => any!(wide, ty, |a, b| a.wrapping_sub(b)),
             };
             return self.emit_plain(form, kind, ty, &[ty; 2]);
         }
         let high = form.flag("hi");
         if multiplies && !high && !form.flag("lo") {
-            return missing("no `.lo` or `.hi`");
+            return unsupported("no `.lo` or `.hi`");
         }
         if ty.bits != 32 && ty.bits != 64 {
-            return missing("type");
+            return unsupported("type");
         }
         let from = [ty; 3];
         form.arity(if multiplies { 4 } else { 3 })?;
@@ -232,7 +231,6 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let (d, widen) = self.dest(&form.operands[0], ty)?;
         // Bits of `imm`: write the carry; read it; subtract.
-        let subtracts = matches!(form.opcode, "subc") || form.opcode == "sub";
         let imm = u64::from(out) | u64::from(carries) << 1 | u64::from(subtracts) << 2;
         if multiplies {
             let product = if ty.bits == 64 {
@@ -268,72 +266,72 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn integer_bits(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes logic and bit counts.
+    pub(super) fn logic(&mut self, form: &mut Form<'a>, op: LogicOp) -> Decoded {
         let wide = self.wide();
-        if form.opcode == "bfind" {
-            return self.bfind(form);
-        }
         let ty = form.ty()?;
         let two = [ty; 2];
-        let (kind, to, from) = match form.opcode {
-            "and" => (bitwise!(wide, ty, |a, b| a & b), ty, &two[..]),
-            "or" => (bitwise!(wide, ty, |a, b| a | b), ty, &two[..]),
-            "xor" => (bitwise!(wide, ty, |a, b| a ^ b), ty, &two[..]),
-            "not" if ty.class == Class::Pred => {
+        let (kind, to, from) = match op {
+            LogicOp::And => (bitwise!(wide, ty, |a, b| a & b), ty, &two[..]),
+            LogicOp::Or => (bitwise!(wide, ty, |a, b| a | b), ty, &two[..]),
+            LogicOp::Xor => (bitwise!(wide, ty, |a, b| a ^ b), ty, &two[..]),
+            LogicOp::Not if ty.class == Class::Pred => {
                 let kind = lanes!(wide, with w, i, m {
                     let value = !w.get_pred(i.a);
                     w.put_pred(i.d, m, value);
                 });
                 (kind, ty, &two[..1])
             }
-            "not" => (any!(wide, ty, |a| !a), ty, &two[..1]),
-            "cnot" => (any!(wide, ty, |a| u8::from(a == 0).into()), ty, &two[..1]),
-            "popc" if ty.bits == 32 => (
+            LogicOp::Not => (any!(wide, ty, |a| !a), ty, &two[..1]),
+            LogicOp::IsZero => (any!(wide, ty, |a| u8::from(a == 0).into()), ty, &two[..1]),
+            LogicOp::CountOnes if ty.bits == 32 => (
                 lanes!(wide, |a: u32| -> u32 { a.count_ones() }),
                 Ty::U32,
                 &two[..1],
             ),
-            "popc" => (
+            LogicOp::CountOnes => (
                 lanes!(wide, |a: u64| -> u32 { a.count_ones() }),
                 Ty::U32,
                 &two[..1],
             ),
-            "clz" if ty.bits == 32 => (
+            LogicOp::LeadingZeros if ty.bits == 32 => (
                 lanes!(wide, |a: u32| -> u32 { a.leading_zeros() }),
                 Ty::U32,
                 &two[..1],
             ),
-            "clz" => (
+            LogicOp::LeadingZeros => (
                 lanes!(wide, |a: u64| -> u32 { a.leading_zeros() }),
                 Ty::U32,
                 &two[..1],
             ),
-            "brev" if ty.bits == 32 => (
+            LogicOp::ReverseBits if ty.bits == 32 => (
                 lanes!(wide, |a: u32| -> u32 { a.reverse_bits() }),
                 ty,
                 &two[..1],
             ),
-            "brev" => (
+            LogicOp::ReverseBits => (
                 lanes!(wide, |a: u64| -> u64 { a.reverse_bits() }),
                 ty,
                 &two[..1],
             ),
-            "shl" | "shr" => return self.shift(form, ty),
-            _ => return missing(""),
         };
-        let counts = matches!(form.opcode, "popc" | "clz" | "brev");
+        let counts = matches!(
+            op,
+            LogicOp::CountOnes | LogicOp::LeadingZeros | LogicOp::ReverseBits
+        );
         if counts && !matches!((ty.class, ty.bits), (Class::Bits, 32 | 64)) {
-            return missing("type");
+            return unsupported("type");
         }
         if ty.packed || matches!(ty.class, Class::Float | Class::Brain) {
-            return missing("type");
+            return unsupported("type");
         }
         self.emit_plain(form, kind, to, from)
     }
 
-    fn shift(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+    /// Decodes `shl`, or `shr` if not `left`.
+    pub(super) fn shift(&mut self, form: &mut Form<'a>, left: bool) -> Decoded {
         let wide = self.wide();
-        let left = form.opcode == "shl";
+        let ty = form.ty()?;
         // Shift amounts beyond the width give zero, or the sign.
         let kind = match (left, ty.signed(), ty.bits) {
             (true, _, 16) => lanes!(wide, |a: u16, b: u32| -> u16 {
@@ -357,12 +355,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             (_, true, 16) => lanes!(wide, |a: i16, b: u32| -> i16 { a >> b.min(15) }),
             (_, true, 32) => lanes!(wide, |a: i32, b: u32| -> i32 { a >> b.min(31) }),
             (_, true, 64) => lanes!(wide, |a: i64, b: u32| -> i64 { a >> b.min(63) }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, ty, &[ty, Ty::U32])
     }
 
-    fn bfind(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `bfind`.
+    pub(super) fn find_leading_bit(&mut self, form: &mut Form<'a>) -> Decoded {
         let wide = self.wide();
         let ty = form.ty()?;
         let amount = form.flag("shiftamt");
@@ -393,7 +392,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 let a = a ^ (a >> 63);
                 if a == 0 { !0 } else { a.leading_zeros() }
             }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, Ty::U32, &[ty])
     }

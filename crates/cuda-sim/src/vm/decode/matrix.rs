@@ -3,9 +3,9 @@
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::operand::Widen;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::pick_touch;
+use crate::vm::lanes::memory_fn;
 use crate::vm::matrix::{BitOp, Element, Fragment, Layout, Multiply, Product, Side};
 use crate::vm::rounding::Round;
 use cuda_ptx::Operand;
@@ -34,7 +34,7 @@ impl Shape {
     pub(super) fn take(form: &mut Form<'_>) -> Decoded<Self> {
         let shapes = form.modifiers.iter().map(|text| Self::parse(text));
         let Some((index, shape)) = shapes.enumerate().find_map(|(i, s)| Some((i, s?))) else {
-            return missing("no shape");
+            return unsupported("no shape");
         };
         form.modifiers.remove(index);
         Ok(shape)
@@ -177,7 +177,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             round,
             bits,
         });
-        let kind = Kind::Together(pick_touch::<Multiply>(self.wide()));
+        let kind = Kind::Converged(memory_fn::<Multiply>(self.wide()));
         self.emit(kind, 0, 0, 0, 0, number);
         for widen in after {
             self.finish(widen);
@@ -189,14 +189,14 @@ impl<'a> FunctionDecoder<'a, '_> {
         aligned(form)?;
         let shape = Shape::take(form)?;
         if !form.flag("row") || !form.flag("col") {
-            return missing("layout");
+            return unsupported("layout");
         }
         let types = take_elements(form);
         let Ok(types) = <[Element; 4]>::try_from(types) else {
-            return missing("types");
+            return unsupported("types");
         };
         if !mma_has(shape, types) {
-            return missing("types of this shape");
+            return unsupported("types of this shape");
         }
         let options = options(form, types[1])?;
         self.product(form, shape, types, Layout::Mma, options)
@@ -208,7 +208,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         // The fragments do not depend on the layouts in memory.
         for _ in 0..2 {
             if form.one_of(&["row", "col"]).is_none() {
-                return missing("layout");
+                return unsupported("layout");
             }
         }
         let shape = Shape::take(form)?;
@@ -216,7 +216,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let types = match types[..] {
             [d, c] => [d, Element::F16, Element::F16, c],
             [d, a, b, c] => [d, a, b, c],
-            _ => return missing("types"),
+            _ => return unsupported("types"),
         };
         use Element as E;
         let [d, a, b, c] = types;
@@ -227,7 +227,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             _ => (d, c) == (E::S32, E::S32),
         };
         if !sums || a != b || !wmma_has(shape, a) {
-            return missing("types of this shape");
+            return unsupported("types of this shape");
         }
         let options = options(form, a)?;
         self.product(form, shape, types, Layout::Opaque, options)
@@ -239,7 +239,7 @@ pub(super) fn aligned(form: &mut Form<'_>) -> Decoded {
     if form.flag("sync") && form.flag("aligned") {
         return Ok(());
     }
-    missing("without `.sync.aligned`")
+    unsupported("without `.sync.aligned`")
 }
 
 fn options(form: &mut Form<'_>, a: Element) -> Decoded<(bool, Round, BitOp)> {
@@ -259,10 +259,10 @@ fn options(form: &mut Form<'_>, a: Element) -> Decoded<(bool, Round, BitOp)> {
         bits = match form.one_of(&["and", "xor"]) {
             Some("and") => BitOp::And,
             Some(_) => BitOp::Xor,
-            None => return missing("operation on bits"),
+            None => return unsupported("operation on bits"),
         };
         if !form.flag("popc") {
-            return missing("without `.popc`");
+            return unsupported("without `.popc`");
         }
     }
     Ok((saturates, round, bits))

@@ -3,9 +3,9 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::memory::take_order;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{lanes, pick_touch};
+use crate::vm::lanes::{lanes, memory_fn};
 use crate::vm::mbarrier::{Op, Operate, pending};
 use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
@@ -24,10 +24,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             "pending_count",
         ];
         let Some(name) = form.one_of(&names) else {
-            return missing("operation");
+            return unsupported("operation");
         };
         if !form.flag("b64") {
-            return missing("type");
+            return unsupported("type");
         }
         if name == "pending_count" {
             let kind = lanes!(self.wide(), |a: u64| -> u32 { pending(a) });
@@ -78,7 +78,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let a = self.whole_address(address, tag)?;
         let none = self.const32(0);
         let d = self.temp64();
-        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<Operate>(self.wide()));
         self.emit(kind, d, a, count, 0, op.number());
         self.last_source(bytes.unwrap_or(none));
         Ok(())
@@ -96,12 +96,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             // An arrival at a barrier of another block returns no state.
             [Operand::Address(..), ..] => (None, form.operands),
             [state, rest @ ..] => (Some(state), rest),
-            [] => return missing("operands"),
+            [] => return unsupported("operands"),
         };
         let (address, number) = match rest {
             [address] => (address, None),
             [address, number] => (address, Some(number)),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let mut count = self.const32(1);
         let mut bytes = self.const32(0);
@@ -109,14 +109,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             let slot = self.source(number, Ty::U32)?;
             *if expects { &mut bytes } else { &mut count } = slot;
         } else if expects {
-            return missing("no byte count");
+            return unsupported("no byte count");
         }
         let a = self.whole_address(address, tag)?;
         let (d, widen) = match state {
             Some(state) => self.dest(state, Ty::B64)?,
             None => (self.temp64(), None),
         };
-        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<Operate>(self.wide()));
         self.emit(kind, d, a, count, 0, op.number());
         self.last_source(bytes);
         self.finish(widen);
@@ -129,7 +129,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             [passed, address, which] => (passed, address, which),
             // The time limit of the wait is only a hint.
             [passed, address, which, _] if tries => (passed, address, which),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let a = self.whole_address(address, tag)?;
         let none = self.const32(0);
@@ -140,7 +140,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Op::TestState, self.source(which, Ty::B64)?, none)
         };
         let (d, _) = self.dest(passed, Ty::PRED)?;
-        let kind = Kind::Touch(pick_touch::<Operate>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<Operate>(self.wide()));
         self.emit(kind, d, a, b, 0, op.number());
         self.last_source(e);
         if tries {

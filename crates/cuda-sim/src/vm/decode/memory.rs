@@ -7,11 +7,11 @@ use super::bulk::without_policy;
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name};
 use super::operand::Sym;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::atomic;
 use crate::vm::check::Acquired;
-use crate::vm::code::{Kind, Slot, TouchFn};
-use crate::vm::lanes::{Bit, Lane, each, lanes, pick_touch};
+use crate::vm::code::{Kind, MemoryFn, Slot};
+use crate::vm::lanes::{Bit, Lane, each, lanes, memory_fn};
 use crate::vm::mbarrier::Op;
 use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
 use cuda_ptx::{Base, Operand};
@@ -52,49 +52,40 @@ pub(super) fn take_order(form: &mut Form<'_>) -> Order {
     order
 }
 
-fn load_of<const CHECKED: bool>(bytes: u32, wide: bool) -> TouchFn {
+fn load_of<const CHECKED: bool>(bytes: u32, wide: bool) -> MemoryFn {
     match bytes {
-        1 => pick_touch::<Load<u8, CHECKED>>(wide),
-        2 => pick_touch::<Load<u16, CHECKED>>(wide),
-        4 => pick_touch::<Load<u32, CHECKED>>(wide),
-        _ => pick_touch::<Load<u64, CHECKED>>(wide),
+        1 => memory_fn::<Load<u8, CHECKED>>(wide),
+        2 => memory_fn::<Load<u16, CHECKED>>(wide),
+        4 => memory_fn::<Load<u32, CHECKED>>(wide),
+        _ => memory_fn::<Load<u64, CHECKED>>(wide),
     }
 }
 
-fn store_of<const CHECKED: bool>(bytes: u32, wide: bool) -> TouchFn {
+fn store_of<const CHECKED: bool>(bytes: u32, wide: bool) -> MemoryFn {
     match bytes {
-        1 => pick_touch::<Store<u8, CHECKED>>(wide),
-        2 => pick_touch::<Store<u16, CHECKED>>(wide),
-        4 => pick_touch::<Store<u32, CHECKED>>(wide),
-        _ => pick_touch::<Store<u64, CHECKED>>(wide),
+        1 => memory_fn::<Store<u8, CHECKED>>(wide),
+        2 => memory_fn::<Store<u16, CHECKED>>(wide),
+        4 => memory_fn::<Store<u32, CHECKED>>(wide),
+        _ => memory_fn::<Store<u64, CHECKED>>(wide),
     }
 }
 
-fn atomic_of<const CHECKED: bool>(bits: u32, wide: bool) -> TouchFn {
+fn atomic_of<const CHECKED: bool>(bits: u32, wide: bool) -> MemoryFn {
     match bits {
-        16 => pick_touch::<atomic::Rmw<u16, CHECKED>>(wide),
-        32 => pick_touch::<atomic::Rmw<u32, CHECKED>>(wide),
-        _ => pick_touch::<atomic::Rmw<u64, CHECKED>>(wide),
+        16 => memory_fn::<atomic::Rmw<u16, CHECKED>>(wide),
+        32 => memory_fn::<atomic::Rmw<u32, CHECKED>>(wide),
+        _ => memory_fn::<atomic::Rmw<u64, CHECKED>>(wide),
     }
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn memory(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "mov" => self.mov(form),
-            "ld" | "ldu" => self.load(form),
-            "st" => self.store(form),
-            "cvta" => self.cvta(form),
-            "isspacep" => self.isspacep(form),
-            "atom" | "red" => self.atomic(form),
-            "prefetch" | "prefetchu" | "applypriority" => {
-                let names = ["global", "local", "param", "const", "L1", "L2", "tensormap"];
-                while form.one_of(&names).is_some() {}
-                form.modifiers.retain(|name| !name.starts_with("L2::evict"));
-                Ok(())
-            }
-            _ => missing(""),
-        }
+    /// Decodes `prefetch`, `prefetchu` and `applypriority`, which have no effect because the
+    /// software device has no caches.
+    pub(super) fn cache_hint(&mut self, form: &mut Form<'a>) -> Decoded {
+        let names = ["global", "local", "param", "const", "L1", "L2", "tensormap"];
+        while form.one_of(&names).is_some() {}
+        form.modifiers.retain(|name| !name.starts_with("L2::evict"));
+        Ok(())
     }
 
     /// The tag of the space that an access names.
@@ -139,17 +130,17 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(elements)
     }
 
-    fn load(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn load(&mut self, form: &mut Form<'a>) -> Decoded {
         drop_hints(form);
         let ty = form.ty()?;
         let order = take_order(form);
         let tag = Self::space(form)?;
         let count = Self::vector(form);
         if form.operands.len() != 2 {
-            return missing("cache policy");
+            return unsupported("cache policy");
         }
         if ty.bits > 64 || ty.class == Class::Pred {
-            return missing("type");
+            return unsupported("type");
         }
         let wide = self.wide();
         let elements = Self::elements(&form.operands[0], count)?;
@@ -158,11 +149,11 @@ impl<'a> FunctionDecoder<'a, '_> {
             && let Name::Sym(Sym::Param(start)) = self.named(name)?
         {
             for (index, element) in elements.iter().enumerate() {
-                let kind = Kind::Touch(match bytes {
-                    1 => pick_touch::<LoadParam<u8>>(wide),
-                    2 => pick_touch::<LoadParam<u16>>(wide),
-                    4 => pick_touch::<LoadParam<u32>>(wide),
-                    _ => pick_touch::<LoadParam<u64>>(wide),
+                let kind = Kind::Memory(match bytes {
+                    1 => memory_fn::<LoadParam<u8>>(wide),
+                    2 => memory_fn::<LoadParam<u16>>(wide),
+                    4 => memory_fn::<LoadParam<u32>>(wide),
+                    _ => memory_fn::<LoadParam<u64>>(wide),
                 });
                 let at = u64::from(start).wrapping_add_signed(*offset);
                 let (d, widen) = self.dest(element, ty)?;
@@ -187,7 +178,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             base = self.copied(base, bits & NARROW == 0);
         }
         for (index, element) in elements.iter().enumerate() {
-            let kind = Kind::Touch(match self.out.checked {
+            let kind = Kind::Memory(match self.out.checked {
                 false => load_of::<false>(bytes, wide),
                 true => load_of::<true>(bytes, wide),
             });
@@ -217,7 +208,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         copy
     }
 
-    fn store(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn store(&mut self, form: &mut Form<'a>) -> Decoded {
         drop_hints(form);
         if form.flag("bulk") {
             return self.clear_bulk(form);
@@ -228,10 +219,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         let tag = Self::space(form)?;
         let count = Self::vector(form);
         if form.operands.len() != 2 {
-            return missing("cache policy");
+            return unsupported("cache policy");
         }
         if ty.bits > 64 || ty.class == Class::Pred {
-            return missing("type");
+            return unsupported("type");
         }
         if order.release {
             self.fence();
@@ -240,7 +231,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (base, offset, bits) = self.address(&form.operands[0], tag)?;
         let bytes = ty.width() / 8;
         for (index, element) in Self::elements(&form.operands[1], count)?.iter().enumerate() {
-            let kind = Kind::Touch(match self.out.checked {
+            let kind = Kind::Memory(match self.out.checked {
                 false => store_of::<false>(bytes, wide),
                 true => store_of::<true>(bytes, wide),
             });
@@ -259,14 +250,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(None);
         }
         if !form.flag("mbarrier::complete_tx::bytes") {
-            return missing("completion");
+            return unsupported("completion");
         }
         match form.operands {
             [rest @ .., barrier] => {
                 form.operands = rest;
                 Ok(Some(barrier))
             }
-            [] => missing("operands"),
+            [] => unsupported("operands"),
         }
     }
 
@@ -285,7 +276,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         });
         self.emit(kind, 0, 0, 0, 0, 0);
         if self.out.checked {
-            let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));
+            let kind = Kind::Memory(memory_fn::<Acquired>(self.wide()));
             self.emit(kind, 0, 0, 0, 0, 0);
         }
     }
@@ -293,12 +284,12 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Emits an instruction that reports an acquire operation to the checks.
     pub(super) fn acquired(&mut self) {
         if self.out.checked {
-            let kind = Kind::Touch(pick_touch::<Acquired>(self.wide()));
+            let kind = Kind::Memory(memory_fn::<Acquired>(self.wide()));
             self.emit(kind, 0, 0, 0, 0, 1);
         }
     }
 
-    fn cvta(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn cvta(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         let to_space = form.flag("to");
         let tag = match form.one_of(&[
@@ -314,10 +305,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("shared" | "shared::cta" | "shared::cluster") => SHARED,
             Some("local") => LOCAL,
             Some(_) => 0,
-            None => return missing("space"),
+            None => return unsupported("space"),
         };
         if ty != Ty::U64 {
-            return missing("type");
+            return unsupported("type");
         }
         form.arity(2)?;
         let a = self.source(&form.operands[1], ty)?;
@@ -335,7 +326,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn isspacep(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn isspacep(&mut self, form: &mut Form<'a>) -> Decoded {
         let names = [
             "global",
             "shared",
@@ -364,15 +355,15 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 Bit::put(w, i.d, m, value);
             }),
-            None => return missing("space"),
+            None => return unsupported("space"),
         };
         self.emit_plain(form, kind, Ty::PRED, &[Ty::U64])
     }
 
-    fn atomic(&mut self, form: &mut Form<'a>) -> Decoded {
+    /// Decodes `atom`, or `red` if `reduces`.
+    pub(super) fn atomic(&mut self, form: &mut Form<'a>, reduces: bool) -> Decoded {
         drop_hints(form);
         form.flag("noftz");
-        let reduces = form.opcode == "red";
         let ty = form.ty()?;
         let order = take_order(form);
         let tag = Self::space(form)?;
@@ -386,21 +377,21 @@ impl<'a> FunctionDecoder<'a, '_> {
             "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec",
         ];
         let Some(name) = form.one_of(&names) else {
-            return missing("operation");
+            return unsupported("operation");
         };
         let Some(op) = atomic::Op::parse(name, ty.class, ty.bits, ty.packed) else {
-            return missing("the operation on this type");
+            return unsupported("the operation on this type");
         };
         let swaps = name == "cas";
         if swaps && count > 1 {
-            return missing("vector");
+            return unsupported("vector");
         }
         let first = usize::from(!reduces);
         form.arity(first + 2 + usize::from(swaps))?;
         let raw = Ty::new(Class::Bits, ty.width());
         let (base, offset, bits) = self.address(&form.operands[first], tag)?;
         let wide = self.wide();
-        let kind = Kind::Touch(match self.out.checked {
+        let kind = Kind::Memory(match self.out.checked {
             false => atomic_of::<false>(ty.width(), wide),
             true => atomic_of::<true>(ty.width(), wide),
         });

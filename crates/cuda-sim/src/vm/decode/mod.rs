@@ -6,6 +6,7 @@
 mod bulk;
 mod cluster;
 mod control;
+mod converged;
 mod convert;
 mod convert8;
 mod dispatch;
@@ -21,7 +22,9 @@ mod memory;
 mod module;
 mod moves;
 mod multiply;
+mod opcodes;
 mod operand;
+mod operation;
 mod packed;
 mod policy;
 mod predicate;
@@ -39,20 +42,26 @@ pub(super) use module::program;
 
 /// The reason why an instruction cannot be decoded.
 #[derive(Debug)]
-enum Refuse {
+enum DecodeError {
     /// The text is invalid, and loading fails.
     Invalid(String),
     /// The software device does not implement it, and executing it fails. The string names the
     /// unsupported part, or is empty.
-    Missing(String),
+    Unsupported(String),
 }
 
-type Decoded<T = ()> = Result<T, Refuse>;
+type Decoded<T = ()> = Result<T, DecodeError>;
 
 fn invalid<T>(message: impl Into<String>) -> Decoded<T> {
-    Err(Refuse::Invalid(message.into()))
+    Err(DecodeError::Invalid(message.into()))
 }
 
-fn missing<T>(what: impl Into<String>) -> Decoded<T> {
-    Err(Refuse::Missing(what.into()))
+fn unsupported<T>(what: impl Into<String>) -> Decoded<T> {
+    Err(DecodeError::Unsupported(what.into()))
+}
+
+/// The name and the example of each opcode.
+#[cfg(test)]
+pub(super) fn opcode_examples() -> impl Iterator<Item = (&'static str, &'static str)> {
+    opcodes::OPCODES.iter().map(|row| (row.name, row.example))
 }

@@ -2,7 +2,7 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::code::Slot;
 use crate::vm::lanes::{Over, each, lanes};
 use crate::vm::special;
@@ -57,7 +57,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         {
             return Ok(reg.slot);
         }
-        missing("128-bit operand")
+        unsupported("128-bit operand")
     }
 
     fn mov128(&mut self, form: &Form<'a>) -> Decoded {
@@ -110,7 +110,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     let value = w.get32(i.a).over(|a| a >> i.imm & 0xff);
                     w.put32(i.d, m, &value);
                 }),
-                _ => return missing("vector size"),
+                _ => return unsupported("vector size"),
             };
             self.emit(kind, part, from, 0, 0, u64::from(index * bits));
             slots.push(part);
@@ -143,7 +143,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let bits = ty.width() / parts.len() as u32;
         if bits < 8 || (ty.width() == 64 && bits < 16) {
-            return missing("vector size");
+            return unsupported("vector size");
         }
         let mut slots = Vec::new();
         for part in parts {

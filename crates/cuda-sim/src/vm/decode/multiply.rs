@@ -3,20 +3,16 @@
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::integer::any;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn multiply(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+    /// Decodes `mul`, or `mad` if `adds`.
+    pub(super) fn multiply(&mut self, form: &mut Form<'a>, ty: Ty, adds: bool) -> Decoded {
         let wide = self.wide();
-        let adds = matches!(form.opcode, "mad" | "mad24");
-        let mut part = form.one_of(&["lo", "hi", "wide"]);
-        if form.opcode.ends_with("24") {
-            return self.multiply24(form, ty, part.take());
-        }
-        let Some(part) = part else {
-            return missing("no `.lo`, `.hi` or `.wide`");
+        let Some(part) = form.one_of(&["lo", "hi", "wide"]) else {
+            return unsupported("no `.lo`, `.hi` or `.wide`");
         };
         if part == "wide" {
             let to = Ty::new(ty.class, ty.bits * 2);
@@ -53,7 +49,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 (false, 32, true) => lanes!(wide, |a: u32, b: u32, c: u64| -> u64 {
                     (u64::from(a) * u64::from(b)).wrapping_add(c)
                 }),
-                _ => return missing("type"),
+                _ => return unsupported("type"),
             };
             let from = [ty, ty, to];
             return self.emit_plain(form, kind, to, &from[..if adds { 3 } else { 2 }]);
@@ -89,53 +85,55 @@ impl<'a> FunctionDecoder<'a, '_> {
             (false, 64) => lanes!(wide, |a: u64, b: u64, c: u64| -> u64 {
                 (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
             }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, ty, &[ty; 3])
     }
 
-    fn multiply24(&mut self, form: &mut Form<'a>, ty: Ty, part: Option<&str>) -> Decoded {
+    /// Decodes `mul24`, or `mad24` if `adds`.
+    pub(super) fn multiply24(&mut self, form: &mut Form<'a>, ty: Ty, adds: bool) -> Decoded {
         let wide = self.wide();
+        let part = form.one_of(&["lo", "hi", "wide"]);
         let three = [ty; 3];
-        let kind = match (form.opcode, part, ty.signed(), ty.bits) {
-            ("mul24", Some("lo"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
+        let kind = match (adds, part, ty.signed(), ty.bits) {
+            (false, Some("lo"), true, 32) => lanes!(wide, |a: i32, b: i32| -> i32 {
                 (a << 8 >> 8).wrapping_mul(b << 8 >> 8)
             }),
-            ("mul24", Some("lo"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+            (false, Some("lo"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)
             }),
-            ("mul24", Some("hi"), true, 32) => {
+            (false, Some("hi"), true, 32) => {
                 lanes!(wide, |a: i32, b: i32| -> i32 { high24(a, b) })
             }
-            ("mul24", Some("hi"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
+            (false, Some("hi"), false, 32) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> 16) as u32
             }),
-            ("mad24", Some("lo"), true, 32) => {
+            (true, Some("lo"), true, 32) => {
                 let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
                     (a << 8 >> 8).wrapping_mul(b << 8 >> 8).wrapping_add(c)
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
-            ("mad24", Some("lo"), false, 32) => {
+            (true, Some("lo"), false, 32) => {
                 let kind = lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
                     (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
-            ("mad24", Some("hi"), true, 32) => {
+            (true, Some("hi"), true, 32) => {
                 let kind = lanes!(wide, |a: i32, b: i32, c: i32| -> i32 {
                     high24(a, b).wrapping_add(c)
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
-            ("mad24", Some("hi"), false, 32) => {
+            (true, Some("hi"), false, 32) => {
                 let kind = lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
                     let product = u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff);
                     ((product >> 16) as u32).wrapping_add(c)
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, ty, &three[..2])
     }
@@ -169,6 +167,6 @@ pub(super) fn product_kind(wide: bool, ty: Ty, high: bool) -> Decoded<Kind> {
         (_, false, 64) => lanes!(wide, |a: u64, b: u64| -> u64 {
             ((u128::from(a) * u128::from(b)) >> 64) as u64
         }),
-        _ => return missing("type"),
+        _ => return unsupported("type"),
     })
 }

@@ -2,7 +2,7 @@
 
 use super::form::{Class, Ty};
 use super::function::{FunctionDecoder, Name, Reg, Width};
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::code::{CONST, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::program::{Fixup, Symbol};
@@ -102,7 +102,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return self.predicate(operand);
         }
         if ty.width() > 64 {
-            return missing("128-bit operand");
+            return unsupported("128-bit operand");
         }
         let wide = ty.width() == 64;
         match operand {
@@ -142,8 +142,8 @@ impl<'a> FunctionDecoder<'a, '_> {
                     None => invalid(format!("Unknown symbol '{name}.{member}'")),
                 }
             }
-            Operand::Sink => missing("operand `_` as a source"),
-            _ => missing("operand form"),
+            Operand::Sink => unsupported("operand `_` as a source"),
+            _ => unsupported("operand form"),
         }
     }
 
@@ -180,7 +180,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    fn special(&mut self, special: special::Special, ty: Ty) -> Decoded<Slot> {
+    fn special(&mut self, special: &special::Special, ty: Ty) -> Decoded<Slot> {
         let wide = ty.width() == 64;
         let to = if wide { self.temp64() } else { self.temp32() };
         let kind = special::read(special, wide, self.wide());
@@ -214,7 +214,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             )),
             Sym::Global(index) if wide => Ok(self.address_const(Symbol::Global(index), offset)),
             Sym::Function(index) if wide => Ok(self.const64(FUNCTION + index as u64)),
-            Sym::Global(_) | Sym::Function(_) => missing("32-bit address"),
+            Sym::Global(_) | Sym::Function(_) => unsupported("32-bit address"),
             Sym::DynamicShared(align) => {
                 let uses = &mut self.out.uses[self.index];
                 uses.dynamic_align = uses.dynamic_align.max(align);
@@ -267,7 +267,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 }
                 _ => invalid(format!("'{name}' is not a predicate")),
             },
-            _ => missing("operand form"),
+            _ => unsupported("operand form"),
         }
     }
 
@@ -291,7 +291,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 Some(reg) => reg,
                 None => return invalid(format!("Unknown symbol '{name}.{member}'")),
             },
-            _ => return missing("operand form"),
+            _ => return unsupported("operand form"),
         };
         let fits = match (reg.width, ty.class, ty.width()) {
             (Width::Pred, Class::Pred, _) | (Width::W64, _, 64) => true,
@@ -331,7 +331,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// `tag` is the tag of the instruction's space; 0 for generic, global and constant memory.
     pub(super) fn address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<(Slot, u64, u32)> {
         let Operand::Address(base, offset) = operand else {
-            return missing("address form");
+            return unsupported("address form");
         };
         let bits = ((tag >> 56) as u32) << TAG_SHIFT;
         match base {

@@ -3,7 +3,8 @@
 use super::float::{input, rounded};
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::operation::{FloatOp, IntegerOp};
+use super::{Decoded, unsupported};
 use crate::vm::lanes::{each, lanes};
 use crate::vm::rounding::{self, Round};
 
@@ -45,27 +46,16 @@ macro_rules! floats {
 
 impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `add`, `mul` and `fma` of two floats in a register.
-    pub(super) fn packed_floats(&mut self, form: &Form<'a>, imm: u64) -> Decoded {
+    pub(super) fn packed_floats(&mut self, form: &Form<'a>, op: FloatOp, imm: u64) -> Decoded {
         let wide = self.wide();
-        let (kind, count) = match form.opcode {
-            "add" => (
-                floats!(wide, |round, a, b, _c| rounding::add32(a, b, round)),
-                2,
-            ),
-            "sub" => (
-                floats!(wide, |round, a, b, _c| rounding::add32(a, -b, round)),
-                2,
-            ),
-            "mul" => (
-                floats!(wide, |round, a, b, _c| rounding::mul32(a, b, round)),
-                2,
-            ),
-            "fma" => (
-                floats!(wide, |round, a, b, c| rounding::fma32(a, b, c, round)),
-                3,
-            ),
-            _ => return missing("two floats"),
+        let kind = match op {
+            FloatOp::Add => floats!(wide, |round, a, b, _c| rounding::add32(a, b, round)),
+            FloatOp::Sub => floats!(wide, |round, a, b, _c| rounding::add32(a, -b, round)),
+            FloatOp::Mul => floats!(wide, |round, a, b, _c| rounding::mul32(a, b, round)),
+            FloatOp::Fma => floats!(wide, |round, a, b, c| rounding::fma32(a, b, c, round)),
+            _ => return unsupported("two floats"),
         };
+        let count = op.sources();
         form.arity(count + 1)?;
         let mut slots = [0; 3];
         for (slot, operand) in slots.iter_mut().zip(&form.operands[1..]) {
@@ -81,44 +71,49 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     /// Decodes `add`, `min` and `max` of two integers in a register, and `min` and `max` with
     /// `.relu`.
-    pub(super) fn packed_integers(&mut self, form: &mut Form<'a>, ty: Ty) -> Decoded {
+    pub(super) fn packed_integers(
+        &mut self,
+        form: &mut Form<'a>,
+        op: IntegerOp,
+        ty: Ty,
+    ) -> Decoded {
         let wide = self.wide();
         let relu = form.flag("relu");
-        let kind = match (form.opcode, ty.signed(), ty.width(), relu) {
-            ("add", _, 32, false) => {
+        let kind = match (op, ty.signed(), ty.width(), relu) {
+            (IntegerOp::Add, _, 32, false) => {
                 lanes!(wide, |a: u32, b: u32| -> u32 {
                     halves(a, b, u16::wrapping_add)
                 })
             }
-            ("min", false, 32, false) => {
+            (IntegerOp::Min, false, 32, false) => {
                 lanes!(wide, |a: u32, b: u32| -> u32 { halves(a, b, u16::min) })
             }
-            ("max", false, 32, false) => {
+            (IntegerOp::Max, false, 32, false) => {
                 lanes!(wide, |a: u32, b: u32| -> u32 { halves(a, b, u16::max) })
             }
-            ("min", true, 32, true) if !ty.packed => {
+            (IntegerOp::Min, true, 32, true) if !ty.packed => {
                 lanes!(wide, |a: i32, b: i32| -> i32 { a.min(b).max(0) })
             }
-            ("max", true, 32, true) if !ty.packed => {
+            (IntegerOp::Max, true, 32, true) if !ty.packed => {
                 lanes!(wide, |a: i32, b: i32| -> i32 { a.max(b).max(0) })
             }
-            ("min", true, 32, false) => {
+            (IntegerOp::Min, true, 32, false) => {
                 lanes!(wide, |a: u32, b: u32| -> u32 {
                     signed_halves(a, b, i16::min)
                 })
             }
-            ("max", true, 32, false) => {
+            (IntegerOp::Max, true, 32, false) => {
                 lanes!(wide, |a: u32, b: u32| -> u32 {
                     signed_halves(a, b, i16::max)
                 })
             }
-            ("min", true, 32, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
+            (IntegerOp::Min, true, 32, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 signed_halves(a, b, |a, b| a.min(b).max(0))
             }),
-            ("max", true, 32, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
+            (IntegerOp::Max, true, 32, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 signed_halves(a, b, |a, b| a.max(b).max(0))
             }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, Ty::B32, &[Ty::B32; 2])
     }

@@ -2,14 +2,14 @@
 
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::lanes::lanes;
 
 impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `createpolicy`; the policy is a number that is never read.
     pub(super) fn create_policy(&mut self, form: &mut Form<'a>) -> Decoded {
         if form.one_of(&["fractional", "range", "cvt"]).is_none() || !form.flag("b64") {
-            return missing("");
+            return unsupported("");
         }
         let names = [
             "global",
@@ -21,7 +21,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         ];
         while form.one_of(&names).is_some() {}
         let Some(to) = form.operands.first() else {
-            return missing("operands");
+            return unsupported("operands");
         };
         let (d, widen) = self.dest(to, Ty::B64)?;
         let kind = lanes!(self.wide(), with w, i, m {

@@ -2,7 +2,7 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, half, missing};
+use super::{Decoded, half, unsupported};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{Bit, Over, lanes};
 use crate::vm::rounding::flush;
@@ -22,7 +22,7 @@ macro_rules! ordered {
             "le" | "ls" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a <= b) }),
             "gt" | "hi" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a > b) }),
             "ge" | "hs" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a >= b) }),
-            _ => return missing("comparison"),
+            _ => return unsupported("comparison"),
         }
     };
 }
@@ -74,7 +74,7 @@ macro_rules! unordered {
             "nan" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 Bit(a.is_nan() || b.is_nan())
             }),
-            _ => return missing("comparison"),
+            _ => return unsupported("comparison"),
         }
     };
 }
@@ -86,16 +86,6 @@ fn same<T>(a: T) -> T {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn compare(&mut self, form: &mut Form<'a>) -> Decoded {
-        match form.opcode {
-            "setp" => self.setp(form),
-            "set" => self.set(form),
-            "selp" => self.selp(form),
-            "slct" => self.slct(form),
-            _ => self.testp(form),
-        }
-    }
-
     /// Decodes `p = a op b` to a predicate slot. For two values in a register it compares the lower
     /// ones, or the upper ones if `upper`.
     #[expect(
@@ -117,7 +107,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Unsigned | Class::Bits, 16) => ordered!(wide, op, u16),
             (Class::Unsigned | Class::Bits, 32) => ordered!(wide, op, u32),
             (Class::Unsigned | Class::Bits, 64) => ordered!(wide, op, u64),
-            (Class::Signed, _) if unsigned_name => return missing("comparison"),
+            (Class::Signed, _) if unsigned_name => return unsupported("comparison"),
             (Class::Signed, 16) => ordered!(wide, op, i16),
             (Class::Signed, 32) => ordered!(wide, op, i32),
             (Class::Signed, 64) => ordered!(wide, op, i64),
@@ -129,7 +119,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 b = self.half_to_single(b, ty, ftz, upper);
                 unordered!(wide, op, f32, same)
             }
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit(kind, p, a, b, 0, 0);
         Ok(())
@@ -164,7 +154,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn comparing(form: &mut Form<'a>) -> Decoded<(&'static str, bool)> {
         match form.one_of(&COMPARISONS) {
             Some(op) => Ok((op, form.flag("ftz"))),
-            None => missing("no comparison"),
+            None => unsupported("no comparison"),
         }
     }
 
@@ -200,7 +190,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn setp(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn setp(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         let combine = form.one_of(&["and", "or", "xor"]);
         form.arity(if combine.is_some() { 4 } else { 3 })?;
@@ -211,7 +201,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (p, _) = self.dest(first, Ty::PRED)?;
         let how = Self::comparing(form)?;
         if ty.packed && second.is_none() {
-            return missing("one predicate for two values");
+            return unsupported("one predicate for two values");
         }
         if combine.is_none() && second.is_none() {
             return self.comparison(form, how, ty, p, false);
@@ -239,7 +229,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.combine(combine, result, c, p, false)
     }
 
-    fn set(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn set(&mut self, form: &mut Form<'a>) -> Decoded {
         let from = form.ty()?;
         let to = form.ty()?;
         let combine = form.one_of(&["and", "or", "xor"]);
@@ -256,10 +246,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Unsigned | Class::Signed, 16) if !to.packed => 0xffff,
             (Class::Float, 16) => 0x3c00,
             (Class::Brain, 16) => 0x3f80,
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         if to.packed && !from.packed || from.packed && to.width() != 32 {
-            return missing("type");
+            return unsupported("type");
         }
         let (d, widen) = self.dest(&form.operands[0], to)?;
         let (yes, no) = (self.const32(one), self.const32(0));
@@ -296,16 +286,16 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    fn selp(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn selp(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         if ty.class == Class::Pred || ty.bits < 16 {
-            return missing("type");
+            return unsupported("type");
         }
         let kind = self.select_kind(ty.width());
         self.emit_plain(form, kind, ty, &[ty, ty, Ty::PRED])
     }
 
-    fn slct(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn slct(&mut self, form: &mut Form<'a>) -> Decoded {
         let by = form.ty()?;
         let ty = form.ty()?;
         let ftz = form.flag("ftz");
@@ -317,7 +307,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Signed, 32) => lanes!(wide, |a: i32| -> Bit { Bit(a >= 0) }),
             (Class::Float, 32) if ftz => lanes!(wide, |a: f32| -> Bit { Bit(flush(a) >= 0.0) }),
             (Class::Float, 32) => lanes!(wide, |a: f32| -> Bit { Bit(a >= 0.0) }),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit(kind, p, c, 0, 0, 0);
         let [a, b] = self.sources(&form.operands[1..3], ty)?;
@@ -328,7 +318,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
-    fn testp(&mut self, form: &mut Form<'a>) -> Decoded {
+    pub(super) fn testp(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         let wide = self.wide();
         let names = [
@@ -351,14 +341,14 @@ impl<'a> FunctionDecoder<'a, '_> {
                         lanes!(wide, |a: $t| -> Bit { Bit(a.is_normal() || a == 0.0) })
                     }
                     Some("subnormal") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_subnormal()) }),
-                    _ => return missing("test"),
+                    _ => return unsupported("test"),
                 }
             };
         }
         let kind = match (ty.class, ty.bits) {
             (Class::Float, 32) => test!(f32),
             (Class::Float, 64) => test!(f64),
-            _ => return missing("type"),
+            _ => return unsupported("type"),
         };
         self.emit_plain(form, kind, Ty::PRED, &[ty])
     }

@@ -3,26 +3,37 @@
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::aligned;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::code::Kind;
-use crate::vm::lanes::pick_touch;
+use crate::vm::lanes::memory_fn;
 use crate::vm::matrix::{LoadRows, StoreRows, Transpose};
 use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
 
-impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn rows(&mut self, form: &mut Form<'a>) -> Decoded {
+/// The parts that the three instructions have in common.
+struct Rows<'a> {
+    to: &'a Operand<'a>,
+    from: &'a Operand<'a>,
+    /// The number of matrices.
+    count: usize,
+    is_transposed: bool,
+    /// The tag of the memory space.
+    tag: u64,
+}
+
+impl<'a> Rows<'a> {
+    /// Takes all parts. `count` is the number of matrices if the instruction does not name it.
+    fn take(form: &mut Form<'a>, count: Option<usize>) -> Decoded<Self> {
         aligned(form)?;
         if !form.flag("m8n8") {
-            return missing("shape");
+            return unsupported("shape");
         }
-        let is_move = form.opcode == "movmatrix";
-        let count = match form.one_of(&["x1", "x2", "x4"]) {
-            Some("x1") => 1,
-            Some("x2") => 2,
-            Some(_) => 4,
-            None if is_move => 1,
-            None => return missing("number of matrices"),
+        let count = match (form.one_of(&["x1", "x2", "x4"]), count) {
+            (Some("x1"), _) => 1,
+            (Some("x2"), _) => 2,
+            (Some(_), _) => 4,
+            (None, Some(count)) => count,
+            (None, None) => return unsupported("number of matrices"),
         };
         let is_transposed = form.flag("trans");
         let tag = match form.one_of(&["shared", "shared::cta"]) {
@@ -30,52 +41,87 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => 0,
         };
         if !form.flag("b16") {
-            return missing("type");
+            return unsupported("type");
         }
         form.arity(2)?;
         let [to, from] = form.operands else {
-            return missing("operands");
+            return unsupported("operands");
         };
-        match form.opcode {
-            "movmatrix" if is_transposed => {
-                let a = self.source(from, Ty::B32)?;
-                let (d, widen) = self.dest(to, Ty::B32)?;
-                let kind = Kind::Together(pick_touch::<Transpose>(self.wide()));
-                self.emit(kind, d, a, 0, 0, 0);
-                self.finish(widen);
-                Ok(())
-            }
-            "ldmatrix" => {
-                let address = self.whole_address(from, tag)?;
-                let (mut slots, mut after) = (Vec::new(), Vec::new());
-                for operand in registers(to, count)? {
-                    let (slot, widen) = self.dest(operand, Ty::B32)?;
-                    slots.push(slot);
-                    after.push(widen);
-                }
-                let list = self.list(slots);
-                let kind = Kind::Together(pick_touch::<LoadRows>(self.wide()));
-                self.emit(kind, 0, address, 0, 0, list);
-                self.last_source(u32::from(is_transposed));
-                for widen in after {
-                    self.finish(widen);
-                }
-                Ok(())
-            }
-            "stmatrix" => {
-                let address = self.whole_address(to, tag)?;
-                let mut slots = Vec::new();
-                for operand in registers(from, count)? {
-                    slots.push(self.source(operand, Ty::B32)?);
-                }
-                let list = self.list(slots);
-                let kind = Kind::Together(pick_touch::<StoreRows>(self.wide()));
-                self.emit(kind, 0, address, 0, 0, list);
-                self.last_source(u32::from(is_transposed));
-                Ok(())
-            }
-            _ => missing(""),
+        Ok(Self {
+            to,
+            from,
+            count,
+            is_transposed,
+            tag,
+        })
+    }
+}
+
+impl<'a> FunctionDecoder<'a, '_> {
+    /// Decodes `ldmatrix`.
+    pub(super) fn load_rows(&mut self, form: &mut Form<'a>) -> Decoded {
+        let Rows {
+            to,
+            from,
+            count,
+            is_transposed,
+            tag,
+        } = Rows::take(form, None)?;
+        let address = self.whole_address(from, tag)?;
+        let (mut slots, mut after) = (Vec::new(), Vec::new());
+        for operand in registers(to, count)? {
+            let (slot, widen) = self.dest(operand, Ty::B32)?;
+            slots.push(slot);
+            after.push(widen);
         }
+        let list = self.list(slots);
+        let kind = Kind::Converged(memory_fn::<LoadRows>(self.wide()));
+        self.emit(kind, 0, address, 0, 0, list);
+        self.last_source(u32::from(is_transposed));
+        for widen in after {
+            self.finish(widen);
+        }
+        Ok(())
+    }
+
+    /// Decodes `stmatrix`.
+    pub(super) fn store_rows(&mut self, form: &mut Form<'a>) -> Decoded {
+        let Rows {
+            to,
+            from,
+            count,
+            is_transposed,
+            tag,
+        } = Rows::take(form, None)?;
+        let address = self.whole_address(to, tag)?;
+        let mut slots = Vec::new();
+        for operand in registers(from, count)? {
+            slots.push(self.source(operand, Ty::B32)?);
+        }
+        let list = self.list(slots);
+        let kind = Kind::Converged(memory_fn::<StoreRows>(self.wide()));
+        self.emit(kind, 0, address, 0, 0, list);
+        self.last_source(u32::from(is_transposed));
+        Ok(())
+    }
+
+    /// Decodes `movmatrix`.
+    pub(super) fn transpose_rows(&mut self, form: &mut Form<'a>) -> Decoded {
+        let Rows {
+            to,
+            from,
+            is_transposed,
+            ..
+        } = Rows::take(form, Some(1))?;
+        if !is_transposed {
+            return unsupported("");
+        }
+        let a = self.source(from, Ty::B32)?;
+        let (d, widen) = self.dest(to, Ty::B32)?;
+        let kind = Kind::Converged(memory_fn::<Transpose>(self.wide()));
+        self.emit(kind, d, a, 0, 0, 0);
+        self.finish(widen);
+        Ok(())
     }
 
     /// Stores a list of registers; returns its number.

@@ -3,14 +3,22 @@
 
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::atomic;
 use crate::vm::code::Kind;
-use crate::vm::lanes::pick_touch;
+use crate::vm::lanes::memory_fn;
 use crate::vm::texture::{Geometry, LoadSurface, Mode, ReduceSurface, StoreSurface};
 use cuda_ptx::Operand;
 
 const S32: Ty = Ty::new(Class::Signed, 32);
+
+/// An access to a surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SurfaceOp {
+    Load,
+    Store,
+    Reduce,
+}
 
 /// The parts of an access that precede its values.
 struct Parts<'v, 'a> {
@@ -22,13 +30,13 @@ struct Parts<'v, 'a> {
     value: &'v Operand<'a>,
 }
 
-fn parts<'a>(form: &mut Form<'a>) -> Decoded<Parts<'a, 'a>> {
+fn parts<'a>(form: &mut Form<'a>, access: SurfaceOp) -> Decoded<Parts<'a, 'a>> {
     if !form.flag("b") {
-        return missing("conversion");
+        return unsupported("conversion");
     }
     let geometry = FunctionDecoder::geometry(form)?;
     if matches!(geometry, Geometry::Cube | Geometry::Cubes) {
-        return missing("geometry");
+        return unsupported("geometry");
     }
     let name = form.one_of(&Mode::NAMES).unwrap_or("trap");
     let number = Mode::NAMES.iter().position(|&other| other == name);
@@ -42,9 +50,9 @@ fn parts<'a>(form: &mut Form<'a>) -> Decoded<Parts<'a, 'a>> {
     };
     let ty = form.ty()?;
     let (place, value) = match form.operands {
-        [value, Operand::Bracket(place)] if form.opcode == "suld" => (place, value),
-        [Operand::Bracket(place), value] if form.opcode != "suld" => (place, value),
-        _ => return missing("operands"),
+        [value, Operand::Bracket(place)] if access == SurfaceOp::Load => (place, value),
+        [Operand::Bracket(place), value] if access != SurfaceOp::Load => (place, value),
+        _ => return unsupported("operands"),
     };
     Ok(Parts {
         geometry,
@@ -57,30 +65,30 @@ fn parts<'a>(form: &mut Form<'a>) -> Decoded<Parts<'a, 'a>> {
 }
 
 impl<'a> FunctionDecoder<'a, '_> {
-    pub(super) fn surface(&mut self, form: &mut Form<'a>) -> Decoded {
-        let parts = parts(form)?;
+    pub(super) fn surface(&mut self, form: &mut Form<'a>, access: SurfaceOp) -> Decoded {
+        let parts = parts(form, access)?;
         let Parts { ty, count, .. } = parts;
         let bytes = ty.bits / 8;
-        let op = if form.opcode == "sured" {
+        let op = if access == SurfaceOp::Reduce {
             let is_integer = matches!(ty.class, Class::Unsigned | Class::Signed | Class::Bits);
             if !is_integer || !matches!(ty.bits, 32 | 64) {
-                return missing("type");
+                return unsupported("type");
             }
             let name = form.one_of(&["add", "min", "max", "and", "or"]);
             let op = name.and_then(|name| atomic::Op::parse(name, ty.class, ty.bits, false));
             match op {
                 Some(op) if count == 1 => op as u64,
-                _ => return missing("operation"),
+                _ => return unsupported("operation"),
             }
         } else {
             if ty.class != Class::Bits || ty.bits > 64 || bytes * count as u32 > 16 {
-                return missing("type");
+                return unsupported("type");
             }
             0
         };
         form.done()?;
         let [handle, at] = parts.place else {
-            return missing("operands");
+            return unsupported("operands");
         };
         let handle = self.object(handle)?;
         let values = match parts.value {
@@ -93,7 +101,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (mut slots, mut after) = (Vec::new(), Vec::new());
         self.spot(at, parts.geometry, S32, &mut slots)?;
         for value in values {
-            if form.opcode == "suld" {
+            if access == SurfaceOp::Load {
                 let (slot, widen) = self.dest(value, ty)?;
                 slots.push(slot);
                 after.push(widen);
@@ -102,10 +110,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         }
         let imm = self.list(slots) | parts.mode.pack(parts.geometry, bytes, op);
-        let kind = Kind::Touch(match form.opcode {
-            "suld" => pick_touch::<LoadSurface>(self.wide()),
-            "sust" => pick_touch::<StoreSurface>(self.wide()),
-            _ => pick_touch::<ReduceSurface>(self.wide()),
+        let kind = Kind::Memory(match access {
+            SurfaceOp::Load => memory_fn::<LoadSurface>(self.wide()),
+            SurfaceOp::Store => memory_fn::<StoreSurface>(self.wide()),
+            SurfaceOp::Reduce => memory_fn::<ReduceSurface>(self.wide()),
         });
         self.emit(kind, 0, handle, 0, 0, imm);
         for widen in after {

@@ -3,9 +3,9 @@
 use super::bulk::{Completion, without_policy};
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::pick_touch;
+use crate::vm::lanes::memory_fn;
 use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
 use crate::vm::tensor::{CopyTensor, Direction, IMAGES, OPERATIONS};
@@ -19,36 +19,36 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("3d") => 3,
             Some("4d") => 4,
             Some(_) => 5,
-            None => return missing("no dimensions"),
+            None => return unsupported("no dimensions"),
         };
         // Other modes stay among the modifiers and are rejected there.
         let mode = form.one_of(&["tile", "im2col", "im2col_no_offs"]);
         let has_offsets = mode == Some("im2col");
         let is_of_images = has_offsets || mode == Some("im2col_no_offs");
         if is_of_images && rank < 3 {
-            return missing(format!("images of {rank} dimensions"));
+            return unsupported(format!("images of {rank} dimensions"));
         }
         if form.flag("prefetch") {
             if !form.flag("L2") || !form.flag("global") || is_of_images != has_offsets {
-                return missing("spaces");
+                return unsupported("spaces");
             }
             let operands = without_policy(form);
             form.done()?;
             return match operands {
                 [_] if !has_offsets => Ok(()),
                 [_, Operand::Vector(offsets)] if has_offsets && offsets.len() + 2 == rank => Ok(()),
-                _ => missing("operands"),
+                _ => unsupported("operands"),
             };
         }
         let loads = match form.one_of(&["global", "shared::cta", "shared::cluster"]) {
             Some("global") => {
                 if !form.flag("shared::cta") {
-                    return missing("spaces");
+                    return unsupported("spaces");
                 }
                 false
             }
             Some(_) if form.flag("global") => true,
-            _ => return missing("spaces"),
+            _ => return unsupported("spaces"),
         };
         let expected = if loads {
             Completion::Barrier
@@ -56,7 +56,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Completion::Group
         };
         if Completion::take(form)? != expected {
-            return missing("completion");
+            return unsupported("completion");
         }
         let direction = match (loads, reduces) {
             (true, false) => Direction::Load,
@@ -65,13 +65,13 @@ impl<'a> FunctionDecoder<'a, '_> {
                 let name = form.one_of(&OPERATIONS);
                 match OPERATIONS.iter().position(|&other| Some(other) == name) {
                     Some(number) => Direction::Reduce(number as u64),
-                    None => return missing("operation"),
+                    None => return unsupported("operation"),
                 }
             }
-            (true, true) => return missing("spaces"),
+            (true, true) => return unsupported("spaces"),
         };
         if is_of_images && loads != has_offsets {
-            return missing("mode");
+            return unsupported("mode");
         }
         let is_multicast = loads && form.flag("multicast::cluster");
         let operands = without_policy(form);
@@ -82,7 +82,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 rest.extend(mask);
                 (rest, &offsets[..])
             }
-            _ if has_offsets => return missing("offsets"),
+            _ if has_offsets => return unsupported("offsets"),
             all => (all.iter().collect(), &[][..]),
         };
         let (shared, tensor, barrier, mask) = match (loads, is_multicast, &operands[..]) {
@@ -91,7 +91,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 (shared, tensor, Some(barrier), Some(mask))
             }
             (false, _, [tensor, shared]) => (shared, tensor, None, None),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let (map, mut slots) = self.tensor_place(tensor, rank)?;
         if has_offsets && offsets.len() + 2 != rank {
@@ -110,7 +110,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some(mask) => self.source(mask, Ty::new(Class::Bits, 16))?,
             None => NOWHERE,
         };
-        let kind = Kind::Touch(pick_touch::<CopyTensor>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<CopyTensor>(self.wide()));
         let images = if is_of_images { IMAGES } else { 0 };
         self.emit(kind, d, a, map, 0, list | direction.number() << 32 | images);
         self.last_source(e);
@@ -120,10 +120,10 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `[map, {x, y}]`: the address of the map, and the coordinates.
     fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, Vec<Slot>)> {
         let Operand::Bracket(parts) = operand else {
-            return missing("address of a tensor");
+            return unsupported("address of a tensor");
         };
         let [map, Operand::Vector(coordinates)] = &parts[..] else {
-            return missing("address of a tensor");
+            return unsupported("address of a tensor");
         };
         if coordinates.len() != rank {
             return super::invalid("Bad vector size");
@@ -131,7 +131,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let map = match map {
             Operand::Name(name) => Operand::Address(Base::Name(name), 0),
             Operand::Offset(name, offset) => Operand::Address(Base::Name(name), *offset),
-            _ => return missing("address of a tensor"),
+            _ => return unsupported("address of a tensor"),
         };
         let map = self.whole_address(&map, 0)?;
         let mut slots = Vec::new();

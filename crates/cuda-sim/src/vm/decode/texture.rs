@@ -4,9 +4,9 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::operand::Widen;
-use super::{Decoded, invalid, missing};
+use super::{Decoded, invalid, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{TouchOp, lanes, pick_touch};
+use crate::vm::lanes::{MemoryOp, lanes, memory_fn};
 use crate::vm::texture::{Gather, Geometry, Look, Lookup, Query, QueryOp};
 use cuda_ptx::{Base, Operand};
 
@@ -50,7 +50,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let number = name.and_then(|name| Geometry::NAMES.iter().position(|&other| other == name));
         match number {
             Some(number) => Ok(Geometry::of_number(number)),
-            None => missing("geometry"),
+            None => unsupported("geometry"),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Operand::Name(name) if matches!(self.named(name)?, super::function::Name::Reg(_)) => {
                 self.source(operand, Ty::U64)
             }
-            _ => missing("a variable instead of a handle"),
+            _ => unsupported("a variable instead of a handle"),
         }
     }
 
@@ -101,14 +101,14 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     /// Emits the instruction and the conversions of its destinations.
-    fn finish_texture<K: TouchOp>(
+    fn finish_texture<K: MemoryOp>(
         &mut self,
         handle: Slot,
         imm: u64,
         after: Vec<Option<Widen>>,
         resident: Option<&Operand<'a>>,
     ) -> Decoded {
-        let kind = Kind::Touch(pick_touch::<K>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<K>(self.wide()));
         self.emit(kind, 0, handle, 0, 0, imm);
         for widen in after {
             self.finish(widen);
@@ -135,29 +135,29 @@ impl<'a> FunctionDecoder<'a, '_> {
         let is_cube = matches!(geometry, Geometry::Cube | Geometry::Cubes);
         if of_coordinates == S32 {
             if lookup != Lookup::Base || is_cube {
-                return missing("integer coordinates");
+                return unsupported("integer coordinates");
             }
             lookup = Lookup::Integer;
         } else if of_coordinates != F32 {
-            return missing("coordinates");
+            return unsupported("coordinates");
         }
         if !form.flag("v4") || !matches!(ty.class, Class::Float | Class::Signed | Class::Unsigned) {
-            return missing("vector");
+            return unsupported("vector");
         }
         if ty.bits != 32 || ty.packed {
-            return missing("type");
+            return unsupported("type");
         }
         let (to, place, rest) = match form.operands {
             [to, Operand::Bracket(place), rest @ ..] => (to, place, rest),
-            _ => return missing("operands"),
+            _ => return unsupported("operands"),
         };
         let [handle, at] = &place[..] else {
-            return missing("a separate sampler");
+            return unsupported("a separate sampler");
         };
         let rest = match (lookup, rest.len()) {
             (Lookup::Level, 1) | (Lookup::Gradient, 2) => rest,
             (Lookup::Base | Lookup::Integer, 0) => rest,
-            _ => return missing("offsets or a depth comparison"),
+            _ => return unsupported("offsets or a depth comparison"),
         };
         form.done()?;
         let handle = self.object(handle)?;
@@ -182,21 +182,21 @@ impl<'a> FunctionDecoder<'a, '_> {
         let name = form.one_of(&Gather::CHANNELS);
         let channel = name.and_then(|name| Gather::CHANNELS.iter().position(|&one| one == name));
         let Some(channel) = channel else {
-            return missing("channel");
+            return unsupported("channel");
         };
         let geometry = Self::geometry(form)?;
         let (of_coordinates, ty) = (form.ty()?, form.ty()?);
         if geometry != Geometry::Plane || of_coordinates != F32 {
-            return missing("geometry");
+            return unsupported("geometry");
         }
         if !form.flag("v4") || ty.bits != 32 || ty.packed {
-            return missing("vector");
+            return unsupported("vector");
         }
         let [to, Operand::Bracket(place)] = form.operands else {
-            return missing("offsets or a depth comparison");
+            return unsupported("offsets or a depth comparison");
         };
         let [handle, at] = &place[..] else {
-            return missing("separate sampler");
+            return unsupported("separate sampler");
         };
         form.done()?;
         let handle = self.object(handle)?;
@@ -208,21 +208,20 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.finish_texture::<Gather>(handle, list | Gather::pack(channel), after, resident)
     }
 
-    /// Decodes `txq` and `suq`.
-    pub(super) fn object_query(&mut self, form: &mut Form<'a>) -> Decoded {
-        let of_surface = form.opcode == "suq";
+    /// Decodes `txq`, or `suq` if `of_surface`.
+    pub(super) fn object_query(&mut self, form: &mut Form<'a>, of_surface: bool) -> Decoded {
         let is_leveled = form.flag("level");
         let name = form.one_of(&Query::NAMES);
         let number = name.and_then(|name| Query::NAMES.iter().position(|&other| other == name));
         let Some(query) = number.map(Query::of_number) else {
-            return missing("this query");
+            return unsupported("this query");
         };
         if form.ty()? != Ty::B32 || of_surface && (is_leveled || query == Query::Levels) {
-            return missing("this query");
+            return unsupported("this query");
         }
         form.arity(if is_leveled { 3 } else { 2 })?;
         let Operand::Address(Base::Name(name), 0) = &form.operands[1] else {
-            return missing("a variable instead of a handle");
+            return unsupported("a variable instead of a handle");
         };
         form.done()?;
         let handle = self.object(&Operand::Name(name))?;
@@ -231,7 +230,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => self.const32(0),
         };
         let (d, widen) = self.dest(&form.operands[0], Ty::B32)?;
-        let kind = Kind::Touch(pick_touch::<QueryOp>(self.wide()));
+        let kind = Kind::Memory(memory_fn::<QueryOp>(self.wide()));
         self.emit(kind, d, handle, level, 0, query.pack(of_surface));
         self.finish(widen);
         Ok(())

@@ -3,9 +3,9 @@
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::{Shape, aligned, take_elements, wmma_has};
-use super::{Decoded, missing};
+use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{lanes, pick_touch};
+use crate::vm::lanes::{lanes, memory_fn};
 use crate::vm::matrix::{Element, Layout, LoadTile, Side, StoreTile, Tile};
 use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
@@ -16,7 +16,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("load") => self.wmma_load(form),
             Some("store") => self.wmma_store(form),
             Some(_) => self.wmma_multiply(form),
-            None => missing(""),
+            None => unsupported(""),
         }
     }
 
@@ -62,17 +62,17 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("a") => Side::A,
             Some("b") => Side::B,
             Some(_) => Side::Sum,
-            None => return missing("no matrix name"),
+            None => return unsupported("no matrix name"),
         };
         aligned(form)?;
         let by_column = is_by_column(form)?;
         let shape = Shape::take(form)?;
         let tag = Self::tile_space(form);
         let [element] = take_elements(form)[..] else {
-            return missing("type");
+            return unsupported("type");
         };
         if !has(side, shape, element) {
-            return missing("type of this shape");
+            return unsupported("type of this shape");
         }
         let (rows, columns) = shape.of(side, element);
         let packed = if by_column { rows } else { columns } * element.count();
@@ -86,7 +86,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             address,
             stride,
         });
-        let kind = Kind::Together(pick_touch::<LoadTile>(self.wide()));
+        let kind = Kind::Converged(memory_fn::<LoadTile>(self.wide()));
         self.emit(kind, 0, 0, 0, 0, number);
         for widen in after {
             self.finish(widen);
@@ -96,17 +96,17 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn wmma_store(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("d") {
-            return missing("no matrix name");
+            return unsupported("no matrix name");
         }
         aligned(form)?;
         let by_column = is_by_column(form)?;
         let shape = Shape::take(form)?;
         let tag = Self::tile_space(form);
         let [element] = take_elements(form)[..] else {
-            return missing("type");
+            return unsupported("type");
         };
         if !has(Side::Sum, shape, element) {
-            return missing("type of this shape");
+            return unsupported("type of this shape");
         }
         let packed = if by_column { shape.m } else { shape.n };
         let (to, from, stride) = operands(form)?;
@@ -119,7 +119,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             address,
             stride,
         });
-        let kind = Kind::Together(pick_touch::<StoreTile>(self.wide()));
+        let kind = Kind::Converged(memory_fn::<StoreTile>(self.wide()));
         self.emit(kind, 0, 0, 0, 0, number);
         Ok(())
     }
@@ -132,14 +132,14 @@ fn operands<'a>(
     match form.operands {
         [to, from] => Ok((to, from, None)),
         [to, from, stride] => Ok((to, from, Some(stride))),
-        _ => missing("operands"),
+        _ => unsupported("operands"),
     }
 }
 
 fn is_by_column(form: &mut Form<'_>) -> Decoded<bool> {
     match form.one_of(&["row", "col"]) {
         Some(layout) => Ok(layout == "col"),
-        None => missing("layout"),
+        None => unsupported("layout"),
     }
 }
 

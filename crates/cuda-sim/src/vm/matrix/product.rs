@@ -4,8 +4,8 @@
 //! This is more accurate than the ISA requires, which leaves the order of the sums open.
 
 use super::{Element, Fragment};
-use crate::vm::code::{Ins, Trouble};
-use crate::vm::lanes::TouchOp;
+use crate::vm::code::{Ins, LaneFault};
+use crate::vm::lanes::MemoryOp;
 use crate::vm::rounding::{Round, fma64};
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
@@ -91,8 +91,8 @@ impl Product {
 /// Executes product number `imm`.
 pub(in crate::vm) struct Multiply;
 
-impl TouchOp for Multiply {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Multiply {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         if let Some(product) = env.program.products.get(i.imm as usize) {
             let d = product.compute(w);
             product.d.scatter(w, m, &d);

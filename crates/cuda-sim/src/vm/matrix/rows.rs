@@ -4,9 +4,9 @@
 //! the following ones hold the matrices. Lane `l` holds the elements `2 * (l % 4)` and `2 * (l % 4)
 //! + 1` of row `l / 4`.
 
-use crate::vm::check::{Observer, Touch};
-use crate::vm::code::{Ins, Trouble};
-use crate::vm::lanes::{LANES, TouchOp, each};
+use crate::vm::check::{ObservedAccess, Observer};
+use crate::vm::code::{Ins, LaneFault};
+use crate::vm::lanes::{LANES, MemoryOp, each};
 use crate::vm::reach::Reach;
 use crate::vm::space::{Cell, Env};
 use crate::vm::warp::Warp;
@@ -25,7 +25,7 @@ fn place(lane: usize, e: usize, is_transposed: bool) -> (usize, usize) {
 }
 
 /// The addresses in this process of the rows of `count` matrices.
-fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, Trouble> {
+fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, LaneFault> {
     let address = w.get64(i.a);
     let mut reach = Reach::default();
     (0..8 * count)
@@ -36,8 +36,8 @@ fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, Trou
 /// Loads `imm` matrices into list number `b`; transposed if `e` is 1.
 pub(in crate::vm) struct LoadRows;
 
-impl TouchOp for LoadRows {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for LoadRows {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some(slots) = env.program.lists.get(i.imm as usize) else {
             return Ok(());
         };
@@ -45,7 +45,7 @@ impl TouchOp for LoadRows {
         if let Some(mut observer) = Observer::new(w, env, i) {
             let address = w.get64(i.a);
             for (lane, &at) in address[..rows.len()].iter().enumerate() {
-                observer.read(Touch::new(lane, at, ROW));
+                observer.read(ObservedAccess::new(lane, at, ROW));
             }
         }
         for (matrix, &slot) in slots.iter().enumerate() {
@@ -69,8 +69,8 @@ impl TouchOp for LoadRows {
 /// Stores the matrices of list number `imm` to memory; transposed if `e` is 1.
 pub(in crate::vm) struct StoreRows;
 
-impl TouchOp for StoreRows {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), Trouble> {
+impl MemoryOp for StoreRows {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, _m: u32) -> Result<(), LaneFault> {
         let Some(slots) = env.program.lists.get(i.imm as usize) else {
             return Ok(());
         };
@@ -78,7 +78,7 @@ impl TouchOp for StoreRows {
         if let Some(mut observer) = Observer::new(w, env, i) {
             let address = w.get64(i.a);
             for (lane, &at) in address[..rows.len()].iter().enumerate() {
-                observer.write(Touch::new(lane, at, ROW), true);
+                observer.write(ObservedAccess::new(lane, at, ROW), true);
             }
         }
         for (matrix, &slot) in slots.iter().enumerate() {
@@ -100,8 +100,8 @@ impl TouchOp for StoreRows {
 /// Transposes the matrix `a` to `d`.
 pub(in crate::vm) struct Transpose;
 
-impl TouchOp for Transpose {
-    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Transpose {
+    fn run(w: &mut Warp, _env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let from = w.get32(i.a);
         let value = each(|lane| {
             (0..2).fold(0, |value, e| {

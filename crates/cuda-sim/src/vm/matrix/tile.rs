@@ -1,9 +1,9 @@
 //! `wmma.load` and `wmma.store`: a matrix in memory.
 
 use super::{Element, Fragment};
-use crate::vm::check::{Observer, Touch};
-use crate::vm::code::{Ins, Slot, Trouble};
-use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::check::{ObservedAccess, Observer};
+use crate::vm::code::{Ins, LaneFault, Slot};
+use crate::vm::lanes::{LANES, MemoryOp};
 use crate::vm::reach::{Reach, load, store};
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
@@ -27,8 +27,8 @@ impl Tile {
         &self,
         w: &Warp,
         m: u32,
-        mut access: impl FnMut(usize, usize, u32, u64, u32) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        mut access: impl FnMut(usize, usize, u32, u64, u32) -> Result<(), LaneFault>,
+    ) -> Result<(), LaneFault> {
         let (start, stride) = (w.get64(self.address), w.get32(self.stride));
         let bits = u64::from(self.fragment.element.bits());
         let count = self.fragment.element.count() as u64;
@@ -60,7 +60,7 @@ impl Tile {
         Ok(())
     }
 
-    fn load(&self, w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn load(&self, w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let mut values = vec![[0u64; LANES]; self.fragment.slots.len()];
         let mut reach = Reach::default();
         let bits = self.fragment.element.bits();
@@ -69,7 +69,7 @@ impl Tile {
             let bytes = u64::from(bits.div_ceil(8));
             let host = reach.host(w, env, at, bytes, bytes, lane)?;
             if let Some(observer) = &mut observer {
-                observer.read(Touch::new(lane, at, bytes));
+                observer.read(ObservedAccess::new(lane, at, bytes));
             }
             // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
             // checked it.
@@ -89,7 +89,7 @@ impl Tile {
         Ok(())
     }
 
-    fn store(&self, w: &Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+    fn store(&self, w: &Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let bits = self.fragment.element.bits();
         let values: Vec<[u64; LANES]> = self
             .fragment
@@ -106,7 +106,7 @@ impl Tile {
             let bytes = u64::from(bits / 8);
             let host = reach.host(w, env, at, bytes, bytes, lane)?;
             if let Some(observer) = &mut observer {
-                observer.write(Touch::new(lane, at, bytes), true);
+                observer.write(ObservedAccess::new(lane, at, bytes), true);
             }
             let value = values[r][lane] >> shift;
             // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
@@ -120,8 +120,8 @@ impl Tile {
 /// Loads the fragment of tile number `imm`.
 pub(in crate::vm) struct LoadTile;
 
-impl TouchOp for LoadTile {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for LoadTile {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         match env.program.tiles.get(i.imm as usize) {
             Some(tile) => tile.load(w, env, i, m),
             None => Ok(()),
@@ -132,8 +132,8 @@ impl TouchOp for LoadTile {
 /// Stores the fragment of tile number `imm` to memory.
 pub(in crate::vm) struct StoreTile;
 
-impl TouchOp for StoreTile {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for StoreTile {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         match env.program.tiles.get(i.imm as usize) {
             Some(tile) => tile.store(w, env, i, m),
             None => Ok(()),

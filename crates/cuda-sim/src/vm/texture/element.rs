@@ -3,8 +3,8 @@
 use half::f16;
 
 use super::{Channel, Elements, Level, Texture};
-use crate::vm::check::{Observer, Touch};
-use crate::vm::code::{Ins, Trouble};
+use crate::vm::check::{ObservedAccess, Observer};
+use crate::vm::code::{Ins, LaneFault};
 use crate::vm::reach::{Reach, load};
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
@@ -77,7 +77,7 @@ impl Reader<'_, '_> {
         texture: &Texture,
         level: &Level,
         at: [u32; 3],
-    ) -> Result<[u32; 4], Trouble> {
+    ) -> Result<[u32; 4], LaneFault> {
         let elements = &texture.elements;
         let (bytes, size) = (elements.channel.bytes(), elements.bytes());
         let place = level.place(at, size);
@@ -85,7 +85,7 @@ impl Reader<'_, '_> {
             .reach
             .host(self.w, self.env, place, size, bytes, self.lane)?;
         if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
-            observer.read(Touch::new(self.lane, place, size));
+            observer.read(ObservedAccess::new(self.lane, place, size));
         }
         let is_float = texture.is_float();
         let mut all = [0, 0, 0, one(is_float)];

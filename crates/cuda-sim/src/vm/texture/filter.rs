@@ -5,7 +5,7 @@
 
 use super::element::Reader;
 use super::{AddressMode, Level, Texture};
-use crate::vm::code::Trouble;
+use crate::vm::code::LaneFault;
 
 /// An element along one dimension (`None` for the border) and its weight.
 pub(super) type Tap = (Option<u32>, f32);
@@ -150,7 +150,7 @@ impl Reader<'_, '_> {
         texture: &Texture,
         spot: &Spot,
         detail: Option<f32>,
-    ) -> Result<[u32; 4], Trouble> {
+    ) -> Result<[u32; 4], LaneFault> {
         let (first, second, weight) = detail.map_or((0, 0, 0.0), |detail| levels(texture, detail));
         let near = self.level(texture, first, spot)?;
         if weight == 0.0 {
@@ -171,7 +171,7 @@ impl Reader<'_, '_> {
         texture: &Texture,
         level: &Level,
         at: [Option<u32>; 3],
-    ) -> Result<[u32; 4], Trouble> {
+    ) -> Result<[u32; 4], LaneFault> {
         match at {
             [Some(x), Some(y), Some(z)] => self.element(texture, level, [x, y, z]),
             _ => Ok(texture.sampler.border),
@@ -183,7 +183,7 @@ impl Reader<'_, '_> {
         texture: &Texture,
         number: usize,
         spot: &Spot,
-    ) -> Result<[u32; 4], Trouble> {
+    ) -> Result<[u32; 4], LaneFault> {
         let level = &texture.elements.levels[number];
         let [x, y, z] = spot.taps(texture, level);
         if !texture.sampler.linear {

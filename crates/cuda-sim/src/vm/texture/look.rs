@@ -6,8 +6,8 @@ use super::cube;
 use super::element::Reader;
 use super::filter::Spot;
 use super::{Object, Sampler, Shape, Texture, refused};
-use crate::vm::code::{Ins, Trouble};
-use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::code::{Ins, LaneFault};
+use crate::vm::lanes::{LANES, MemoryOp};
 use crate::vm::reach::Reach;
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
@@ -116,7 +116,7 @@ impl Last {
         env: &Env<'_>,
         handle: u64,
         lane: usize,
-    ) -> Result<Arc<Texture>, Trouble> {
+    ) -> Result<Arc<Texture>, LaneFault> {
         if let Some((last, texture)) = &self.0
             && *last == handle
         {
@@ -190,7 +190,12 @@ fn spot(texture: &Texture, geometry: Geometry, layer: u32, at: [f32; 3]) -> Spot
 
 impl Reader<'_, '_> {
     /// Reads the element at integer coordinates.
-    fn exact(&mut self, texture: &Texture, layer: u32, at: [u32; 3]) -> Result<[u32; 4], Trouble> {
+    fn exact(
+        &mut self,
+        texture: &Texture,
+        layer: u32,
+        at: [u32; 3],
+    ) -> Result<[u32; 4], LaneFault> {
         let elements = &texture.elements;
         let level = &elements.levels[0];
         let at = match elements.shape {
@@ -214,8 +219,8 @@ impl Reader<'_, '_> {
 /// Executes `tex`: list `imm` has four destinations, then the operands; the handle is in `a`.
 pub(in crate::vm) struct Look;
 
-impl TouchOp for Look {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Look {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some((to, from)) = operands(env, i) else {
             return Ok(());
         };
@@ -306,8 +311,8 @@ impl Gather {
     }
 }
 
-impl TouchOp for Gather {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for Gather {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some((to, from)) = operands(env, i) else {
             return Ok(());
         };

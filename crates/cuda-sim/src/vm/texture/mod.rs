@@ -15,7 +15,7 @@ pub(super) use look::{Gather, Geometry, Look, Lookup};
 pub(super) use query::{Query, QueryOp};
 pub(super) use surface::{LoadSurface, Mode, ReduceSurface, StoreSurface};
 
-use super::code::Trouble;
+use super::code::LaneFault;
 use super::fault::FaultKind;
 
 /// The type of a channel of an element.
@@ -172,17 +172,17 @@ impl Object {
         }
     }
 
-    /// The trouble of a handle that does not refer to a live object.
-    fn unknown(self, handle: u64, lane: usize) -> Trouble {
+    /// The fault of a handle that does not refer to a live object.
+    fn unknown(self, handle: u64, lane: usize) -> LaneFault {
         let message = format!(
             "{handle:#x} is not the handle of a live {} object",
             self.name()
         );
-        Trouble::of(FaultKind::IllegalAddress, lane, message)
+        LaneFault::of(FaultKind::IllegalAddress, lane, message)
     }
 }
 
-/// The trouble of an operation that the software device, or no device, supports.
-fn refused(lane: usize, message: impl Into<String>) -> Trouble {
-    Trouble::of(FaultKind::IllegalInstruction, lane, message)
+/// The fault of an operation that the software device, or no device, supports.
+fn refused(lane: usize, message: impl Into<String>) -> LaneFault {
+    LaneFault::of(FaultKind::IllegalInstruction, lane, message)
 }

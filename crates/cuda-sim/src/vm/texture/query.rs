@@ -2,8 +2,8 @@
 
 use super::look::Last;
 use super::{Elements, Object, Shape, refused};
-use crate::vm::code::{Ins, Trouble};
-use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::code::{Ins, LaneFault};
+use crate::vm::lanes::{LANES, MemoryOp};
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
 
@@ -63,8 +63,8 @@ impl Query {
 /// Executes `txq` or `suq`: the handle is in `a`, the level in `b`.
 pub(in crate::vm) struct QueryOp;
 
-impl TouchOp for QueryOp {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for QueryOp {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let query = Query::of_number((i.imm & 0xff) as usize);
         let (handles, levels) = (w.get64(i.a), w.get32(i.b));
         let mut found = [0; LANES];

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::look::Geometry;
 use super::{Elements, Object, Shape, refused};
 use crate::vm::atomic::{self, Shared};
-use crate::vm::check::{Observer, Touch};
-use crate::vm::code::{Ins, Trouble};
+use crate::vm::check::{ObservedAccess, Observer};
+use crate::vm::code::{Ins, LaneFault};
 use crate::vm::fault::FaultKind;
-use crate::vm::lanes::{LANES, TouchOp};
+use crate::vm::lanes::{LANES, MemoryOp};
 use crate::vm::reach::{Reach, load, store};
 use crate::vm::space::{Env, bits};
 use crate::vm::warp::Warp;
@@ -90,7 +90,7 @@ impl<'a> Access<'a> {
     }
 
     /// The device address that a lane accesses; `None` if the access has no effect.
-    fn place(&self, surface: &Elements, lane: usize) -> Result<Option<u64>, Trouble> {
+    fn place(&self, surface: &Elements, lane: usize) -> Result<Option<u64>, LaneFault> {
         let shape = surface.shape;
         if !self.is_of(shape) {
             let name = self.geometry.name();
@@ -109,7 +109,7 @@ impl<'a> Access<'a> {
         at[..axes.len()].copy_from_slice(axes);
         let size = self.size();
         if !at[0].unsigned_abs().is_multiple_of(size as u32) {
-            return Err(Trouble::misaligned(
+            return Err(LaneFault::misaligned(
                 u64::from(at[0] as u32),
                 size,
                 size,
@@ -135,7 +135,7 @@ impl<'a> Access<'a> {
                          elements of {} bytes",
                         surface.bytes()
                     );
-                    return Err(Trouble::of(FaultKind::LaunchFailed, lane, message));
+                    return Err(LaneFault::of(FaultKind::LaunchFailed, lane, message));
                 }
                 Mode::Clamp => {
                     for (at, last) in at.iter_mut().zip(last) {
@@ -156,7 +156,7 @@ impl<'a> Access<'a> {
         env: &Env<'_>,
         lane: usize,
         last: &mut Option<(u64, Arc<Elements>)>,
-    ) -> Result<Option<(u64, u64)>, Trouble> {
+    ) -> Result<Option<(u64, u64)>, LaneFault> {
         let handle = self.handles[lane];
         if !matches!(last, Some((known, _)) if *known == handle) {
             let surface = (env.launch.surfaces)(handle);
@@ -178,8 +178,8 @@ impl<'a> Access<'a> {
 /// `suld.b`
 pub(in crate::vm) struct LoadSurface;
 
-impl TouchOp for LoadSurface {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for LoadSurface {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some(access) = Access::new(w, env, i) else {
             return Ok(());
         };
@@ -190,7 +190,7 @@ impl TouchOp for LoadSurface {
                 continue;
             };
             if let Some(mut observer) = Observer::new(w, env, i) {
-                observer.read(Touch::new(lane, place, access.size()));
+                observer.read(ObservedAccess::new(lane, place, access.size()));
             }
             for (number, found) in found.iter_mut().enumerate().take(access.values.len()) {
                 let at = host + access.bytes * number as u64;
@@ -223,8 +223,8 @@ fn values(w: &Warp, access: &Access<'_>) -> Vec<[u64; LANES]> {
 /// `sust.b`
 pub(in crate::vm) struct StoreSurface;
 
-impl TouchOp for StoreSurface {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for StoreSurface {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some(access) = Access::new(w, env, i) else {
             return Ok(());
         };
@@ -235,7 +235,7 @@ impl TouchOp for StoreSurface {
                 continue;
             };
             if let Some(mut observer) = Observer::new(w, env, i) {
-                observer.write(Touch::new(lane, place, access.size()), true);
+                observer.write(ObservedAccess::new(lane, place, access.size()), true);
             }
             for (number, value) in values.iter().enumerate() {
                 let at = host + access.bytes * number as u64;
@@ -251,8 +251,8 @@ impl TouchOp for StoreSurface {
 /// `sured.b`
 pub(in crate::vm) struct ReduceSurface;
 
-impl TouchOp for ReduceSurface {
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), Trouble> {
+impl MemoryOp for ReduceSurface {
+    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let Some(access) = Access::new(w, env, i) else {
             return Ok(());
         };
@@ -267,7 +267,7 @@ impl TouchOp for ReduceSurface {
                 continue;
             };
             if let Some(mut observer) = Observer::new(w, env, i) {
-                observer.update(Touch::new(lane, place, access.size()), true);
+                observer.update(ObservedAccess::new(lane, place, access.size()), true);
             }
             let value = values[lane];
             if access.bytes == 8 {
