@@ -78,6 +78,8 @@ pub(crate) struct Limits {
     pub(crate) shared: u32,
     /// Whether the device supports `cuMemAllocAsync`.
     pub(crate) pools: bool,
+    /// Whether the driver has several devices.
+    pub(crate) has_other_devices: bool,
 }
 
 impl ContextInner {
@@ -435,6 +437,7 @@ impl Limits {
             ],
             shared: device.max_shared_memory_per_block_optin()?,
             pools: device.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
+            has_other_devices: Device::count(device.driver())? > 1,
         })
     }
 }
