@@ -59,7 +59,7 @@ pub(crate) struct ContextInner {
     staging: Staging,
     gate: Gate,
     strays: Strays,
-    captures: Captures,
+    captures: Arc<Captures>,
     owner: Owner,
     /// If the context is borrowed, calls through this driver fail once the context is declared
     /// dead.
@@ -101,7 +101,7 @@ impl ContextInner {
             staging: Staging::default(),
             gate: Gate::default(),
             strays: Strays::default(),
-            captures: Captures::default(),
+            captures: owner.captures(&driver),
             driver: owner.driver(&driver),
             owner,
             device: device.clone(),
