@@ -376,7 +376,12 @@ impl Context {
     /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Destroys or releases the context, and
     /// returns the result of the driver call.
     ///
-    /// This must be the last handle. The call waits for work that is still queued, but only
+    /// This must be the last handle, and every stream, buffer, module and other object of the context
+    /// must have been dropped: each of them is a handle too. Otherwise the call ends nothing and
+    /// waits for nothing. The objects stay usable, and the context ends when the last of them is
+    /// dropped, which does not report errors.
+    ///
+    /// The call waits for work that is still queued, but only
     /// [`synchronize`](Self::synchronize) reports whether that work failed. A borrowed context is
     /// only given up. If objects of the context were dropped inside a host function and are still
     /// to be freed, the context ends after them on another thread, and this call returns `Ok`
@@ -384,8 +389,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if other handles or objects of the context exist; the context then
-    /// ends when the last of them is dropped. A buffer of another context that was copied from or
+    /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another context that was copied from or
     /// to this one can count as such an object until it is used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
@@ -394,6 +398,7 @@ impl Context {
         let Some(inner) = Arc::into_inner(self.0) else {
             return Err(Error::StillInUse {
                 what: "the context",
+                by: "other handles of it, or by streams, memory, modules or other objects of it",
             });
         };
         if !pending::settle(&inner.driver) {
